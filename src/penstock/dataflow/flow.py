@@ -1,0 +1,311 @@
+"""The API a user writes a dataflow with. It builds a value and executes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from penstock.dataflow import duration
+from penstock.dataflow import operator as op
+from penstock.dataflow.connectors import Sink, Source
+from penstock.dataflow.graph import Constraint, Expectation, Graph
+from penstock.dataflow.location import caller
+from penstock.dataflow.operator import Bounds, Latency, OnError, Operator, Selectivity
+from penstock.dataflow.schema import Schema
+from penstock.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from penstock.control.run import Summary
+
+
+class Dataflow:
+    """A dataflow under construction. `graph` is what has been written so far, as a value."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._operators: list[Operator] = []
+        self._constraints: list[Constraint] = []
+        self._expectations: list[Expectation] = []
+
+    @property
+    def graph(self) -> Graph:
+        return Graph(
+            self.name, tuple(self._operators), tuple(self._constraints), tuple(self._expectations)
+        )
+
+    def source(self, name: str, source: Source, **properties: Any) -> Stream:
+        """Records from outside."""
+        schema = getattr(source, "schema", None)
+        return self.add(name, op.Read(source), (), schema=schema, **properties)
+
+    def constrain(
+        self, first: str, last: str, *, latency: str | float, window: str | float = "10s"
+    ) -> None:
+        """Ask that records take at most `latency` from `first` to `last`, mean over a window."""
+        bound, span = duration.seconds(latency), duration.seconds(window)
+        self._constraints.append(Constraint(first, last, bound, span, caller()))
+
+    def expect(
+        self,
+        sink: str,
+        oracle: Callable[[Mapping[str, Any]], Iterable[tuple[Any, ...]]],
+        keys: Iterable[str] = (),
+    ) -> None:
+        """Say what a sink must hold in the end, computed from the generated input alone."""
+        self._expectations.append(Expectation(sink, oracle, tuple(keys), caller()))
+
+    def add(
+        self,
+        name: str,
+        body: op.Body,
+        inputs: Iterable[str],
+        *,
+        keys: Iterable[str] = (),
+        schema: Any = None,
+        min_parallelism: int = 1,
+        max_parallelism: int | None = None,
+        latency: str | None = None,
+        selectivity: str | None = None,
+        on_error: str = "dead-letter",
+    ) -> Stream:
+        """Append an operator of any form; the methods of `Stream` are the readable way."""
+        keys = tuple(keys)
+        windowed = isinstance(body, op.Aggregate) and body.window is not None
+        operator = Operator(
+            name=name,
+            body=body,
+            inputs=tuple(inputs),
+            keys=keys,
+            schema=None if schema is None else Schema.of(schema),
+            bounds=Bounds(min_parallelism, max_parallelism),
+            latency=_choice(
+                Latency, latency, Latency.READ_WRITE if windowed else Latency.READ_READY
+            ),
+            selectivity=_choice(Selectivity, selectivity, _usual_selectivity(body)),
+            on_error=_choice(OnError, on_error, OnError.DEAD_LETTER),
+            written=caller(),
+        )
+        if operator.state is op.State.GLOBAL and max_parallelism is None:
+            operator = _bounded_to_one(operator)
+        self._operators.append(operator)
+        return Stream(self, name)
+
+    def validate(self) -> None:
+        """Raise `InvalidDataflow` with every problem that can be seen without Spark."""
+        from penstock.dataflow.validation import check
+
+        check(self.graph)
+
+    def run(self, **options: Any) -> Summary:
+        """Run on Spark until stopped; the options are those of `penstock.run`."""
+        from penstock.control.run import run
+
+        return run(self, **options)
+
+
+class Stream:
+    """The output of an operator. It holds a name, no records."""
+
+    def __init__(self, flow: Dataflow, name: str) -> None:
+        self._flow = flow
+        self.name = name
+
+    def _then(self, name: str, body: op.Body, properties: dict[str, Any]) -> Stream:
+        return self._flow.add(name, body, (self.name,), **properties)
+
+    def frame(
+        self,
+        name: str,
+        function: Callable[[Any], Any],
+        *,
+        reject: str | None = None,
+        **properties: Any,
+    ) -> Stream:
+        """A DataFrame function, compiled by Spark: the fastest form.
+
+        Rows of its output for which the SQL condition `reject` holds become dead letters.
+        """
+        return self._then(name, op.Frame(function, reject), properties)
+
+    def arrow(
+        self, name: str, function: Callable[[Any], Any], *, schema: Any, **properties: Any
+    ) -> Stream:
+        """A function from an iterator of Arrow record batches to another.
+
+        What it yields before it asks for the next batch belongs to the batches it has got.
+        """
+        return self._then(name, op.Arrow(function), {"schema": schema, **properties})
+
+    def map(
+        self,
+        name: str,
+        function: Callable[[dict[str, Any]], Any],
+        *,
+        schema: Any,
+        **properties: Any,
+    ) -> Stream:
+        """A function from a record (a dictionary) to a record (a dictionary or a tuple)."""
+        return self._then(name, op.Map(function), {"schema": schema, **properties})
+
+    def flat_map(
+        self,
+        name: str,
+        function: Callable[[dict[str, Any]], Any],
+        *,
+        schema: Any,
+        **properties: Any,
+    ) -> Stream:
+        """A function from a record to any number of records."""
+        return self._then(name, op.FlatMap(function), {"schema": schema, **properties})
+
+    def filter(
+        self, name: str, function: Callable[[dict[str, Any]], Any], **properties: Any
+    ) -> Stream:
+        """Keep the records for which the function is true."""
+        return self._then(name, op.Filter(function), properties)
+
+    def key_by(self, *columns: str) -> KeyedStream:
+        """Say by which columns the next, stateful operator is partitioned."""
+        if not columns:
+            raise InvalidInput("key_by needs at least one column")
+        return KeyedStream(self, columns)
+
+    def union(self, name: str, *others: Stream, **properties: Any) -> Stream:
+        """All records of this stream and the others; columns are matched by name."""
+        inputs = (self.name, *(o.name for o in others))
+        return self._flow.add(name, op.Union(), inputs, **properties)
+
+    def barrier(self, name: str, *others: Stream, **properties: Any) -> Stream:
+        """Wait for one record from every input, then send them on together."""
+        inputs = (self.name, *(o.name for o in others))
+        return self._flow.add(name, op.Barrier(), inputs, **properties)
+
+    def process_all(
+        self,
+        name: str,
+        processor: Callable[[], Any],
+        *,
+        schema: Any,
+        time_mode: str = "none",
+        **properties: Any,
+    ) -> Stream:
+        """A global stateful step: one `StatefulProcessor` instance sees every record."""
+        return self._then(name, op.Process(processor, time_mode), {"schema": schema, **properties})
+
+    def sink(self, name: str, sink: Sink, **properties: Any) -> None:
+        """Give the records to the outside."""
+        self._then(name, op.Write(sink), properties)
+
+
+class KeyedStream:
+    """A stream with the key for its next operator."""
+
+    def __init__(
+        self, stream: Stream, keys: tuple[str, ...], window: op.Window | None = None
+    ) -> None:
+        self._stream = stream
+        self._keys = keys
+        self._window = window
+
+    def _then(self, name: str, body: op.Body, properties: dict[str, Any]) -> Stream:
+        return self._stream._then(name, body, {"keys": self._keys, **properties})
+
+    def window(
+        self, size: str, *, on: str, slide: str | None = None, watermark: str = "0s"
+    ) -> KeyedStream:
+        """Group by event-time windows too; the output gains a `window` column."""
+        for given in (size, slide, watermark):
+            if given is not None:
+                duration.seconds(given)
+        return KeyedStream(self._stream, self._keys, op.Window(on, size, slide, watermark))
+
+    def aggregate(
+        self, name: str, *columns: Any, emit: str = "update", schema: Any = None, **named: Any
+    ) -> Stream:
+        """Spark's own aggregation: columns, SQL texts, or `name="count(*)"`.
+
+        Properties such as `max_parallelism` are told from named columns by their name.
+        """
+        properties = {k: named.pop(k) for k in tuple(named) if k in _PROPERTIES}
+        texts = tuple(f"{sql} AS `{alias}`" for alias, sql in named.items())
+        body = op.Aggregate((*columns, *texts), self._window, emit)
+        return self._then(name, body, {"schema": schema, **properties})
+
+    def process(
+        self,
+        name: str,
+        processor: Callable[[], Any],
+        *,
+        schema: Any,
+        time_mode: str = "none",
+        **properties: Any,
+    ) -> Stream:
+        """A PySpark `StatefulProcessor`, one state a key; records of a key come in order."""
+        return self._then(name, op.Process(processor, time_mode), {"schema": schema, **properties})
+
+    def deduplicate(
+        self, name: str, *, on: str | None = None, watermark: str | None = None, **properties: Any
+    ) -> Stream:
+        """Let the first record of each key pass; with `on` and `watermark`, forget old keys."""
+        return self._then(name, op.Deduplicate(on, watermark), properties)
+
+    def join(
+        self,
+        name: str,
+        other: KeyedStream,
+        *,
+        how: str = "inner",
+        condition: str | None = None,
+        left_watermark: tuple[str, str] | None = None,
+        right_watermark: tuple[str, str] | None = None,
+        **properties: Any,
+    ) -> Stream:
+        """Join with another keyed stream on equal keys (same column names on both sides).
+
+        `condition` is SQL over the aliases `l` and `r`, usually a bound on time, so that state
+        can be forgotten; a watermark is (column, delay).
+        """
+        body = op.Join(how, condition, left_watermark, right_watermark)
+        inputs = (self._stream.name, other._stream.name)
+        if self._keys != other._keys:
+            raise InvalidInput(
+                f"join '{name}': both sides must be keyed by the same columns, "
+                f"found {list(self._keys)} and {list(other._keys)}; rename a column first"
+            )
+        return self._stream._flow.add(name, body, inputs, keys=self._keys, **properties)
+
+    def barrier(self, name: str, *others: KeyedStream, **properties: Any) -> Stream:
+        """For each key, wait for one record from every input, then send them on together."""
+        inputs = (self._stream.name, *(o._stream.name for o in others))
+        return self._stream._flow.add(name, op.Barrier(), inputs, keys=self._keys, **properties)
+
+
+_PROPERTIES = frozenset(
+    {"min_parallelism", "max_parallelism", "latency", "selectivity", "on_error"}
+)
+
+
+def _choice(kind: Any, given: str | None, default: Any) -> Any:
+    if given is None:
+        return default
+    try:
+        return kind(given)
+    except ValueError:
+        allowed = ", ".join(repr(k.value) for k in kind)
+        raise InvalidInput(f"'{given}' is not one of {allowed}") from None
+
+
+def _usual_selectivity(body: op.Body) -> Selectivity:
+    match body:
+        case op.Aggregate() | op.Deduplicate() | op.Join() | op.Filter() | op.FlatMap():
+            return Selectivity.WORKLOAD
+        case op.Process():
+            return Selectivity.LOGIC
+        case _:
+            return Selectivity.PROPORTIONAL
+
+
+def _bounded_to_one(operator: Operator) -> Operator:
+    from dataclasses import replace
+
+    return replace(operator, bounds=Bounds(operator.bounds.least, 1))

@@ -1,0 +1,155 @@
+"""The dataflow as a value: operators, constraints and expectations, and plain graph questions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from penstock.dataflow.connectors import Generator
+from penstock.dataflow.location import Location
+from penstock.dataflow.operator import Operator, Read, State
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """Mean latency from `first` to `last` stays below `latency` seconds in every window."""
+
+    first: str
+    last: str
+    latency: float
+    window: float = 10.0
+    written: Location = Location("<unknown>", 0)
+
+    @property
+    def name(self) -> str:
+        return f"{self.first}->{self.last}"
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What a sink must hold in the end, computed from the generated input without Spark.
+
+    `oracle(inputs)` gets the generated records of every source, by source name, as Arrow
+    tables, and returns the rows expected at the sink as tuples in column order. With `keys`
+    the sink holds updates and only the last row of each key counts.
+    """
+
+    sink: str
+    oracle: Callable[[Mapping[str, Any]], Iterable[tuple[Any, ...]]]
+    keys: tuple[str, ...] = ()
+    written: Location = Location("<unknown>", 0)
+
+
+class CycleError(ValueError):
+    """The graph has a cycle; `cycle` names its operators in order."""
+
+    def __init__(self, cycle: tuple[str, ...]) -> None:
+        self.cycle = cycle
+        super().__init__(" -> ".join((*cycle, cycle[0])))
+
+
+@dataclass(frozen=True)
+class Graph:
+    """An immutable dataflow. Names are unique and edges known only once it is validated."""
+
+    name: str
+    operators: tuple[Operator, ...]
+    constraints: tuple[Constraint, ...] = ()
+    expectations: tuple[Expectation, ...] = ()
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Operator]:
+        return {o.name: o for o in self.operators}
+
+    def __getitem__(self, name: str) -> Operator:
+        return self.by_name[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.by_name
+
+    @cached_property
+    def successors(self) -> Mapping[str, tuple[str, ...]]:
+        """Who reads whom, in the order it was written; every operator has an entry."""
+        found: dict[str, list[str]] = {o.name: [] for o in self.operators}
+        for operator in self.operators:
+            for name in dict.fromkeys(operator.inputs):
+                if name in found:
+                    found[name].append(operator.name)
+        return {name: tuple(readers) for name, readers in found.items()}
+
+    @cached_property
+    def topological(self) -> tuple[str, ...]:
+        """Names, sources first; ties in the order written. Raises `CycleError`."""
+        waiting = {o.name: {i for i in o.inputs if i in self.by_name} for o in self.operators}
+        order: list[str] = []
+        ready = [name for name, inputs in waiting.items() if not inputs]
+        while ready:
+            name = ready.pop(0)
+            order.append(name)
+            del waiting[name]
+            for reader in self.successors[name]:
+                waiting[reader].discard(name)
+                if not waiting[reader]:
+                    ready.append(reader)
+        if waiting:
+            raise CycleError(_find_cycle(waiting))
+        return tuple(order)
+
+    def reachable(self, name: str) -> frozenset[str]:
+        """Everything downstream of an operator, itself included."""
+        found: set[str] = set()
+        stack = [name]
+        while stack:
+            current = stack.pop()
+            if current not in found:
+                found.add(current)
+                stack.extend(self.successors.get(current, ()))
+        return frozenset(found)
+
+    @property
+    def sources(self) -> tuple[Operator, ...]:
+        return tuple(o for o in self.operators if o.state is State.SOURCE)
+
+    @property
+    def sinks(self) -> tuple[Operator, ...]:
+        return tuple(o for o in self.operators if o.state is State.SINK)
+
+    def with_load(self, load: str) -> Graph:
+        """The same dataflow with every generator following another load profile."""
+        return replace(
+            self,
+            operators=tuple(
+                replace(o, body=Read(replace_load(o.body.source, load)))
+                if isinstance(o.body, Read) and isinstance(o.body.source, Generator)
+                else o
+                for o in self.operators
+            ),
+        )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes when the structure or the state layout changes, not when code or load does."""
+        shape = [
+            [o.name, o.form, list(o.inputs), list(o.keys), str(o.schema or "")]
+            for o in sorted(self.operators, key=lambda o: o.name)
+        ]
+        return hashlib.sha256(json.dumps([self.name, shape]).encode()).hexdigest()[:16]
+
+
+def replace_load(source: Generator, load: str) -> Generator:
+    """The same generator at another rate."""
+    return Generator(source.make, source.schema, load, source.seed, source.limit, source.block)
+
+
+def _find_cycle(waiting: Mapping[str, set[str]]) -> tuple[str, ...]:
+    """Walk upstream inside what could not be ordered until a name comes back."""
+    path = [min(waiting)]
+    while True:
+        upstream = min(waiting[path[-1]])
+        if upstream in path:
+            return tuple(reversed(path[path.index(upstream) :]))
+        path.append(upstream)

@@ -1,0 +1,38 @@
+"""Where the user wrote an operator, for messages and views."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+_PACKAGE = str(Path(__file__).resolve().parent.parent)
+
+
+@dataclass(frozen=True)
+class Location:
+    """A line of a user's file."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        path = Path(self.file)
+        try:
+            return f"{path.relative_to(Path.cwd())}:{self.line}"
+        except ValueError:
+            return f"{path}:{self.line}"
+
+
+def caller() -> Location:
+    """The nearest line on the stack that is the user's: outside the library, or a workload."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and _ours(frame.f_code.co_filename):
+        frame = frame.f_back
+    return Location(frame.f_code.co_filename, frame.f_lineno)
+
+
+def _ours(file: str) -> bool:
+    if not file.startswith(_PACKAGE):
+        return False
+    return not file.startswith((f"{_PACKAGE}/workloads", f"{_PACKAGE}/experiments"))

@@ -1,0 +1,224 @@
+"""Operators: the logical steps of a dataflow, as frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from penstock.dataflow.connectors import Sink, Source
+from penstock.dataflow.location import Location
+from penstock.dataflow.schema import Schema
+
+
+class State(Enum):
+    """What an operator remembers, which decides how it may be copied."""
+
+    SOURCE = "source"
+    STATELESS = "stateless"
+    KEYED = "keyed"
+    GLOBAL = "global"
+    SINK = "sink"
+
+
+class Latency(Enum):
+    """How an operator's latency is read: per record, or from a read to the next write."""
+
+    READ_READY = "read-ready"
+    READ_WRITE = "read-write"
+
+
+class Selectivity(Enum):
+    """What the output volume follows."""
+
+    PROPORTIONAL = "proportional"
+    WORKLOAD = "workload-dependent"
+    LOGIC = "logic-dependent"
+
+
+class OnError(Enum):
+    """What happens to a record that a Python operator cannot process."""
+
+    DEAD_LETTER = "dead-letter"
+    FAIL = "fail"
+
+
+# --- bodies: what an operator does, one class a form ------------------------------------------
+
+
+@dataclass(frozen=True)
+class Read:
+    """Take records from a source."""
+
+    source: Source
+
+
+@dataclass(frozen=True)
+class Write:
+    """Give records to a sink."""
+
+    sink: Sink
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A DataFrame function. Rows for which `reject` holds become dead letters."""
+
+    function: Callable[[Any], Any]
+    reject: str | None = None
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """An Arrow function: an iterator of record batches in, one out."""
+
+    function: Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Map:
+    """One record in, one out; records are dictionaries."""
+
+    function: Callable[[dict[str, Any]], Any]
+
+
+@dataclass(frozen=True)
+class FlatMap:
+    """One record in, any number out."""
+
+    function: Callable[[dict[str, Any]], Any]
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Keep the records for which the function is true."""
+
+    function: Callable[[dict[str, Any]], Any]
+
+
+@dataclass(frozen=True)
+class Window:
+    """Event-time windows over column `on`; records later than `watermark` are dropped."""
+
+    on: str
+    size: str
+    slide: str | None = None
+    watermark: str = "0s"
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """Spark's own aggregation by key, and by window if there is one.
+
+    `emit` says when a group is sent on: "update" at every change of it, "final" once, when its
+    window is closed by the watermark.
+    """
+
+    columns: tuple[Any, ...]  # Spark columns, SQL texts, or functions without arguments
+    window: Window | None = None
+    emit: str = "update"
+
+
+@dataclass(frozen=True)
+class Process:
+    """A `pyspark.sql.streaming.StatefulProcessor` class, by key or (global) over everything."""
+
+    processor: Callable[[], Any]
+    time_mode: str = "none"
+
+
+@dataclass(frozen=True)
+class Deduplicate:
+    """Let the first record of each key pass; forget keys older than the watermark, if given."""
+
+    on: str | None = None
+    watermark: str | None = None
+
+
+@dataclass(frozen=True)
+class Join:
+    """A stream-stream join on equal keys; `condition` is SQL over the aliases l and r."""
+
+    how: str = "inner"
+    condition: str | None = None
+    left_watermark: tuple[str, str] | None = None
+    right_watermark: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Union:
+    """All records of all inputs."""
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """The n-th record of every input together, as one struct column an input."""
+
+
+Body = (
+    Read
+    | Write
+    | Frame
+    | Arrow
+    | Map
+    | FlatMap
+    | Filter
+    | Aggregate
+    | Process
+    | Deduplicate
+    | Join
+    | Union
+    | Barrier
+)
+
+PYTHON_BODIES = (Arrow, Map, FlatMap, Filter)
+"""Stateless bodies that run in Python over Arrow."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The parallelism an operator can stand. `most` is None where nothing bounds it."""
+
+    least: int = 1
+    most: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.least}..{'' if self.most is None else self.most}"
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One step. `inputs` are names, so that a graph is a flat tuple of operators."""
+
+    name: str
+    body: Body
+    inputs: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    schema: Schema | None = None
+    bounds: Bounds = field(default_factory=Bounds)
+    latency: Latency = Latency.READ_READY
+    selectivity: Selectivity = Selectivity.PROPORTIONAL
+    on_error: OnError = OnError.DEAD_LETTER
+    written: Location = Location("<unknown>", 0)
+
+    @property
+    def form(self) -> str:
+        """The body's name in small letters, e.g. `flat-map`."""
+        return "".join(f"-{c.lower()}" if c.isupper() else c for c in type(self.body).__name__)[1:]
+
+    @property
+    def state(self) -> State:
+        match self.body:
+            case Read():
+                return State.SOURCE
+            case Write():
+                return State.SINK
+            case Aggregate() | Process() | Deduplicate() | Join() | Barrier():
+                return State.KEYED if self.keys else State.GLOBAL
+            case _:
+                return State.STATELESS
+
+    @property
+    def stateful(self) -> bool:
+        return self.state in (State.KEYED, State.GLOBAL)

@@ -1,0 +1,55 @@
+"""Everything Penstock raises, in one tree.
+
+PenstockError
+├── InvalidDataflow      the dataflow has problems; all of them are listed at once
+├── InvalidPlan          a plan that does not fit its dataflow
+├── InvalidInput         a word the user wrote cannot be read (load, duration, policy, path ...)
+├── Refused              a valid request that cannot be carried out now; nothing was changed
+├── RunDirectoryError    the run directory belongs to another dataflow, version or process
+└── FlowFailed           the running flow stopped because of an error in it
+
+Every message is for a person: what is wrong, where it was written, what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.dataflow.validation import Problem
+
+
+class PenstockError(Exception):
+    """Base of all errors that Penstock raises on purpose."""
+
+
+class InvalidDataflow(PenstockError):
+    """The dataflow cannot run. `problems` holds every reason found."""
+
+    def __init__(self, flow: str, problems: Sequence[Problem]) -> None:
+        self.flow = flow
+        self.problems = tuple(problems)
+        count = len(self.problems)
+        head = f"dataflow '{flow}' has {count} problem{'s' if count != 1 else ''}:"
+        super().__init__("\n".join([head, *(f"  - {p}" for p in self.problems)]))
+
+
+class InvalidPlan(PenstockError):
+    """The plan does not fit the dataflow it is meant for."""
+
+
+class InvalidInput(PenstockError):
+    """Something the user wrote cannot be understood."""
+
+
+class Refused(PenstockError):
+    """The request is understood and impossible now. Nothing was changed."""
+
+
+class RunDirectoryError(PenstockError):
+    """The run directory cannot be used for this run."""
+
+
+class FlowFailed(PenstockError):
+    """The flow stopped because an operator or Spark failed."""

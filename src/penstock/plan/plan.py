@@ -1,0 +1,112 @@
+"""Plans: everything that can be turned, as one immutable value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from penstock.errors import InvalidPlan
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Operators fused into one unit, and how that unit runs.
+
+    parallelism: instances at work; admission: most rows a batch takes (None: no limit);
+    cadence: seconds between starts of batches (0: as soon as possible); ceiling: state
+    partitions, the most a keyed pipeline can be scaled to without moving its state (None where
+    there is no state, or where the engine may choose).
+    """
+
+    operators: tuple[str, ...]
+    parallelism: int = 1
+    admission: int | None = None
+    cadence: float = 0.0
+    ceiling: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.operators:
+            raise InvalidPlan("a pipeline needs at least one operator")
+        if self.parallelism < 1:
+            raise InvalidPlan(f"pipeline '{self.name}': parallelism {self.parallelism} is below 1")
+        if self.admission is not None and self.admission < 1:
+            raise InvalidPlan(f"pipeline '{self.name}': admission {self.admission} is below 1 row")
+        if self.cadence < 0:
+            raise InvalidPlan(f"pipeline '{self.name}': cadence {self.cadence} is negative")
+        if self.ceiling is not None and self.ceiling < self.parallelism:
+            raise InvalidPlan(
+                f"pipeline '{self.name}': parallelism {self.parallelism} is above its ceiling "
+                f"of {self.ceiling} state partitions"
+            )
+
+    @property
+    def name(self) -> str:
+        return self.operators[0]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "operators": list(self.operators),
+            "parallelism": self.parallelism,
+            "admission": self.admission,
+            "cadence": self.cadence,
+            "ceiling": self.ceiling,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Pipeline:
+        known = {"operators", "parallelism", "admission", "cadence", "ceiling"}
+        if not isinstance(data, Mapping) or "operators" not in data or set(data) - known:
+            raise InvalidPlan(
+                f"a pipeline is written as {{'operators': [...], 'parallelism': n}}, found {data!r}"
+            )
+        return cls(**{**data, "operators": tuple(data["operators"])})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All pipelines and the number of executors."""
+
+    pipelines: tuple[Pipeline, ...]
+    executors: int = 1
+
+    def __post_init__(self) -> None:
+        if self.executors < 1:
+            raise InvalidPlan(f"a plan needs at least one executor, found {self.executors}")
+
+    @cached_property
+    def _of_operator(self) -> Mapping[str, Pipeline]:
+        return {name: p for p in self.pipelines for name in p.operators}
+
+    def pipeline_of(self, operator: str) -> Pipeline:
+        """The pipeline that holds an operator; any of its operators names a pipeline."""
+        try:
+            return self._of_operator[operator]
+        except KeyError:
+            known = ", ".join(sorted(self._of_operator))
+            raise InvalidPlan(f"no pipeline holds '{operator}'; operators are {known}") from None
+
+    @property
+    def slots(self) -> int:
+        """Instances in all, the resource that task hours count."""
+        return sum(p.parallelism for p in self.pipelines)
+
+    def with_pipeline(self, operator: str, **changes: Any) -> Plan:
+        """The same plan with one pipeline turned, e.g. `parallelism=4`."""
+        old = self.pipeline_of(operator)
+        new = replace(old, **changes)
+        return replace(self, pipelines=tuple(new if p is old else p for p in self.pipelines))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"pipelines": [p.to_json() for p in self.pipelines], "executors": self.executors}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Plan:
+        if not isinstance(data, Mapping) or "pipelines" not in data:
+            raise InvalidPlan(
+                "a plan is written as {'pipelines': [...], 'executors': n}; "
+                "`penstock explain FLOW --json` prints one to start from"
+            )
+        pipelines = tuple(Pipeline.from_json(p) for p in data["pipelines"])
+        return cls(pipelines, data.get("executors", 1))
