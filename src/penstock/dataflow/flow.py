@@ -267,17 +267,22 @@ class KeyedStream:
         """
         body = op.Join(how, condition, left_watermark, right_watermark)
         inputs = (self._stream.name, other._stream.name)
-        if self._keys != other._keys:
-            raise InvalidInput(
-                f"join '{name}': both sides must be keyed by the same columns, "
-                f"found {list(self._keys)} and {list(other._keys)}; rename a column first"
-            )
+        self._same_keys(name, other)
         return self._stream._flow.add(name, body, inputs, keys=self._keys, **properties)
 
     def barrier(self, name: str, *others: KeyedStream, **properties: Any) -> Stream:
         """For each key, wait for one record from every input, then send them on together."""
+        for other in others:
+            self._same_keys(name, other)
         inputs = (self._stream.name, *(o._stream.name for o in others))
         return self._stream._flow.add(name, op.Barrier(), inputs, keys=self._keys, **properties)
+
+    def _same_keys(self, name: str, other: KeyedStream) -> None:
+        if self._keys != other._keys:
+            raise InvalidInput(
+                f"'{name}': both sides must be keyed by the same columns, "
+                f"found {list(self._keys)} and {list(other._keys)}; rename a column first"
+            )
 
 
 _PROPERTIES = frozenset(

@@ -6,7 +6,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-_PACKAGE = str(Path(__file__).resolve().parent.parent)
+# not resolved: code objects carry the path the package was imported by, links included
+_PACKAGE = f"{Path(__file__).parent.parent}/"
 
 
 @dataclass(frozen=True)
@@ -35,4 +36,4 @@ def caller() -> Location:
 def _ours(file: str) -> bool:
     if not file.startswith(_PACKAGE):
         return False
-    return not file.startswith((f"{_PACKAGE}/workloads", f"{_PACKAGE}/experiments"))
+    return not file.startswith((f"{_PACKAGE}workloads/", f"{_PACKAGE}experiments/"))

@@ -58,8 +58,12 @@ class Schema:
 
 
 def _top_level_parts(ddl: str) -> Iterator[str]:
-    depth, start = 0, 0
+    depth, start, quote = 0, 0, ""
     for at, char in enumerate(ddl):
+        if char in "`'" and quote in ("", char):
+            quote = "" if quote else char
+        if quote:
+            continue
         depth += (char in "<(") - (char in ">)")
         if char == "," and depth == 0:
             yield ddl[start:at]
@@ -84,4 +88,5 @@ def _field(text: str) -> Field:
             upper = kind.upper()
     if not name or not kind:
         raise InvalidInput(f"cannot read the column '{text}': write it as 'name type'")
-    return Field(name, "".join(kind.lower().split()) if "<" in kind else kind.lower().strip())
+    nested = "<" in kind or "(" in kind  # Spark writes these without blanks, `decimal(10,2)`
+    return Field(name, "".join(kind.lower().split()) if nested else kind.lower().strip())

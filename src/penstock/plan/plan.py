@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -33,8 +35,10 @@ class Pipeline:
             raise InvalidPlan(f"pipeline '{self.name}': parallelism {self.parallelism} is below 1")
         if self.admission is not None and self.admission < 1:
             raise InvalidPlan(f"pipeline '{self.name}': admission {self.admission} is below 1 row")
-        if self.cadence < 0:
-            raise InvalidPlan(f"pipeline '{self.name}': cadence {self.cadence} is negative")
+        if not 0 <= self.cadence < math.inf:
+            raise InvalidPlan(
+                f"pipeline '{self.name}': cadence {self.cadence} is not a time of 0 s or more"
+            )
         if self.ceiling is not None and self.ceiling < self.parallelism:
             raise InvalidPlan(
                 f"pipeline '{self.name}': parallelism {self.parallelism} is above its ceiling "
@@ -61,12 +65,21 @@ class Pipeline:
             raise InvalidPlan(
                 f"a pipeline is written as {{'operators': [...], 'parallelism': n}}, found {data!r}"
             )
-        return cls(**{**data, "operators": tuple(data["operators"])})
+        operators = data["operators"]
+        if not isinstance(operators, list | tuple) or not all(
+            isinstance(name, str) for name in operators
+        ):
+            raise InvalidPlan(f"'operators' is a list of names, found {operators!r}")
+        for key in ("parallelism", "admission", "cadence", "ceiling"):
+            optional = key in ("admission", "ceiling") and data.get(key) is None
+            if key in data and not optional:
+                _number(key, data[key], whole=key != "cadence")
+        return cls(**{**data, "operators": tuple(operators)})
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All pipelines and the number of executors."""
+    """All pipelines and the number of executors. The order of the pipelines has no meaning."""
 
     pipelines: tuple[Pipeline, ...]
     executors: int = 1
@@ -74,6 +87,16 @@ class Plan:
     def __post_init__(self) -> None:
         if self.executors < 1:
             raise InvalidPlan(f"a plan needs at least one executor, found {self.executors}")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Plan):
+            return NotImplemented
+        return self.executors == other.executors and Counter(self.pipelines) == Counter(
+            other.pipelines
+        )
+
+    def __hash__(self) -> int:
+        return hash((frozenset(self.pipelines), self.executors))
 
     @cached_property
     def _of_operator(self) -> Mapping[str, Pipeline]:
@@ -103,10 +126,17 @@ class Plan:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Plan:
-        if not isinstance(data, Mapping) or "pipelines" not in data:
+        if not isinstance(data, Mapping) or not isinstance(data.get("pipelines"), list | tuple):
             raise InvalidPlan(
                 "a plan is written as {'pipelines': [...], 'executors': n}; "
                 "`penstock explain FLOW --json` prints one to start from"
             )
         pipelines = tuple(Pipeline.from_json(p) for p in data["pipelines"])
-        return cls(pipelines, data.get("executors", 1))
+        executors = data.get("executors", 1)
+        _number("executors", executors, whole=True)
+        return cls(pipelines, executors)
+
+
+def _number(what: str, value: Any, *, whole: bool) -> None:
+    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+        raise InvalidPlan(f"'{what}' is a {'whole ' if whole else ''}number, found {value!r}")

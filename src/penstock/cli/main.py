@@ -1,0 +1,263 @@
+"""The command `penstock`: read the words, build values, call the library."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.cli.streams import Streams
+from penstock.errors import InvalidInput, PenstockError
+
+if TYPE_CHECKING:
+    from penstock.cli.flows import Reference
+    from penstock.control.status import View
+    from penstock.dataflow.flow import Dataflow
+
+# Exit codes: 0 well, 1 the work was done and its result is bad, 2 it could not be done,
+# 70 an error of ours, 130 stopped at once by Ctrl-C (as shells count it).
+
+_FLOW = "a built-in workload (see `penstock workloads`) or path/to/file.py:name"
+_LOAD = (
+    "load of all generators: 5000/s, steps:1000,4000,1000@20s, ramp:..., sine:..., spikes:..., "
+    "trace:file.csv"
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Do what the command line says; the exit code."""
+    given = parser().parse_args(argv)
+    as_json = bool(getattr(given, "json", False))
+    with Streams(json=as_json, quiet=_wants_live(given)) as streams:
+        try:
+            return int(given.do(given, streams))
+        except PenstockError as error:
+            return _failed(streams, 2, str(error))
+        except KeyboardInterrupt as stopped:
+            return _failed(streams, 130, str(stopped) or "interrupted")
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads: let nothing be flushed
+            return 1
+        except Exception as error:
+            first = (str(error).strip().splitlines() or [""])[0]
+            what = f"unexpected {type(error).__name__}: {first}"
+            return _failed(streams, 70, f"{what} (PENSTOCK_DEBUG=1 shows where)")
+
+
+def parser() -> argparse.ArgumentParser:
+    """What the command understands."""
+    top = argparse.ArgumentParser(
+        prog="penstock", description="Elastic stream processing on Apache Spark."
+    )
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    run = commands.add_parser("run", help="run a dataflow", description="Run a dataflow on Spark.")
+    run.add_argument("flow", metavar="FLOW", help=_FLOW)
+    run.add_argument("--master", metavar="M", help="Spark's master (default: this machine)")
+    run.add_argument("--plan", metavar="FILE", help="start with this plan (JSON)")
+    run.add_argument("--load", metavar="L", help=_LOAD)
+    run.add_argument(
+        "--for", dest="seconds", metavar="T", help="stop and drain after, e.g. 60s or 5m"
+    )
+    run.add_argument("--run-dir", metavar="D", help="where everything is kept; continues a run")
+    run.add_argument("--policy", metavar="P", default="static", help="who decides (static)")
+    run.add_argument("--out", metavar="DIR", help="where a built-in workload writes its output")
+    run.add_argument("--no-view", action="store_true", help="show nothing while it runs")
+    run.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    run.set_defaults(do=_run)
+
+    explain = commands.add_parser(
+        "explain",
+        help="show what would run",
+        description="Show operators, regions, pipelines and the plan of a dataflow; run nothing.",
+    )
+    explain.add_argument("flow", metavar="FLOW", help=_FLOW)
+    explain.add_argument("--master", metavar="M", help="Spark's master (default: this machine)")
+    explain.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    explain.set_defaults(do=_explain)
+
+    doctor = commands.add_parser(
+        "doctor",
+        help="check this machine",
+        description="Check what Penstock needs of this machine, and say what to do.",
+    )
+    doctor.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    doctor.set_defaults(do=_doctor)
+
+    listing = commands.add_parser("workloads", help="list the built-in dataflows")
+    listing.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    listing.set_defaults(do=_workloads)
+
+    number = commands.add_parser("version", help="print the version")
+    number.set_defaults(do=_version)
+    return top
+
+
+# --- the commands -------------------------------------------------------------------------------
+
+
+def _run(given: argparse.Namespace, streams: Streams) -> int:
+    from penstock.cli import flows, plans
+    from penstock.control import directory
+    from penstock.control.run import run
+    from penstock.models.load import parse
+
+    reference = flows.Reference.read(given.flow)
+    if given.out is not None and reference.file is not None:
+        raise InvalidInput("--out is for built-in workloads; a file says where its output goes")
+    plan = None if given.plan is None else plans.read(given.plan)
+    if given.load is not None:
+        parse(given.load)  # a typing error should not wait for Spark to start
+    # A workload writes into its run directory, which therefore is chosen here and not in `run`.
+    ours = reference.file is None and given.run_dir is None
+    home = directory.choose(reference.name, None, time.time()) if ours else given.run_dir
+    try:
+        summary = run(
+            _loaded(reference, given.master, given.out or (home and Path(home) / "out")),
+            policy=given.policy,
+            plan=plan,
+            master=given.master,
+            load=given.load,
+            seconds=given.seconds,
+            run_dir=home,
+            view=_view(given, streams),
+        )
+    finally:
+        if ours:
+            with suppress(OSError):
+                Path(home).rmdir()  # it never started: leave no empty directory behind
+    streams.keep_log(Path(summary.run_dir))
+    if given.json:
+        _print_json(streams, summary.to_json())
+    else:
+        from rich.console import Console
+
+        from penstock.report.table import summary_table
+
+        Console(file=streams.out).print(summary_table(summary))
+    if summary.exact is False:
+        print(
+            f"penstock: the result of '{summary.flow}' is not exact: {summary.exact_reason}; "
+            f"see {summary.run_dir}",
+            file=streams.err,
+        )
+        return 1
+    return 0
+
+
+def _explain(given: argparse.Namespace, streams: Streams) -> int:
+    from penstock.cli import flows
+    from penstock.report.explain import explain, explain_json
+
+    flow = _loaded(flows.Reference.read(given.flow), given.master, "out")
+    if given.json:
+        _print_json(streams, explain_json(flow.graph))
+    else:
+        from rich.console import Console
+
+        console = Console(file=streams.out)
+        console.print(explain(flow.graph, console.width))
+    return 0
+
+
+def _doctor(given: argparse.Namespace, streams: Streams) -> int:
+    from penstock.cli.doctor import Level, examine
+
+    checks = examine()
+    failed = any(c.level is Level.FAIL for c in checks)
+    if given.json:
+        _print_json(streams, {"ok": not failed, "checks": [c.to_json() for c in checks]})
+        return int(failed)
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=streams.out)
+    style = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
+    for check in checks:
+        line = Text.assemble((f" {check.level.value:<5}", style[check.level]), f"{check.name}: ")
+        console.print(line.append(check.found), soft_wrap=True)
+        if check.advice:
+            console.print(Text(f"       → {check.advice}"), soft_wrap=True)
+    words = "something here keeps Penstock from running" if failed else "ready to run"
+    console.print(Text(f"\n {words}", "bold red" if failed else "bold green"))
+    return int(failed)
+
+
+def _workloads(given: argparse.Namespace, streams: Streams) -> int:
+    from penstock import workloads
+
+    known = [workloads.describe(name) for name in workloads.names()]
+    if given.json:
+        shown = [{"name": w.name, "description": w.description, "from": w.source} for w in known]
+        _print_json(streams, {"workloads": shown})
+        return 0
+    width = max(len(w.name) for w in known)
+    for one in known:
+        print(f"{one.name:<{width}}  {one.description}  ({one.source})", file=streams.out)
+    return 0
+
+
+def _version(given: argparse.Namespace, streams: Streams) -> int:
+    print(f"penstock {version('penstock')} with pyspark {version('pyspark')}", file=streams.out)
+    return 0
+
+
+# --- helpers ------------------------------------------------------------------------------------
+
+
+def _loaded(reference: Reference, master: str | None, out: Any) -> Dataflow:
+    """The dataflow; a file's columns are Spark's, so its session comes before the file."""
+    if reference.file is not None:
+        from penstock.engines.spark.session import session
+
+        session(master)
+    return reference.load(out)
+
+
+def _view(given: argparse.Namespace, streams: Streams) -> View | None:
+    if given.no_view:
+        return None
+    if not streams.quiet:
+        from penstock.report.plain import PlainView
+
+        return PlainView(streams.err)
+    from rich.console import Console
+
+    from penstock.report.live import LiveView
+
+    # Rich asks the descriptors 0 to 2 for the size of the terminal; two of them point elsewhere.
+    width = None if sys.stdin.isatty() else os.get_terminal_size(streams.err.fileno()).columns
+    return LiveView(Console(file=streams.err, width=width))
+
+
+def _wants_live(given: argparse.Namespace) -> bool:
+    return (
+        given.do is _run
+        and not given.no_view
+        and sys.stderr.isatty()
+        and os.environ.get("TERM", "dumb") != "dumb"
+    )
+
+
+def _print_json(streams: Streams, value: dict[str, Any]) -> None:
+    print(json.dumps(value, indent=2), file=streams.out, flush=True)
+
+
+def _failed(streams: Streams, code: int, message: str) -> int:
+    """Say what is wrong in one line, or with the trace if it is asked for."""
+    if os.environ.get("PENSTOCK_DEBUG") not in (None, "", "0"):
+        traceback.print_exc(file=streams.err)
+    print(f"penstock: {message}", file=streams.err, flush=True)
+    if streams.log is not None and streams.log.stat().st_size > 0:
+        print(f"penstock: Spark's own messages are in {streams.log}", file=streams.err, flush=True)
+    if streams.json:
+        _print_json(streams, {"error": message})
+    return code

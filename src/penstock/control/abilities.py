@@ -1,0 +1,30 @@
+"""What an engine may offer beyond the port; the run is richer with it and works without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+from penstock.metrics.snapshot import LatencyMetrics
+
+
+@runtime_checkable
+class LatencyTotals(Protocol):
+    """Keeps latency over the whole run, with true percentiles."""
+
+    def latency_totals(self) -> Mapping[str, LatencyMetrics]:
+        """By the name of the constraint; one that was not measured is missing."""
+
+
+@runtime_checkable
+class Evidence(Protocol):
+    """Can say afterwards what went in and what came out, so that exactness can be judged."""
+
+    def ingested(self) -> Mapping[str, int]:
+        """Records taken from each generated source since the run directory was new."""
+
+    def read_sink(self, sink: str) -> Iterator[Any] | None:
+        """This run's rows of a sink in the order of writing, as Arrow tables or batches.
+
+        None where they cannot be read back.
+        """

@@ -1,0 +1,26 @@
+"""What a policy sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.dataflow.graph import Graph
+from penstock.metrics.snapshot import Snapshot
+from penstock.plan.plan import Plan
+
+
+@dataclass(frozen=True)
+class Context:
+    """The dataflow, the plan in force, recent snapshots (oldest first) and the time of the run.
+
+    `now` is in seconds since the start, on the clock that `Snapshot.at` uses.
+    """
+
+    graph: Graph
+    plan: Plan
+    snapshots: tuple[Snapshot, ...]
+    now: float
+
+    @property
+    def latest(self) -> Snapshot | None:
+        return self.snapshots[-1] if self.snapshots else None

@@ -1,0 +1,331 @@
+"""Run a dataflow from its start to its summary."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from penstock import policies
+from penstock.control import directory
+from penstock.control.abilities import Evidence, LatencyTotals
+from penstock.control.clock import Clock
+from penstock.control.exactness import Verdict
+from penstock.control.exactness import verify as verify_rows
+from penstock.control.history import History
+from penstock.control.interrupts import Interrupts
+from penstock.control.loop import Tick, control
+from penstock.control.status import Status, View
+from penstock.control.tally import Tally
+from penstock.dataflow import duration
+from penstock.dataflow.connectors import Generator, Source
+from penstock.dataflow.flow import Dataflow
+from penstock.dataflow.graph import Graph
+from penstock.dataflow.operator import Read
+from penstock.dataflow.validation import check
+from penstock.engines.port import Engine
+from penstock.errors import InvalidInput
+from penstock.models.load import parse
+from penstock.plan import fusion
+from penstock.plan.plan import Plan
+from penstock.policies.policy import Policy
+from penstock.report.summary import Summary
+
+__all__ = ["Summary", "run"]
+
+_TURN = 1.0
+_SLICE = 0.1  # how long a Ctrl-C may go unseen
+
+
+def run(
+    flow: Dataflow | Graph,
+    *,
+    policy: str | Policy = "static",
+    plan: Plan | None = None,
+    master: str | None = None,
+    engine: Engine | None = None,
+    load: str | None = None,
+    seconds: float | str | None = None,
+    run_dir: str | Path | None = None,
+    view: View | None = None,
+    verify: bool = True,
+    clock: Clock | None = None,
+) -> Summary:
+    """Run until `seconds` have passed or somebody asks to stop, drain, and sum up.
+
+    policy: a name or a policy; plan: the one to start with (None: the engine's choice, or the
+    last one of a run directory that is continued); master: Spark's, where no `engine` is given;
+    load: a profile for every generator; run_dir: where everything is kept (None: a new
+    directory in `runs`); verify: compare the sinks with what the flow expects of them.
+
+    Generators with a limit end the run when they have given all.
+
+    The first Ctrl-C ends the run early but orderly. The second stops at once, keeps in the run
+    directory what is in flight, and raises `KeyboardInterrupt`. Everything wrong with the
+    arguments raises before anything starts. A flow that fails raises `FlowFailed`.
+    """
+    graph = _graph(flow, load)
+    chosen = policies.get(policy) if isinstance(policy, str) else policy
+    lasting = None if seconds is None else duration.seconds(seconds)
+    if lasting is not None and lasting <= 0:
+        raise InvalidInput(f"a run must last longer than nothing, found '{seconds}'")
+    check(graph)
+    if plan is not None:
+        fusion.check(plan, graph)
+    engine = engine or _spark(master)
+    clock = clock or Clock()
+    home = directory.choose(graph.name, run_dir, clock.wall())
+    one = _Run(graph, chosen, plan, engine, lasting, home, view, verify, clock)
+    return one.whole(fresh=run_dir is None)
+
+
+class _Run:
+    """One run and its phases."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        policy: Policy,
+        plan: Plan | None,
+        engine: Engine,
+        seconds: float | None,
+        run_dir: Path,
+        view: View | None,
+        verify: bool,
+        clock: Clock,
+    ) -> None:
+        self.graph = graph
+        self.policy = policy
+        self.first_plan = plan
+        self.engine = engine
+        self.seconds = seconds
+        self.run_dir = run_dir
+        self.view = view
+        self.verify = verify
+        self.clock = clock
+        self.tally = Tally(graph.constraints)
+        self.began = clock.now()
+        self.due = 0.0
+        self.rows_before = 0
+        self.rows_to_come = _bounded(graph)
+        self.last: Tick | None = None
+        self.interrupts = Interrupts()
+
+    def whole(self, fresh: bool) -> Summary:
+        try:
+            self.start(fresh)
+            return self.phases()
+        finally:
+            if self.view is not None:
+                self.view.close()
+
+    def start(self, fresh: bool) -> None:
+        self.show("starting")
+        try:
+            self.engine.start(self.graph, self.first_plan, self.run_dir)
+        except BaseException:
+            with suppress(Exception):
+                self.engine.stop(drain=False)
+            if fresh:  # leave no directory behind that nobody asked for, unless it holds anything
+                with suppress(OSError):
+                    self.run_dir.rmdir()
+            raise
+        self.began = self.clock.now()
+        self.rows_before = self.engine.observe().rows_ingested
+
+    def phases(self) -> Summary:
+        # Spark's session puts a handler of its own in place, so ours comes after the start.
+        with self.interrupts:
+            history = History(self.run_dir, self.clock.wall)
+            try:
+                self.steer(history)
+                self.drain(history)
+            except BaseException:
+                with suppress(Exception):  # the first error is the one to tell
+                    self.engine.stop(drain=False)
+                raise
+            finally:
+                history.close()
+            ended = self.now()
+            if self.interrupts.at_once:
+                raise KeyboardInterrupt(
+                    f"stopped at once; what was in flight is kept in {self.run_dir}"
+                )
+            self.show("verifying")
+            summary = self.sum_up(ended)
+        _write(self.run_dir / "summary.json", summary.to_json())
+        return summary
+
+    def now(self) -> float:
+        return self.clock.now() - self.began
+
+    def steer(self, history: History) -> None:
+        """The control loop, until the time is up or a Ctrl-C."""
+
+        def record(tick: Tick) -> None:
+            self.keep(tick, history, "running")
+
+        control(self.engine, self.graph, self.policy, now=self.now, wait=self.wait, record=record)
+
+    def wait(self) -> bool:
+        """Sleep until the next turn; False if the run is over."""
+        self.due = max(self.due + _TURN, self.now())
+        while True:
+            if self.over():
+                return False
+            left = self.due - self.now()
+            if left <= 0:
+                return True
+            self.clock.sleep(min(left, _SLICE))
+
+    def over(self) -> bool:
+        """Somebody asked, the time is up, or the generators have nothing more to give."""
+        if self.interrupts.finish or (self.seconds is not None and self.now() >= self.seconds):
+            return True
+        if self.last is None or self.rows_to_come is None:
+            return False
+        return self.last.snapshot.rows_ingested >= self.rows_to_come
+
+    def drain(self, history: History) -> None:
+        """Stop the engine in a thread of its own, so that this one can go on watching."""
+        stopping = _Stopping(self.engine)
+        self.show("draining")
+        cut, shown = False, self.now()
+        while not stopping.done(_SLICE):
+            if self.interrupts.at_once and not cut:
+                cut = True
+                self.show("stopping")
+                self.engine.stop(drain=False)
+            if not cut and self.now() - shown >= _TURN:
+                shown = self.now()
+                self.keep(self.observed(), history, "draining")
+        stopping.result()
+        if not self.interrupts.at_once:
+            self.keep(self.observed(), history, "draining")
+
+    def observed(self) -> Tick:
+        plan = self.engine.plan
+        return Tick(self.now(), plan, self.engine.observe())
+
+    def keep(self, tick: Tick, history: History, phase: str) -> None:
+        history.append(tick)
+        self.tally.add(tick, running=phase == "running")
+        self.last = tick
+        self.show(phase)
+
+    def show(self, phase: str) -> None:
+        if self.view is not None:
+            plan = None if self.last is None else self.engine.plan
+            self.view.show(
+                Status(
+                    graph=self.graph,
+                    engine=self.engine.name,
+                    policy=self.policy.name,
+                    phase=phase,
+                    elapsed=self.now(),
+                    seconds=self.seconds,
+                    run_dir=self.run_dir,
+                    plan=plan,
+                    tick=self.last,
+                )
+            )
+
+    def sum_up(self, ended: float) -> Summary:
+        final = self.engine.observe()
+        totals = self.engine.latency_totals() if isinstance(self.engine, LatencyTotals) else None
+        verdict = self.verdict()
+        return Summary(
+            flow=self.graph.name,
+            engine=self.engine.name,
+            policy=self.policy.name,
+            seconds=ended,
+            rows_offered=final.rows_offered,
+            rows_ingested=final.rows_ingested,
+            rows_delivered=final.rows_delivered,
+            rows_dead=final.rows_dead,
+            throughput_mean=(final.rows_ingested - self.rows_before) / ended if ended > 0 else 0.0,
+            throughput_last=self.tally.throughput_last,
+            slot_seconds=self.tally.slot_seconds,
+            plan=self.engine.plan,
+            run_dir=str(self.run_dir),
+            latency=self.tally.latency(totals),
+            transitions=tuple(self.tally.transitions),
+            exact=verdict.exact,
+            exact_reason=verdict.reason,
+            interrupted=self.interrupts.finish,
+        )
+
+    def verdict(self) -> Verdict:
+        if not self.verify:
+            return Verdict(None, (), "not asked for")
+        if not isinstance(self.engine, Evidence):
+            return Verdict(None, (), f"the {self.engine.name} engine keeps no rows to compare")
+        found = verify_rows(self.graph, self.engine.ingested(), self.engine.read_sink)
+        _write(self.run_dir / "exactness.json", found.to_json())
+        return found
+
+
+class _Stopping:
+    """`engine.stop(drain=True)` in the background."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._stop, name="penstock-drain", daemon=True)
+        self._thread.start()
+
+    def _stop(self) -> None:
+        try:
+            self._engine.stop(drain=True)
+        except BaseException as error:
+            self._error = error
+
+    def done(self, within: float) -> bool:
+        self._thread.join(within)
+        return not self._thread.is_alive()
+
+    def result(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+def _graph(flow: Dataflow | Graph, load: str | None) -> Graph:
+    graph = flow.graph if isinstance(flow, Dataflow) else flow
+    if load is None:
+        return graph
+    parse(load)
+    if not any(isinstance(source, Generator) for source in _sources(graph)):
+        raise InvalidInput(
+            f"a load is for generated input, and dataflow '{graph.name}' has no generator"
+        )
+    return graph.with_load(load)
+
+
+def _sources(graph: Graph) -> list[Source]:
+    return [o.body.source for o in graph.operators if isinstance(o.body, Read)]
+
+
+def _bounded(graph: Graph) -> int | None:
+    """How many records there will ever be, where that is known."""
+    total = 0
+    for source in _sources(graph):
+        if not isinstance(source, Generator) or source.limit is None:
+            return None
+        total += source.limit
+    return total
+
+
+def _spark(master: str | None) -> Engine:
+    from penstock.engines.spark.engine import SparkEngine  # slow to load: only when needed
+
+    return SparkEngine(master=master)
+
+
+def _write(path: Path, value: Mapping[str, Any]) -> None:
+    """Written beside and moved into place, so that a reader never sees half of it."""
+    beside = path.with_suffix(".json.tmp")
+    beside.write_text(json.dumps(value, indent=2) + "\n")
+    beside.replace(path)

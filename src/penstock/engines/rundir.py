@@ -1,0 +1,164 @@
+"""The run directory: whose it is, who holds it, and which wiring is in force.
+
+run.json            what runs here, since when, in which version of this layout
+lock                held by the running process; let go by the system when it dies
+wirings/000003.json the plan in force and, for every pipeline, its checkpoint and where it began
+control/  sources/  valves and generators, for the sources' processes
+channels/ checkpoints/ dead/
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from penstock.dataflow.graph import Graph
+from penstock.errors import RunDirectoryError
+from penstock.plan.plan import Plan
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Wired:
+    """How a pipeline is connected: its checkpoint, since which wiring, and where it began to read.
+
+    `first` maps each input to a row; `partitions` is into how many parts its state is cut.
+    """
+
+    checkpoint: str
+    epoch: int
+    first: Mapping[str, int]
+    partitions: int
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """A plan in force, with everything needed to start it again exactly where it was."""
+
+    number: int
+    plan: Plan
+    pipelines: Mapping[str, Wired]
+
+    def to_json(self) -> dict[str, Any]:
+        pipelines = {name: asdict(wired) for name, wired in self.pipelines.items()}
+        return {"number": self.number, "plan": self.plan.to_json(), "pipelines": pipelines}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Wiring:
+        pipelines = {name: Wired(**wired) for name, wired in data["pipelines"].items()}
+        return cls(data["number"], Plan.from_json(data["plan"]), pipelines)
+
+
+class RunDirectory:
+    """An open run directory. Exactly one process holds it at a time."""
+
+    def __init__(self, path: Path, lock: IO[str], run: Mapping[str, Any]) -> None:
+        self.path = path
+        self._lock = lock
+        self.run_id: str = run["run"]
+        self.created: float = run["created"]
+
+    @classmethod
+    def open(cls, path: Path, graph: Graph, engine: str) -> RunDirectory:
+        """Take a new or an existing directory, or say why it cannot be taken."""
+        path = path.absolute()
+        head = path / "run.json"
+        if path.exists() and not path.is_dir():
+            raise RunDirectoryError(f"the run directory {path} is a file")
+        known = _read(head) if head.exists() else None
+        if known is None and path.exists() and any(path.iterdir()):
+            raise RunDirectoryError(
+                f"{path} is not empty and not a run directory; choose another with --run-dir"
+            )
+        if known is not None:
+            _check(path, known, graph, engine)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            lock = (path / "lock").open("a+")
+        except OSError as error:
+            raise RunDirectoryError(f"cannot write to {path}: {error.strerror}") from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            raise RunDirectoryError(
+                f"{path} is in use by another process; wait for it or choose another directory"
+            ) from None
+        if known is None:
+            now = time.time()
+            stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now))
+            known = {
+                "version": VERSION,
+                "flow": graph.name,
+                "fingerprint": graph.fingerprint,
+                "engine": engine,
+                "run": f"{stamp}-{secrets.token_hex(2)}",
+                "created": now,
+            }
+            write_json(head, known)
+        for name in ("wirings", "control", "sources", "channels", "checkpoints", "dead"):
+            (path / name).mkdir(exist_ok=True)
+        return cls(path, lock, known)
+
+    def __truediv__(self, name: str) -> Path:
+        return self.path / name
+
+    def wiring(self) -> Wiring | None:
+        """The wiring in force, None in a new directory."""
+        files = sorted((self.path / "wirings").glob("[0-9]*.json"))
+        return Wiring.from_json(json.loads(files[-1].read_text())) if files else None
+
+    def commit(self, wiring: Wiring) -> None:
+        """Put a wiring in force. This one file is the instant at which a change has happened."""
+        write_json(self.path / "wirings" / f"{wiring.number:06d}.json", wiring.to_json())
+
+    def close(self) -> None:
+        self._lock.close()
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a file whole and on disk, or not at all."""
+    draft = path.with_name(f".{path.name}.draft")
+    with draft.open("w") as file:
+        json.dump(value, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
+def _read(head: Path) -> Mapping[str, Any]:
+    try:
+        data = json.loads(head.read_text())
+        return {
+            key: data[key] for key in ("version", "flow", "fingerprint", "engine", "run", "created")
+        }
+    except (OSError, ValueError, KeyError, TypeError):
+        raise RunDirectoryError(f"{head} cannot be read; it is not a run directory") from None
+
+
+def _check(path: Path, known: Mapping[str, Any], graph: Graph, engine: str) -> None:
+    if known["version"] != VERSION:
+        raise RunDirectoryError(
+            f"{path} was written in layout {known['version']}, this is layout {VERSION}; "
+            "finish that run with its own version, or choose another directory"
+        )
+    if known["flow"] != graph.name:
+        raise RunDirectoryError(
+            f"{path} belongs to dataflow '{known['flow']}', not '{graph.name}'; "
+            "choose another directory with --run-dir"
+        )
+    if known["fingerprint"] != graph.fingerprint:
+        raise RunDirectoryError(
+            f"{path} belongs to another shape of dataflow '{graph.name}' (operators, keys or "
+            "schemas differ); its state would not fit, choose another directory"
+        )
+    if known["engine"] != engine:
+        raise RunDirectoryError(f"{path} was written by the {known['engine']} engine, not {engine}")

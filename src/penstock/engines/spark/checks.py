@@ -1,0 +1,186 @@
+"""Problems of a dataflow that only Spark can see: schemas of native functions, and shipping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from penstock.dataflow import operator as op
+from penstock.dataflow import validation
+from penstock.dataflow.connectors import Files, Generator, Kafka, Spark
+from penstock.dataflow.graph import Graph
+from penstock.dataflow.operator import Operator
+from penstock.dataflow.schema import Schema
+from penstock.dataflow.validation import Problem
+from penstock.engines.spark.compiler import CompileError, Compiler, Result, struct_of
+from penstock.engines.spark.shipping import pickled
+from penstock.engines.spark.store import Store
+from penstock.errors import InvalidDataflow
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_STATEFUL = {"Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "GlobalLimit"}
+
+
+def check(graph: Graph, spark: SparkSession) -> dict[str, Schema]:
+    """The output schema of every operator, or `InvalidDataflow` with every problem there is."""
+    structural = validation.problems(graph)
+    if structural:
+        # Without a sound structure there is no order to resolve schemas in.
+        raise InvalidDataflow(graph.name, [*structural, *_unshippable(graph)])
+    schemas, problems = _resolve(graph, spark)
+    problems += validation.problems(graph, schemas)
+    problems += _unshippable(graph)
+    if problems:
+        raise InvalidDataflow(graph.name, list(dict.fromkeys(problems)))
+    return {name: schema for name, schema in schemas.items() if schema is not None}
+
+
+def _resolve(graph: Graph, spark: SparkSession) -> tuple[dict[str, Schema | None], list[Problem]]:
+    """Apply every operator to a frame without rows, downstream of the sources."""
+    compiler = Compiler(graph, Store("unused"))
+    schemas: dict[str, Schema | None] = {}
+    problems: list[Problem] = []
+    for name in graph.topological:
+        operator = graph[name]
+        inputs = [schemas[i] for i in operator.inputs]
+        schemas[name] = None
+        if any(schema is None for schema in inputs):
+            continue  # the problem is upstream and has been named there
+        try:
+            frames = [_empty(spark, schema) for schema in inputs if schema is not None]
+            schemas[name] = _output(compiler, operator, frames, spark)
+        except CompileError as error:
+            problems.append(_problem(operator, str(error).split(": ", 1)[1]))
+        except PySparkException as error:
+            problems.append(_problem(operator, _first_line(error)))
+        except Exception as error:
+            problems.append(
+                _problem(operator, f"its function failed: {type(error).__name__}: {error}")
+            )
+    return schemas, problems
+
+
+def _output(
+    compiler: Compiler, operator: Operator, frames: list[DataFrame], spark: SparkSession
+) -> Schema:
+    body = operator.body
+    if isinstance(body, op.Read):
+        return _source_schema(operator, body, spark)
+    if isinstance(body, op.Write):
+        return Schema.of(frames[0].schema)
+    if operator.schema is not None and not isinstance(body, op.Frame):
+        return operator.schema
+    result = compiler.apply(operator, [Result(f) for f in frames]).frame()
+    if isinstance(body, op.Frame):
+        stateful = _stateful_node(result._jdf.queryExecution().analyzed())
+        if stateful is not None:
+            raise CompileError(
+                operator,
+                f"a DataFrame function must be stateless, this one holds a {stateful}; "
+                "use key_by(...).aggregate, .deduplicate or .join for it",
+            )
+        declared = operator.schema
+        if declared is not None and declared.names != Schema.of(result.schema).names:
+            raise CompileError(
+                operator,
+                f"it declares the schema ({declared}) and gives ({Schema.of(result.schema)})",
+            )
+    return Schema.of(result.schema)
+
+
+def _source_schema(operator: Operator, body: op.Read, spark: SparkSession) -> Schema:
+    source = body.source
+    if isinstance(source, Generator | Files):
+        return source.schema
+    return Schema.of(foreign(spark, source).schema)
+
+
+def foreign(
+    spark: SparkSession, source: Files | Kafka | Spark, name: str | None = None
+) -> DataFrame:
+    """A source of Spark's own, with its options passed on."""
+    reader = spark.readStream.format(source.format).options(**source.options)
+    if name is not None:
+        reader = reader.name(name)
+    if isinstance(source, Files):
+        return reader.schema(source.schema.ddl).load(source.path)
+    if isinstance(source, Spark) and source.schema is not None:
+        reader = reader.schema(source.schema.ddl)
+    return reader.load()
+
+
+def _empty(spark: SparkSession, schema: Schema) -> DataFrame:
+    """A streaming frame of that schema that never runs."""
+    fields = struct_of(schema).fields
+    rate = spark.readStream.format("rate").load()
+    return rate.select(*(F.lit(None).cast(f.dataType).alias(f.name) for f in fields))
+
+
+def _stateful_node(plan: Any) -> str | None:
+    if not plan.isStreaming():
+        return None
+    name = plan.nodeName()
+    children = plan.children()
+    below = [children.apply(i) for i in range(children.length())]
+    if name in _STATEFUL or (name == "Join" and all(c.isStreaming() for c in below)):
+        return str(name).lower()
+    return next((found for c in below if (found := _stateful_node(c))), None)
+
+
+def _unshippable(graph: Graph) -> list[Problem]:
+    """Functions that cannot travel to the workers, and what in them it is."""
+    found = []
+    for operator in graph.operators:
+        for function in _shipped(operator):
+            try:
+                pickled(function)
+            except Exception as error:
+                culprit = _culprit(function)
+                found.append(
+                    _problem(
+                        operator,
+                        f"Spark cannot ship its function: {error}"
+                        + (f" (it uses '{culprit}')" if culprit else "")
+                        + "; create such things inside the function",
+                    )
+                )
+    return found
+
+
+def _shipped(operator: Operator) -> Iterator[Callable[..., Any]]:
+    match operator.body:
+        case op.Arrow(function) | op.Map(function) | op.FlatMap(function) | op.Filter(function):
+            yield function
+        case op.Process(processor):
+            yield processor
+        case op.Read(Generator() as generator):
+            yield generator.make
+
+
+def _culprit(function: Callable[..., Any]) -> str | None:
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return None
+    cells = getattr(function, "__closure__", None) or ()
+    values = {n: c.cell_contents for n, c in zip(code.co_freevars, cells, strict=False)}
+    globals_ = getattr(function, "__globals__", {})
+    values |= {n: globals_[n] for n in code.co_names if n in globals_}
+    for name, value in values.items():
+        try:
+            pickled(value)
+        except Exception:
+            return str(name)
+    return None
+
+
+def _problem(operator: Operator, message: str) -> Problem:
+    return Problem(message, operator.name, operator.written)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0]

@@ -1,0 +1,260 @@
+"""From operators to Spark DataFrames: one function an operator form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any, cast
+
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
+from penstock.dataflow import duration
+from penstock.dataflow import operator as op
+from penstock.dataflow.graph import Graph
+from penstock.dataflow.operator import OnError, Operator
+from penstock.dataflow.schema import Schema
+from penstock.engines.spark.letters import Desk
+from penstock.engines.spark.processors import ORDER, BarrierProcessor, GuardedProcessor
+from penstock.engines.spark.records import Stage, Stages
+from penstock.engines.spark.store import Store
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, GroupedData
+
+OUT = "penstock_out"
+"""Name of the observation that counts what leaves a pipeline."""
+
+REJECT = "penstock_reject_"
+"""Prefix of the observations that collect a native operator's rejects."""
+
+
+class CompileError(PenstockError):
+    """An operator could not be turned into a DataFrame."""
+
+    def __init__(self, operator: Operator, message: str) -> None:
+        self.operator = operator
+        super().__init__(f"operator '{operator.name}' ({operator.written}): {message}")
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """Compiles the operators of one pipeline. `dead` is where dead letters go."""
+
+    graph: Graph
+    dead: Store
+    epoch: int = 0
+
+    def tail(
+        self, operators: tuple[str, ...], read: Callable[[Operator, str], DataFrame]
+    ) -> DataFrame:
+        """The DataFrame that leaves a pipeline.
+
+        `read(operator, input)` gives the DataFrame of a source (input "") or of a channel.
+        """
+        inside = set(operators)
+        frames: dict[str, Result] = {}
+        result: Result | None = None
+        for name in operators:
+            operator = self.graph[name]
+            if isinstance(operator.body, op.Write):
+                if result is None:  # a sink alone
+                    result = Result(read(operator, operator.inputs[0]))
+                continue
+            if isinstance(operator.body, op.Read):
+                result = Result(read(operator, ""))
+            else:
+                inputs = [
+                    frames[i] if i in inside else Result(read(operator, i)) for i in operator.inputs
+                ]
+                result = self.apply(operator, inputs)
+            frames[name] = result
+        assert result is not None
+        return result.frame().observe(OUT, F.count(F.lit(1)).alias("rows"))
+
+    def apply(self, operator: Operator, inputs: list[Result]) -> Result:
+        """One operator on top of its inputs."""
+        body = operator.body
+        if isinstance(body, op.PYTHON_BODIES):
+            return inputs[0].then(self._stage(operator, inputs[0]), operator.schema)
+        frames = [i.frame() for i in inputs]
+        match body:
+            case op.Frame():
+                return Result(self._frame(operator, body, frames[0]))
+            case op.Aggregate():
+                return Result(_aggregate(operator, body, frames[0]))
+            case op.Deduplicate():
+                return Result(_deduplicate(operator, body, frames[0]))
+            case op.Join():
+                return Result(_join(operator, body, frames[0], frames[1]))
+            case op.Union():
+                return Result(reduce(lambda a, b: a.unionByName(b), frames))
+            case op.Process():
+                return Result(self._process(operator, body, frames[0]))
+            case op.Barrier():
+                return Result(_barrier(operator, frames))
+        raise AssertionError(body)
+
+    def _frame(self, operator: Operator, body: op.Frame, frame: DataFrame) -> DataFrame:
+        from pyspark.sql import DataFrame
+
+        result = body.function(frame)
+        if not isinstance(result, DataFrame):
+            raise CompileError(
+                operator, f"its function must return a DataFrame, got {type(result).__name__}"
+            )
+        if body.reject is None:
+            return result
+        bad = F.coalesce(F.expr(body.reject), F.lit(False))
+        letter = F.when(bad, F.to_json(F.struct("*"), {"ignoreNullFields": "false"}))
+        result = result.observe(REJECT + operator.name, F.collect_list(letter).alias("letters"))
+        return result.filter(~bad)
+
+    def desk(self, operator: Operator) -> Desk:
+        return Desk(
+            operator.name,
+            str(operator.written),
+            operator.on_error is OnError.FAIL,
+            self.dead,
+            self.epoch,
+        )
+
+    def _stage(self, operator: Operator, before: Result) -> Stage:
+        assert isinstance(operator.body, op.PYTHON_BODIES)
+        schema = operator.schema
+        struct = before.struct() if schema is None else struct_of(schema)
+        return Stage(operator.body, to_arrow_schema(struct, timezone="UTC"), self.desk(operator))
+
+    def _process(self, operator: Operator, body: op.Process, frame: DataFrame) -> DataFrame:
+        assert operator.schema is not None
+        modes = {"none": "None", "processing_time": "ProcessingTime", "event_time": "EventTime"}
+        processor = GuardedProcessor(body.processor(), self.desk(operator), tuple(frame.columns))
+        ordered = frame.withColumn(ORDER, F.monotonically_increasing_id())
+        return _grouped(operator, ordered).transformWithState(
+            processor, struct_of(operator.schema), "Append", modes[body.time_mode]
+        )
+
+
+@dataclass(frozen=True)
+class Result:
+    """A DataFrame, and Python stages that are still to be put on top of it in one go."""
+
+    base: DataFrame
+    stages: tuple[Stage, ...] = ()
+    schema: Schema | None = None
+
+    def then(self, stage: Stage, schema: Schema | None) -> Result:
+        return Result(self.base, (*self.stages, stage), schema or self.schema)
+
+    def struct(self) -> StructType:
+        return self.base.schema if self.schema is None else struct_of(self.schema)
+
+    def frame(self) -> DataFrame:
+        if not self.stages:
+            return self.base
+        return self.base.mapInArrow(Stages(self.stages), self.struct())
+
+
+def struct_of(schema: Schema) -> StructType:
+    """A schema as Spark's own type."""
+    return cast(StructType, StructType.fromDDL(schema.ddl))
+
+
+def output_mode(graph: Graph, operators: tuple[str, ...]) -> str:
+    """Spark's output mode for a pipeline, which its one stateful operator decides."""
+    for name in operators:
+        body = graph[name].body
+        if isinstance(body, op.Aggregate):
+            return "append" if body.emit == "final" else "update"
+    return "append"
+
+
+def interval(text: str) -> str:
+    """A duration as Spark writes it."""
+    return f"{round(1000 * duration.seconds(text))} milliseconds"
+
+
+def _columns(given: tuple[Any, ...]) -> list[Column]:
+    return [F.expr(c) if isinstance(c, str) else c() if callable(c) else c for c in given]
+
+
+def _grouped(operator: Operator, frame: DataFrame) -> GroupedData:
+    return frame.groupBy(*(operator.keys or (F.lit(0).alias("__all"),)))
+
+
+def _aggregate(operator: Operator, body: op.Aggregate, frame: DataFrame) -> DataFrame:
+    groups: list[Any] = [F.col(k) for k in operator.keys]
+    if body.window is not None:
+        window = body.window
+        frame = frame.withWatermark(window.on, interval(window.watermark))
+        slide = None if window.slide is None else interval(window.slide)
+        groups.insert(0, F.window(window.on, interval(window.size), slide))
+    return frame.groupBy(*groups).agg(*_columns(body.columns))
+
+
+def _deduplicate(operator: Operator, body: op.Deduplicate, frame: DataFrame) -> DataFrame:
+    if body.on is None or body.watermark is None:
+        return frame.dropDuplicates(list(operator.keys))
+    marked = frame.withWatermark(body.on, interval(body.watermark))
+    return marked.dropDuplicatesWithinWatermark(list(operator.keys))
+
+
+def _join(operator: Operator, body: op.Join, left: DataFrame, right: DataFrame) -> DataFrame:
+    """Equal keys, and the condition; keys come once, a right column of a taken name is renamed."""
+    if body.left_watermark is not None:
+        left = left.withWatermark(body.left_watermark[0], interval(body.left_watermark[1]))
+    if body.right_watermark is not None:
+        right = right.withWatermark(body.right_watermark[0], interval(body.right_watermark[1]))
+    one, two = left.alias("l"), right.alias("r")
+    on = reduce(lambda a, b: a & b, (F.col(f"l.{k}") == F.col(f"r.{k}") for k in operator.keys))
+    if body.condition is not None:
+        on = on & F.expr(body.condition)
+    joined = one.join(two, on, body.how)
+    if body.how == "left_semi":
+        return joined
+    keys = [F.coalesce(f"l.{k}", f"r.{k}").alias(k) for k in operator.keys]
+    lefts = [F.col(f"l.{c}") for c in left.columns if c not in operator.keys]
+    rights = [
+        F.col(f"r.{c}").alias(f"{c}_right" if c in left.columns else c)
+        for c in right.columns
+        if c not in operator.keys
+    ]
+    return joined.select(*keys, *lefts, *rights)
+
+
+def _barrier(operator: Operator, frames: list[DataFrame]) -> DataFrame:
+    """Tag every record with its port, bring all ports together, and pair them up in state."""
+    ports = operator.inputs
+    schemas = tuple(frame.schema for frame in frames)
+    keys = [StructField(k, frames[0].schema[k].dataType) for k in operator.keys]
+    output = StructType([*keys, *(StructField(p, s) for p, s in zip(ports, schemas, strict=True))])
+    tagged = []
+    for port, frame in enumerate(frames):
+        structs = [
+            (F.struct("*") if i == port else F.lit(None)).cast(s).alias(f"__in{i}")
+            for i, s in enumerate(schemas)
+        ]
+        tagged.append(frame.select(*operator.keys, F.lit(port).alias("__port"), *structs))
+    together = reduce(lambda a, b: a.union(b), tagged)
+    ordered = together.withColumn(ORDER, F.monotonically_increasing_id())
+    return _grouped(operator, ordered).transformWithState(
+        BarrierProcessor(ports, schemas, len(operator.keys)), output, "Append", "None"
+    )
+
+
+def find_operator(graph: Graph, operators: tuple[str, ...], error: str) -> Operator | None:
+    """The native operator an error of Spark points at, by the line it quotes."""
+    for name in operators:
+        operator = graph[name]
+        if isinstance(operator.body, op.Frame):
+            code = getattr(operator.body.function, "__code__", None)
+            if code is None:
+                continue
+            lines = {line for _, _, line in code.co_lines() if line is not None}
+            if any(f"{code.co_filename}:{line}" in error for line in lines):
+                return operator
+    natives = [graph[n] for n in operators if isinstance(graph[n].body, op.Frame | op.Aggregate)]
+    return natives[0] if len(natives) == 1 else None

@@ -1,0 +1,417 @@
+"""The Spark engine: pipelines as concurrent Structured Streaming queries that meet at channels."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.dataflow import operator as op
+from penstock.dataflow.connectors import Files
+from penstock.dataflow.graph import Graph
+from penstock.engines.rundir import RunDirectory, Wiring
+from penstock.engines.spark import checkpoint, checks, letters
+from penstock.engines.spark import wiring as wirings
+from penstock.engines.spark.compiler import find_operator
+from penstock.engines.spark.observer import Observer
+from penstock.engines.spark.pipeline import RunningPipeline
+from penstock.engines.spark.rewiring import rewire
+from penstock.engines.spark.session import session
+from penstock.engines.spark.sinks import Outlets
+from penstock.engines.spark.site import Site
+from penstock.engines.spark.sources import ChannelSource, GeneratorSource
+from penstock.errors import FlowFailed, Refused
+from penstock.metrics.snapshot import LatencyMetrics, Snapshot
+from penstock.plan import fusion
+from penstock.plan.change import Change
+from penstock.plan.plan import Pipeline, Plan
+from penstock.plan.transition import Transition
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+_RESTARTS = 3
+_TICK = 0.1
+_MARK = re.compile(r"\[penstock\] (operator '.*)")
+"""What the error of an operator that is set to fail begins with."""
+
+
+class SparkEngine:
+    """Runs a dataflow on Spark. See `penstock.engines.port.Engine` for the contract.
+
+    window: seconds that a snapshot looks back; channel_rows: rows a channel holds before its
+    writer has to wait.
+    """
+
+    name = "spark"
+
+    def __init__(
+        self,
+        master: str | None = None,
+        spark: SparkSession | None = None,
+        *,
+        window: float = 5.0,
+        channel_rows: int = 1_000_000,
+    ) -> None:
+        self._master = master
+        self._spark = spark
+        self._window = window
+        self._channel_rows = channel_rows
+        self._state = "new"
+        self._pipelines: dict[str, RunningPipeline] = {}
+        self._lock = threading.RLock()
+        self._failure: FlowFailed | None = None
+        self._restarts: dict[str, int] = {}
+        self._halt = threading.Event()
+        self._cut_short = threading.Event()
+        self._limits: dict[str, int] = {}
+        self._last: Snapshot | None = None
+
+    # --- the port -------------------------------------------------------------------------------
+
+    @property
+    def plan(self) -> Plan:
+        self._require("running", "stopped")
+        return self._wiring.plan
+
+    def start(self, graph: Graph, plan: Plan | None, run_dir: Path) -> None:
+        self._require("new")
+        spark = self._spark = self._spark or session(self._master)
+        schemas = checks.check(graph, spark)
+        if plan is not None:
+            fusion.check(plan, graph)
+        self._directory = RunDirectory.open(Path(run_dir), graph, self.name)
+        try:
+            spark.dataSource.register(GeneratorSource)
+            spark.dataSource.register(ChannelSource)
+            outlets = Outlets(self._directory.run_id)
+            self._site = Site(spark, graph, schemas, self._directory, outlets, self._channel_rows)
+            self._observer = Observer(self._site, self._window)
+            self._wiring = self._directory.wiring() or self._first_wiring(graph, plan)
+            self._began = time.time()
+            self._clocks = {
+                s.name: self._clock(s.name)
+                for s in graph.sources
+                if self._site.generator(s.name) is not None
+            }
+            self._site.dead_letters = sum(
+                letters.count(self._site.dead, o.name) for o in graph.operators
+            )
+            for spec in reversed(self._wiring.plan.pipelines):
+                self._pipelines[spec.name] = self._open(spec)
+            for pipeline in self._pipelines.values():
+                pipeline.start()
+        except BaseException:
+            self._abandon()
+            raise
+        self._state = "running"
+        self._supervisor = threading.Thread(
+            target=self._supervise, name="penstock-supervisor", daemon=True
+        )
+        self._supervisor.start()
+        if plan is not None and plan != self._wiring.plan:
+            self.apply(plan, "plan given at start")
+
+    def apply(self, plan: Plan, reason: str = "") -> Transition:
+        self._require("running")
+        self._raise_failure()
+        fusion.check(plan, self._site.graph)
+        with self._lock:
+            change = Change(self._wiring.plan, plan)
+            began = time.time()
+            phases = rewire(self, change) if change.actions else ()
+            return Transition(
+                at=began - self._began,
+                changes=tuple(str(action) for action in change.actions),
+                duration=time.time() - began,
+                interruption=sum(seconds for _, seconds in phases),
+                reason=reason,
+                phases=phases,
+            )
+
+    def observe(self) -> Snapshot:
+        self._require("running", "stopped")
+        self._raise_failure()
+        if self._state == "stopped" and self._last is not None:
+            return self._last
+        return self._snapshot()
+
+    def stop(self, drain: bool = True) -> None:
+        if self._state == "new":
+            raise Refused("the engine has not been started")
+        if self._state == "stopped":
+            return
+        if not drain:
+            self._cut_short.set()
+        with self._lock:
+            if self._state == "stopped":
+                return
+            if drain and self._failure is None:
+                self._drain()
+            self._halt.set()
+            self._supervisor.join()
+            for pipeline in self._pipelines.values():
+                pipeline.stop()
+            for pipeline in self._pipelines.values():
+                self._observer.take(pipeline)
+            self._last = self._snapshot()
+            self._state = "stopped"
+            self._directory.close()
+
+    # --- more than the port ---------------------------------------------------------------------
+
+    @property
+    def spark(self) -> SparkSession:
+        assert self._spark is not None
+        return self._spark
+
+    @property
+    def failure(self) -> FlowFailed | None:
+        """Why the flow stopped by itself, if it did."""
+        return self._failure
+
+    def rows(self, sink: str) -> list[Row]:
+        """What a memory sink has got."""
+        return self._site.outlets.rows(sink)
+
+    def ingested(self) -> dict[str, int]:
+        """Records taken in and committed, by source with a generator."""
+        with self._lock:
+            return {
+                entry.operator: pipeline.positions[entry.key]
+                for pipeline in self._pipelines.values()
+                for entry in pipeline.inputs
+                if not entry.upstream and self._site.generator(entry.operator) is not None
+            }
+
+    def latency_totals(self) -> Mapping[str, LatencyMetrics]:
+        """Latency over the whole run, by constraint."""
+        with self._lock:
+            return self._observer.latency_totals()
+
+    def _first_wiring(self, graph: Graph, plan: Plan | None) -> Wiring:
+        chosen = plan or fusion.default_plan(graph, os.cpu_count() or 1)
+        wiring = wirings.first(self._site, chosen)
+        self._directory.commit(wiring)
+        return wiring
+
+    # --- what a rewiring needs of the engine ----------------------------------------------------
+
+    @property
+    def site(self) -> Site:
+        return self._site
+
+    @property
+    def wiring(self) -> Wiring:
+        return self._wiring
+
+    @property
+    def pipelines(self) -> Mapping[str, RunningPipeline]:
+        return self._pipelines
+
+    def put_in_force(self, wiring: Wiring, stopped: list[str], starting: list[Pipeline]) -> None:
+        """Commit a wiring and start the pipelines that are new in it."""
+        self._directory.commit(wiring)
+        self._wiring = wiring
+        for name in stopped:
+            del self._pipelines[name]
+        for spec in starting:
+            self._pipelines[spec.name] = self._open(spec)
+        for spec in starting:
+            self._pipelines[spec.name].start()
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        """Wait for a condition while the flow goes on; a flow that fails ends the waiting."""
+        while not condition():
+            self._tick()
+            self._raise_failure()
+            if self._cut_short.is_set():
+                raise Refused("the flow is being stopped")
+            time.sleep(0.02)
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _open(self, spec: Pipeline) -> RunningPipeline:
+        wired = self._wiring.pipelines[spec.name]
+        return RunningPipeline(
+            self._site, spec, wired, self._clocks, self._limits, self._backlog_of
+        )
+
+    def _clock(self, source: str) -> float:
+        """When a generator's time began, so that it goes on with the record after the last one."""
+        spec = self._wiring.plan.pipeline_of(source)
+        wired = self._wiring.pipelines[spec.name]
+        _, rows, _ = checkpoint.progress(self._directory / "checkpoints" / wired.checkpoint)
+        taken = max(rows.get(source, 0), wired.first.get(source, 0))
+        if taken == 0:
+            return self._began
+        return self._began - float(self._site.load(source).arrival([taken - 1])[0])
+
+    def _backlog_of(self, operator: str) -> int:
+        """Rows in an operator's channel that its slowest reader has not committed."""
+        return self._site.channel(operator).end - self._slowest(operator)
+
+    def _slowest(self, operator: str) -> int:
+        rows = [
+            pipeline.positions[entry.key]
+            for pipeline in tuple(self._pipelines.values())
+            for entry in pipeline.inputs
+            if entry.upstream == operator
+        ]
+        return min(rows, default=0)
+
+    def _supervise(self) -> None:
+        while not self._halt.wait(_TICK):
+            if self._lock.acquire(timeout=_TICK):
+                try:
+                    if not self._halt.is_set() and self._failure is None:
+                        self._tick()
+                finally:
+                    self._lock.release()
+
+    def _tick(self) -> None:
+        """Read what is new, mend what broke, clean up behind the readers."""
+        for pipeline in tuple(self._pipelines.values()):
+            if self._observer.take(pipeline):
+                self._restarts[pipeline.name] = 0
+            error = pipeline.failure()
+            if error is not None:
+                self._mend(pipeline, error)
+        for operator, channel in tuple(self._site.channels.items()):
+            channel.clean(self._slowest(operator))
+
+    def _mend(self, pipeline: RunningPipeline, error: BaseException) -> None:
+        """Restart a failed pipeline alone, from its last commit; give up after a few times."""
+        tries = self._restarts.get(pipeline.name, 0) + 1
+        self._restarts[pipeline.name] = tries
+        said = _MARK.search(str(error))
+        if said is None and tries <= _RESTARTS:
+            pipeline.start()
+            return
+        self._failure = FlowFailed(said[1] if said else self._explain(pipeline, error))
+        for other in self._pipelines.values():
+            other.stop()
+
+    def _explain(self, pipeline: RunningPipeline, error: BaseException) -> str:
+        text = str(error)
+        operator = find_operator(self._site.graph, pipeline.spec.operators, text)
+        where = (
+            f"operator '{operator.name}' ({operator.written})"
+            if operator is not None
+            else f"pipeline {' + '.join(pipeline.spec.operators)}"
+        )
+        return f"{where} failed {_RESTARTS + 1} times: {_reason(text)}"
+
+    def _drain(self) -> None:
+        """Let no new record in and wait until every record is through."""
+        now = time.time()
+        for source in self._site.graph.sources:
+            if self._site.generator(source.name) is not None:
+                self._limits[source.name] = max(self._offered(source.name, now), 0)
+        for pipeline in self._pipelines.values():
+            pipeline.turn(limits=dict(self._limits), cadence=0.0)
+        ending = [p for p in self._pipelines.values() if p.foreign]
+        threads = [threading.Thread(target=_end_foreign, args=(p,), daemon=True) for p in ending]
+        for thread in threads:
+            thread.start()
+        try:
+            self.wait(lambda: not any(t.is_alive() for t in threads) and self._drained())
+        except (Refused, FlowFailed):
+            return  # cut short, or failed: what is in flight stays in the directory
+
+    def _drained(self) -> bool:
+        """Whether every row that entered is committed by its last reader."""
+        for pipeline in self._pipelines.values():
+            for entry in pipeline.inputs:
+                if entry.upstream:
+                    if pipeline.positions[entry.key] < self._site.channel(entry.upstream).end:
+                        return False
+                elif self._site.generator(entry.operator) is not None:
+                    limit = self._limits.get(entry.operator)
+                    if limit is None or pipeline.positions[entry.key] < limit:
+                        return False
+        return True
+
+    def _offered(self, source: str, now: float) -> int:
+        generator = self._site.generator(source)
+        assert generator is not None
+        due = self._site.load(source).offered(now - self._clocks[source])
+        known = [due, generator.limit, self._limits.get(source)]
+        return min(rows for rows in known if rows is not None)
+
+    def _snapshot(self) -> Snapshot:
+        if not self._lock.acquire(timeout=1.0):
+            assert self._last is not None
+            return self._last  # a change is under way
+        try:
+            now = time.time()
+            site = self._site
+            pipelines = tuple(self._pipelines.values())
+            generators = [s.name for s in site.graph.sources if site.generator(s.name) is not None]
+            offered = {name: self._offered(name, now) for name in generators}
+            taken = self.ingested()
+            waiting = {p.name: self._waiting(p, offered) for p in pipelines}
+            self._last = Snapshot(
+                at=now - self._began,
+                window=self._window,
+                rows_offered=sum(offered.values()) if generators else None,
+                rows_ingested=sum(taken.values()) + self._observer.foreign_rows,
+                rows_delivered=sum(site.tally(s.name).rows for s in site.graph.sinks),
+                rows_dead=site.dead_letters,
+                pipelines={
+                    p.name: self._observer.pipeline(p, now, waiting[p.name]) for p in pipelines
+                },
+                latency=self._observer.latency(now),
+                sinks={s.name: site.tally(s.name).rows for s in site.graph.sinks},
+                drained=self._drained(),
+                source_pipelines=frozenset(
+                    self._wiring.plan.pipeline_of(s.name).name for s in site.graph.sources
+                ),
+            )
+            return self._last
+        finally:
+            self._lock.release()
+
+    def _waiting(self, pipeline: RunningPipeline, offered: Mapping[str, int]) -> int | None:
+        """Rows that wait for a pipeline; None where a source of Spark's own hides them."""
+        if pipeline.foreign:
+            return None
+        return sum(
+            (self._site.channel(i.upstream).end if i.upstream else offered[i.operator])
+            - pipeline.positions[i.key]
+            for i in pipeline.inputs
+        )
+
+    def _require(self, *states: str) -> None:
+        if self._state not in states:
+            raise Refused(f"the engine is {self._state}, this needs it to be {' or '.join(states)}")
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _abandon(self) -> None:
+        """Undo a start that did not succeed."""
+        for pipeline in self._pipelines.values():
+            pipeline.stop()
+        self._directory.close()
+        self._state = "stopped"
+
+
+def _end_foreign(pipeline: RunningPipeline) -> None:
+    """Take what files there are, then stop; other sources of Spark's own have no end."""
+    bodies = [o.body for o in pipeline.foreign]
+    if all(isinstance(b, op.Read) and isinstance(b.source, Files) for b in bodies):
+        pipeline.query.processAllAvailable()
+    pipeline.stop()
+
+
+def _reason(text: str) -> str:
+    """The telling lines of one of Spark's long error texts."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    causes = [line for line in lines if re.match(r"(\[[A-Z_.0-9]+\]|\w*(Error|Exception)\b)", line)]
+    return (causes or lines or ["no message"])[-1 if causes else 0][:500]

@@ -1,0 +1,103 @@
+"""Dead letters: records that could not be processed, kept with the operator and the error.
+
+    dead/<operator>/<epoch>-<batch>-<partition>.jsonl   one line a record
+
+The name depends on the batch alone, so a batch that runs twice leaves its letters once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark import TaskContext
+
+from penstock.engines.spark.store import Store
+
+
+class OperatorError(RuntimeError):
+    """A record stopped its operator, and the operator is set to fail."""
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Where the letters of one operator go, and what is done with a bad record."""
+
+    operator: str
+    written: str
+    fails: bool
+    store: Store
+    epoch: int
+
+    def open(self) -> Letters:
+        """The letters of this task; called inside a Python worker."""
+        context = TaskContext.get()
+        batch = context.getLocalProperty("streaming.sql.batchId") if context else None
+        partition = context.partitionId() if context else 0
+        return Letters(self, f"{tag(self.epoch, int(batch or 0))}-{partition:05d}.jsonl")
+
+
+def tag(epoch: int, batch: int) -> str:
+    """The name of a batch: unique in a run, and in order of time for any one sink."""
+    return f"{epoch:06d}-{batch:09d}"
+
+
+class Letters:
+    """The letters of one task, written when it has gone through all its records."""
+
+    def __init__(self, desk: Desk, name: str) -> None:
+        self._desk = desk
+        self._name = name
+        self._lines: list[str] = []
+
+    def add(self, record: Any, error: BaseException) -> None:
+        """Put a record aside, or raise if the operator is set to fail."""
+        text = f"{type(error).__name__}: {error}"
+        if self._desk.fails:
+            raise OperatorError(
+                f"[penstock] operator '{self._desk.operator}' ({self._desk.written}) "
+                f"cannot process a record: {text}; the record: {_json(record)[:500]}"
+            ) from error
+        self._lines.append(line(self._desk.operator, text, record))
+
+    def send(self) -> None:
+        if self._lines:
+            write(self._desk.store, self._desk.operator, self._name, self._lines)
+            self._lines = []
+
+
+def line(operator: str, error: str, record: Any) -> str:
+    return json.dumps(
+        {"operator": operator, "error": error, "record": record}, default=str, ensure_ascii=False
+    )
+
+
+def write(store: Store, operator: str, name: str, lines: Iterable[str]) -> None:
+    """Put letters into an operator's directory under a name of their batch."""
+    box = store.child(operator)
+    box.make()
+    box.write_bytes(name, ("\n".join(lines) + "\n").encode())
+
+
+def count(store: Store, operator: str, prefix: str = "") -> int:
+    """Letters of an operator, of one batch if its tag is given."""
+    box = store.child(operator)
+    found = 0
+    for name in box.names(prefix):
+        if name.endswith(".jsonl"):
+            with box.filesystem.open_input_file(box.path(name)) as file:
+                found += file.read().count(b"\n")
+    return found
+
+
+def discard(store: Store, operator: str, prefix: str) -> None:
+    """Remove what an earlier, unfinished attempt at a batch left."""
+    box = store.child(operator)
+    for name in box.names(prefix):
+        box.remove(name)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, default=str, ensure_ascii=False)

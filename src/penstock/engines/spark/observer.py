@@ -1,0 +1,183 @@
+"""From Spark's progress reports to snapshots."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from penstock.dataflow.graph import Constraint
+from penstock.engines.spark.checkpoint import rows_of
+from penstock.engines.spark.letters import tag
+from penstock.engines.spark.lineage import LatencyMeter, Origins, Span, scaled
+from penstock.engines.spark.pipeline import RunningPipeline
+from penstock.engines.spark.site import Input, Site
+from penstock.metrics.snapshot import LatencyMetrics, PipelineMetrics
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One finished batch. Ranges are rows [first, stop) by input."""
+
+    at: float
+    started: float
+    seconds: float
+    rows_in: int
+    rows_out: int | None
+    ranges: Mapping[str, tuple[int, int]]
+    state_rows: int | None
+    state_bytes: int | None
+
+
+class Observer:
+    """Keeps the recent batches of every pipeline and the latencies of every constraint."""
+
+    def __init__(self, site: Site, window: float) -> None:
+        self._site = site
+        self.window = window
+        self._batches: dict[str, deque[Batch]] = {}
+        self._meters = {c.name: LatencyMeter(c) for c in site.graph.constraints}
+        self._origins = {c.name: Origins() for c in site.graph.constraints}
+        self._reach = {c.name: site.graph.reachable(c.first) for c in site.graph.constraints}
+        self._last_foreign: dict[str, float] = {}
+        self.foreign_rows = 0
+
+    def take(self, pipeline: RunningPipeline) -> int:
+        """Read a pipeline's new progress reports; returns how many there were."""
+        reports = pipeline.new_progress()
+        for report in reports:
+            data = json.loads(report.json())
+            batch = self._batch(pipeline, data)
+            self._batches.setdefault(pipeline.name, deque(maxlen=2000)).append(batch)
+            self.foreign_rows += 0 if batch.ranges else batch.rows_in
+            for key, (_, stop) in batch.ranges.items():
+                pipeline.positions[key] = stop
+            for constraint in self._site.graph.constraints:
+                self._follow(constraint, pipeline, data["batchId"], batch)
+            for foreign in pipeline.foreign:
+                self._last_foreign[foreign.name] = batch.started
+        return len(reports)
+
+    def _batch(self, pipeline: RunningPipeline, data: Mapping[str, Any]) -> Batch:
+        started = datetime.fromisoformat(data["timestamp"].replace("Z", "+00:00")).timestamp()
+        seconds = data["durationMs"].get("triggerExecution", 0) / 1000
+        number = data["batchId"]
+        ranges = {}
+        for source in data["sources"]:
+            end = rows_of(source["endOffset"])
+            if end is not None:
+                start = rows_of(source["startOffset"])
+                first = start[1] if start else pipeline.wired.first.get(end[0], 0)
+                ranges[end[0]] = (first, end[1])
+        foreign_rows = data["numInputRows"] if pipeline.foreign else 0
+        rows_in = sum(stop - first for first, stop in ranges.values()) or foreign_rows
+        observed = data.get("observedMetrics", {}).get("penstock_out", {}).get("rows")
+        if pipeline.native_sink is not None and observed is not None:
+            for sink in pipeline.sinks:
+                self._site.tally(sink).add(tag(pipeline.wired.epoch, number), observed)
+        states = data.get("stateOperators", [])
+        return Batch(
+            at=pipeline.ended.pop(number, started + seconds),
+            started=started,
+            seconds=seconds,
+            rows_in=rows_in,
+            rows_out=observed,
+            ranges=ranges,
+            state_rows=sum(s["numRowsTotal"] for s in states) if states else None,
+            state_bytes=sum(s["memoryUsedBytes"] for s in states) if states else None,
+        )
+
+    # --- latency --------------------------------------------------------------------------------
+
+    def _follow(
+        self, constraint: Constraint, pipeline: RunningPipeline, number: int, batch: Batch
+    ) -> None:
+        """Find out when the rows of a batch arrived at the constraint's first operator."""
+        operators = pipeline.spec.operators
+        reach = self._reach[constraint.name]
+        if not reach.intersection(operators):
+            return
+        spans: list[Span] = []
+        for entry in pipeline.inputs:
+            if constraint.first in operators:
+                spans += self._arrivals(entry, batch, pipeline)
+            elif entry.upstream in reach:
+                spans += self._inherited(constraint, entry, batch)
+        label = tag(pipeline.wired.epoch, number)
+        self._origins[constraint.name].put(pipeline.tail, label, spans)
+        if constraint.last in operators and spans:
+            self._meters[constraint.name].add(batch.at, spans)
+
+    def _arrivals(self, entry: Input, batch: Batch, pipeline: RunningPipeline) -> list[Span]:
+        """When the rows of a batch reached this pipeline's input."""
+        if entry.key not in batch.ranges:
+            if entry.upstream or self._site.generator(entry.operator) is not None:
+                return []
+            before = self._last_foreign.get(entry.operator, batch.started)
+            return [Span(before, batch.started, batch.rows_in)]
+        first, stop = batch.ranges[entry.key]
+        if entry.upstream:
+            found = self._site.channel(entry.upstream).entries(first, stop)
+            return [Span(e.at, e.at, b - a) for e, a, b in found]
+        edges = np.unique(np.linspace(first, stop, min(17, stop - first + 1)).astype(np.int64))
+        load = self._site.load(entry.operator)
+        due = load.arrival(np.minimum(edges, stop - 1)) + pipeline.valve.clocks[entry.key]
+        return [
+            Span(float(due[i]), float(due[i + 1]), int(edges[i + 1] - edges[i]))
+            for i in range(len(edges) - 1)
+        ]
+
+    def _inherited(self, constraint: Constraint, entry: Input, batch: Batch) -> list[Span]:
+        """What the writers of the rows in a channel had inherited themselves."""
+        first, stop = batch.ranges.get(entry.key, (0, 0))
+        spans: list[Span] = []
+        for found, a, b in self._site.channel(entry.upstream).entries(first, stop):
+            known = self._origins[constraint.name].get(entry.upstream, found.tag) or []
+            total = sum(s.rows for s in known)
+            if total > 0:
+                spans += scaled(known, (b - a) / total)
+        return spans
+
+    def latency(self, now: float) -> dict[str, LatencyMetrics]:
+        found = {name: meter.window(now) for name, meter in self._meters.items()}
+        return {name: metrics for name, metrics in found.items() if metrics is not None}
+
+    def latency_totals(self) -> dict[str, LatencyMetrics]:
+        found = {name: meter.total() for name, meter in self._meters.items()}
+        return {name: metrics for name, metrics in found.items() if metrics is not None}
+
+    # --- pipelines ------------------------------------------------------------------------------
+
+    def pipeline(
+        self, pipeline: RunningPipeline, now: float, backlog: int | None
+    ) -> PipelineMetrics:
+        """One pipeline over the window."""
+        everything = self._batches.get(pipeline.name, deque())
+        since = now - self.window
+        recent = [b for b in everything if b.at > since]
+        span = self.window
+        rows_in = sum(b.rows_in for b in recent)
+        counted = [b.rows_out for b in recent if b.rows_out is not None]
+        busy = sum(min(b.seconds, b.at - since) for b in recent) / span
+        rate = rows_in / span
+        last = everything[-1] if everything else None
+        return PipelineMetrics(
+            name=pipeline.name,
+            parallelism=pipeline.spec.parallelism,
+            batches=len(recent),
+            rows_in=rows_in,
+            rows_out=sum(counted) if recent and counted else None,
+            rate_in=rate,
+            rate_out=sum(counted) / span if counted else None,
+            batch_seconds=sum(b.seconds for b in recent) / len(recent) if recent else None,
+            busy=min(1.0, busy) if recent else None,
+            backlog_rows=backlog,
+            backlog_seconds=backlog / rate if backlog is not None and rate > 0 else None,
+            state_rows=last.state_rows if last else None,
+            state_bytes=last.state_bytes if last else None,
+        )

@@ -1,0 +1,300 @@
+"""A running pipeline: one Structured Streaming query, its valve, and what it does with a batch."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.dataflow import connectors
+from penstock.dataflow import operator as op
+from penstock.dataflow.operator import Operator
+from penstock.engines.rundir import Wired
+from penstock.engines.spark import checkpoint, letters
+from penstock.engines.spark.checks import foreign
+from penstock.engines.spark.compiler import OUT, REJECT, Compiler, output_mode, struct_of
+from penstock.engines.spark.letters import tag
+from penstock.engines.spark.session import settings
+from penstock.engines.spark.shipping import pickled, portable
+from penstock.engines.spark.site import Input, Site
+from penstock.engines.spark.valve import Valve, acknowledged
+from penstock.plan.plan import Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class RunningPipeline:
+    """One pipeline at work.
+
+    `backlog(operator)` tells how many rows of a channel are not yet read by all its readers.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        spec: Pipeline,
+        wired: Wired,
+        clocks: Mapping[str, float],
+        limits: Mapping[str, int],
+        backlog: Callable[[str], int],
+    ) -> None:
+        self.site = site
+        self.spec = spec
+        self.wired = wired
+        self.inputs: tuple[Input, ...] = site.inputs(spec.operators)
+        self.tail = site.tail(spec.operators)
+        self.sinks = site.sinks(spec.operators)
+        self.feeds = site.feeds(spec.operators)
+        self.query: Any = None
+        self.ended: dict[int, float] = {}
+        self.stopping = False
+        self._backlog = backlog
+        self._seen_batch = -1
+        self._begun = threading.Event()
+        self._valve_path = site.directory / "control" / f"{spec.name}.valve"
+        self.valve = Valve(
+            open=True,
+            parallelism=spec.parallelism,
+            admission=spec.admission,
+            cadence=spec.cadence,
+            clocks=clocks,
+            limits=limits,
+        )
+        self.checkpoint: Path = site.directory / "checkpoints" / wired.checkpoint
+        done = checkpoint.committed(self.checkpoint)
+        self.positions = {i.key: done.get(i.key, wired.first.get(i.key, 0)) for i in self.inputs}
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def foreign(self) -> tuple[Operator, ...]:
+        """Sources of Spark's own in this pipeline, which have no valve."""
+        found = (self.site.graph[i.operator] for i in self.inputs if not i.upstream)
+        return tuple(o for o in found if self.site.generator(o.name) is None)
+
+    @property
+    def stateful(self) -> Operator | None:
+        operators = (self.site.graph[n] for n in self.spec.operators)
+        return next((o for o in operators if o.stateful), None)
+
+    @property
+    def native_sink(self) -> connectors.Spark | None:
+        for name in self.sinks:
+            body = self.site.graph[name].body
+            if isinstance(body, op.Write) and isinstance(body.sink, connectors.Spark):
+                return body.sink
+        return None
+
+    # --- turning ----------------------------------------------------------------------------
+
+    def turn(self, **changes: Any) -> None:
+        """Change the valve; it takes effect with the next batch."""
+        self.valve = replace(self.valve, **changes, turn=self.valve.turn + 1)
+        self.valve.save(self._valve_path)
+
+    def respecify(self, spec: Pipeline) -> None:
+        """Go on under another specification that needs no restart."""
+        if spec != self.spec:
+            self.spec = spec
+            self.turn(parallelism=spec.parallelism, admission=spec.admission, cadence=spec.cadence)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether the closed valve has been seen by every input, so that nothing is in flight."""
+        return all(acknowledged(self._valve_path, i.key, self.valve.turn) for i in self.inputs)
+
+    # --- starting and stopping --------------------------------------------------------------
+
+    def start(self, once: bool = False) -> None:
+        """Start the query, from its checkpoint if there is one.
+
+        With `once` it runs only the batch that was cut off, if there is one, and then idles.
+        """
+        self.stopping = False
+        self._begun.clear()
+        self.query = None
+        self._ran_before = self.checkpoint.exists()
+        self._first = True
+        self.valve.save(self._valve_path)
+        parts = str(self.wired.partitions)
+        needed = {
+            "spark.sql.streaming.internal.stateStore.partitions": parts,
+            "spark.sql.shuffle.partitions": parts,
+            # Sources are matched by name after a change of wiring, never by position.
+            "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
+        }
+        spark = self.site.spark
+        with self.site.lock, settings(spark, needed):
+            spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
+            compiler = Compiler(self.site.graph, self.site.dead, self.wired.epoch)
+            self.query = self._begin(compiler.tail(self.spec.operators, self._read), once)
+        self._begun.set()
+
+    def _begin(self, frame: DataFrame, once: bool) -> Any:
+        if self.native_sink is not None:
+            sink = self.native_sink
+            writer = frame.writeStream.format(sink.format).options(**sink.options)
+        else:
+            writer = frame.writeStream.foreachBatch(self._on_batch)
+        # A valve keeps the cadence; a source of Spark's own has none, there the trigger does.
+        every = 86_400.0 if once else self.spec.cadence if self.foreign else 0.0
+        return (
+            writer.option("checkpointLocation", str(self.checkpoint))
+            .trigger(processingTime=f"{round(1000 * every)} milliseconds")
+            .queryName(self.name)
+            .outputMode(output_mode(self.site.graph, self.spec.operators))
+            .start()
+        )
+
+    def _read(self, operator: Operator, upstream: str) -> DataFrame:
+        spark = self.site.spark
+        entry = Input(operator.name, upstream)
+        number = self.inputs.index(entry)
+        body = operator.body
+        if isinstance(body, op.Read) and not isinstance(body.source, connectors.Generator):
+            name = re.sub(r"\W", "_", operator.name)
+            return self._spread(foreign(spark, body.source, f"source_{name}"))
+        options = {
+            "valve": str(self._valve_path),
+            "input": entry.key,
+            "first": str(self.wired.first.get(entry.key, 0)),
+            "inputs": str(len(self.inputs)),
+        }
+        if isinstance(body, op.Read):
+            file = self.site.directory / "sources" / f"{operator.name}.pickle"
+            file.write_bytes(pickled(portable(body.source)))
+            source, schema = "penstock-generator", self.site.schemas[operator.name]
+            options["generator"] = str(file)
+        else:
+            source, schema = "penstock-channel", self.site.schemas[upstream]
+            options["channel"] = self.site.channel(upstream).store.root
+        reader = spark.readStream.format(source).name(f"e{self.wired.epoch}_{number}")
+        return reader.schema(struct_of(schema)).options(**options).load()
+
+    def _spread(self, frame: DataFrame) -> DataFrame:
+        """Spark's own sources choose their splits; a stateless pipeline is spread by a shuffle."""
+        if self.stateful is not None:
+            return frame
+        if self.spec.parallelism == 1:
+            return frame.coalesce(1)
+        return frame.repartition(self.spec.parallelism)
+
+    def stop(self) -> None:
+        """Stop the query. A batch in flight is cut off and comes again with the next start."""
+        self.stopping = True
+        if self.query is not None:
+            self.query.stop()
+
+    # --- a batch ----------------------------------------------------------------------------
+
+    def _on_batch(self, frame: DataFrame, batch: int) -> None:
+        self._wait_for_room()
+        label = tag(self.wired.epoch, batch)
+        again = self._first and self._ran_before
+        self._first = False
+        if again:
+            for name in self.spec.operators:
+                letters.discard(self.site.dead, name, label)
+        self._deliver(self._limited(frame), label, again)
+        rows = self._observed(label)
+        for sink in self.sinks:
+            self.site.tally(sink).add(label, rows)
+        for name in self.spec.operators:
+            self.site.dead_letters += letters.count(self.site.dead, name, label)
+        self.ended[batch] = time.time()
+        self.ended.pop(batch - 1000, None)
+
+    def _wait_for_room(self) -> None:
+        """Hold the batch while the channel is full: that is the back pressure."""
+        if not self.feeds:
+            return
+        while (
+            self._backlog(self.tail) >= self.site.channel_rows
+            and self.valve.open
+            and not self.stopping
+        ):
+            time.sleep(0.02)
+
+    def _limited(self, frame: DataFrame) -> DataFrame:
+        """One task for each instance: several partitions of state or of input are joined in one."""
+        most = self.valve.parallelism
+        if frame._jdf.queryExecution().toRdd().getNumPartitions() > most:
+            return frame.coalesce(most)
+        return frame
+
+    def _deliver(self, frame: DataFrame, label: str, again: bool) -> None:
+        channel = self.site.channel(self.tail) if self.feeds else None
+        if channel is not None and again and channel.holds(label):
+            channel = None  # only the commit of this batch is missing
+        outlets = len(self.sinks) + (channel is not None)
+        if outlets == 0:
+            frame.write.format("noop").mode("overwrite").save()  # the state still has to move on
+            return
+        if outlets > 1:
+            frame = frame.persist()
+        try:
+            if channel is not None:
+                channel.append(frame, label)
+            for name in self.sinks:
+                body = self.site.graph[name].body
+                assert isinstance(body, op.Write)
+                self.site.outlets.deliver(name, body.sink, frame, label, again)
+        finally:
+            if outlets > 1:
+                frame.unpersist()
+
+    def _observed(self, label: str) -> int:
+        """Rows that left in this batch; native rejects are put with the dead letters."""
+        self._begun.wait()
+        metrics = self.query._jsq.streamingQuery().lastExecution().observedMetrics()
+        for name in self.spec.operators:
+            body = self.site.graph[name].body
+            if isinstance(body, op.Frame) and body.reject is not None:
+                found = metrics.get(REJECT + name)
+                rejected = list(found.get().getList(0)) if found.isDefined() else []
+                if rejected:
+                    self._keep_rejects(name, body.reject, rejected, label)
+        rows = metrics.get(OUT)
+        return int(rows.get().getLong(0)) if rows.isDefined() else 0
+
+    def _keep_rejects(self, name: str, condition: str, rejected: list[str], label: str) -> None:
+        error = f"rejected: {condition}"
+        lines = [letters.line(name, error, json.loads(record)) for record in rejected]
+        letters.write(self.site.dead, name, f"{label}-native.jsonl", lines)
+
+    # --- what Spark says of it --------------------------------------------------------------
+
+    def new_progress(self) -> list[Any]:
+        """Progress reports of batches with input since the last call, oldest first."""
+        if self.query is None:
+            return []
+        reports = self.query._jsq.recentProgress()
+        fresh = []
+        for at in range(len(reports) - 1, -1, -1):
+            if reports[at].batchId() <= self._seen_batch:
+                break
+            fresh.append(reports[at])
+        # An idle query reports the batch that it will run next.
+        done = [
+            r
+            for r in reversed(fresh)
+            if r.numInputRows() > 0 or r.durationMs().containsKey("addBatch")
+        ]
+        if done:
+            self._seen_batch = done[-1].batchId()
+        return done
+
+    def failure(self) -> BaseException | None:
+        """The error that ended the query, if one did."""
+        if self.query is None or self.stopping or self.query.isActive:
+            return None
+        error = self.query.exception()
+        return error if error is not None else RuntimeError("the query ended without an error")

@@ -1,0 +1,119 @@
+"""Stateful Python operators: the user's `StatefulProcessor`, guarded and fed in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import StructType
+
+from penstock.engines.spark.letters import Desk
+
+ORDER = "__penstock_order"
+"""The column that carries a record's place in its batch across the shuffle."""
+
+
+class _Feed:
+    """Hands rows out and remembers which."""
+
+    def __init__(self, rows: deque[Row]) -> None:
+        self._rows = rows
+        self.taken: list[Row] = []
+        self.exhausted = False
+
+    def __iter__(self) -> Iterator[Row]:
+        return self
+
+    def __next__(self) -> Row:
+        if not self._rows:
+            self.exhausted = True
+            raise StopIteration
+        self.taken.append(self._rows.popleft())
+        return self.taken[-1]
+
+
+class GuardedProcessor(StatefulProcessor):
+    """Runs a user's processor: rows of a key in order, a bad record put aside.
+
+    When the processor fails while it reads, the record it read last is the bad one and it is
+    called again with the rest; when it had read them all, they are all put aside, since nobody
+    can tell which one it was. State it has changed before stays changed.
+    """
+
+    def __init__(self, inner: StatefulProcessor, desk: Desk, columns: tuple[str, ...]) -> None:
+        self._inner = inner
+        self._desk = desk
+        self._columns = columns
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._letters = self._desk.open()
+        self._row = Row(*self._columns)
+        self._inner.init(handle)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        ordered = sorted(rows, key=lambda row: row[ORDER])
+        pending = deque(self._row(*(row[name] for name in self._columns)) for row in ordered)
+        while pending:
+            feed = _Feed(pending)
+            try:
+                yield from self._inner.handleInputRows(key, feed, timerValues)
+                return
+            except Exception as error:
+                if feed.exhausted:
+                    bad = feed.taken
+                elif feed.taken:
+                    bad = feed.taken[-1:]
+                else:  # it failed before it looked at any
+                    bad = list(pending)
+                    pending.clear()
+                for row in bad:
+                    self._letters.add(row.asDict(recursive=True), error)
+
+    def handleExpiredTimer(
+        self, key: Any, timerValues: Any, expiredTimerInfo: Any
+    ) -> Iterator[Row]:
+        try:
+            yield from self._inner.handleExpiredTimer(key, timerValues, expiredTimerInfo)
+        except Exception as error:
+            self._letters.add({"timer of key": list(key)}, error)
+
+    def close(self) -> None:
+        self._inner.close()
+        self._letters.send()
+
+
+class BarrierProcessor(StatefulProcessor):
+    """Keeps a queue for each port and sends on one record of every port together.
+
+    Rows come as (keys..., port number, one struct a port of which only its own is set, order).
+    """
+
+    def __init__(self, ports: tuple[str, ...], schemas: tuple[StructType, ...], keys: int) -> None:
+        self._ports = ports
+        self._schemas = schemas
+        self._keys = keys
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._queues = [
+            handle.getListState(f"port{i}", schema) for i, schema in enumerate(self._schemas)
+        ]
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        waiting = [deque(tuple(v) for v in q.get()) for q in self._queues]
+        before = [len(queue) for queue in waiting]
+        for row in sorted(rows, key=lambda r: r[ORDER]):
+            waiting[row["__port"]].append(tuple(row[f"__in{row['__port']}"]))
+        heads = tuple(key) if self._keys else ()
+        while all(waiting):
+            yield Row(*heads, *(Row(*queue.popleft()) for queue in waiting))
+        for state, queue, old in zip(self._queues, waiting, before, strict=True):
+            if queue:
+                state.put(list(queue))
+            elif old:
+                state.clear()
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,181 @@
+"""Python operators over Arrow: per-record functions and Arrow functions, guarded.
+
+Each compiles to a stage, a function from record batches to record batches, and neighbouring
+stages run in one Python worker without a trip through the JVM between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.dataflow.operator import Arrow, Filter, FlatMap, Map
+from penstock.engines.spark.letters import Desk, Letters
+
+Batches = Iterator[pa.RecordBatch]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One Python operator, ready to be shipped."""
+
+    body: Arrow | Map | FlatMap | Filter
+    schema: pa.Schema
+    desk: Desk
+
+    def __call__(self, batches: Batches) -> Batches:
+        letters = self.desk.open()
+        yield from self._run(batches, letters)
+        letters.send()
+
+    def _run(self, batches: Batches, letters: Letters) -> Batches:
+        match self.body:
+            case Arrow(function):
+                return _arrow(function, batches, letters, self.schema)
+            case Filter(function):
+                return (_filter(function, b, letters) for b in batches)
+            case Map(function):
+                return _records(lambda r: (function(r),), batches, letters, self.schema)
+            case FlatMap(function):
+                return _records(function, batches, letters, self.schema)
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Stages in a row, as one function for `mapInArrow`."""
+
+    stages: tuple[Stage, ...]
+
+    def __call__(self, batches: Batches) -> Batches:
+        for stage in self.stages:
+            batches = stage(batches)
+        return batches
+
+
+def _filter(
+    function: Callable[[dict[str, Any]], Any], batch: pa.RecordBatch, letters: Letters
+) -> pa.RecordBatch:
+    keep = []
+    for record in batch.to_pylist():
+        try:
+            keep.append(bool(function(record)))
+        except Exception as error:
+            letters.add(record, error)
+            keep.append(False)
+    return batch.filter(pa.array(keep, pa.bool_()))
+
+
+def _records(
+    function: Callable[[dict[str, Any]], Any],
+    batches: Batches,
+    letters: Letters,
+    schema: pa.Schema,
+) -> Batches:
+    names = schema.names
+    known = frozenset(names)
+
+    def shaped(result: Any) -> dict[str, Any]:
+        if isinstance(result, dict):
+            if not known.issuperset(result):
+                unknown = sorted(set(result) - known)
+                raise KeyError(f"column {unknown} is not in the operator's schema {names}")
+            return result
+        if isinstance(result, tuple | list) and len(result) == len(names):
+            return dict(zip(names, result, strict=True))
+        raise TypeError(f"expected a dictionary or a tuple of {len(names)}, got {result!r:.100}")
+
+    for batch in batches:
+        pairs: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
+        for record in batch.to_pylist():
+            try:
+                pairs.append((record, [shaped(result) for result in function(record)]))
+            except Exception as error:
+                letters.add(record, error)
+        yield from _converted(pairs, letters, schema)
+
+
+def _converted(
+    pairs: list[tuple[dict[str, Any], list[dict[str, Any]]]], letters: Letters, schema: pa.Schema
+) -> Batches:
+    """Results as Arrow; where a value does not fit the schema, only its record is put aside."""
+    if not pairs:
+        return
+    try:
+        yield pa.RecordBatch.from_pylist([row for _, rows in pairs for row in rows], schema=schema)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        if len(pairs) == 1:
+            letters.add(pairs[0][0], error)
+            return
+        middle = len(pairs) // 2
+        yield from _converted(pairs[:middle], letters, schema)
+        yield from _converted(pairs[middle:], letters, schema)
+
+
+def _arrow(
+    function: Callable[[Batches], Batches], batches: Batches, letters: Letters, schema: pa.Schema
+) -> Batches:
+    """Run an Arrow function over all batches; when it fails, halve the batch it failed on.
+
+    What it yields between two pulls belongs to what it has pulled, so output is held until the
+    next pull and dropped if the function fails instead.
+    """
+    while True:
+        given: list[pa.RecordBatch] = []
+        held: list[pa.RecordBatch] = []
+        finished: list[pa.RecordBatch] = []
+
+        def feed(
+            given: list[pa.RecordBatch] = given,
+            held: list[pa.RecordBatch] = held,
+            finished: list[pa.RecordBatch] = finished,
+        ) -> Batches:
+            for batch in batches:
+                finished.extend(held)
+                held.clear()
+                given[:] = [batch]
+                yield batch
+            finished.extend(held)
+            held.clear()
+            given.clear()
+
+        try:
+            for result in function(feed()):
+                held.append(_fitted(result, schema))
+                yield from finished
+                finished.clear()
+            yield from finished + held
+            return
+        except Exception as error:
+            yield from finished
+            if not given:
+                raise
+            yield from _halved(function, given[0], error, letters, schema)
+
+
+def _halved(
+    function: Callable[[Batches], Batches],
+    batch: pa.RecordBatch,
+    error: Exception,
+    letters: Letters,
+    schema: pa.Schema,
+) -> Batches:
+    if batch.num_rows <= 1:
+        letters.add(batch.to_pylist()[0] if batch.num_rows else None, error)
+        return
+    middle = batch.num_rows // 2
+    for half in (batch.slice(0, middle), batch.slice(middle)):
+        try:
+            results = [_fitted(result, schema) for result in function(iter([half]))]
+        except Exception as cause:
+            yield from _halved(function, half, cause, letters, schema)
+        else:
+            yield from results
+
+
+def _fitted(batch: Any, schema: pa.Schema) -> pa.RecordBatch:
+    if not isinstance(batch, pa.RecordBatch):
+        raise TypeError(f"an Arrow function yields record batches, got {type(batch).__name__}")
+    return batch if batch.schema.equals(schema) else batch.select(schema.names).cast(schema)

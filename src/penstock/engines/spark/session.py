@@ -1,0 +1,146 @@
+"""The Spark session Penstock runs in, and the settings that it needs there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_STATE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_CHECKPOINTS = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+
+_AT_START = {
+    "spark.scheduler.mode": "FAIR",  # no pipeline waits for another's long stage
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "2g",
+    # A batch that is cut short unwinds a long error text through a recursive regex.
+    "spark.driver.extraJavaOptions": "-Xss4m",
+    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "spark.log.level": "ERROR",
+}
+
+_ANY_TIME = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stateStore.providerClass": _STATE,
+    "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
+    # Without input there is nothing to do; processing-time timers would spin otherwise.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.pollingDelay": "20ms",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # what Arrow reads back as is
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+}
+
+
+def session(master: str | None = None, **more: str) -> SparkSession:
+    """The session for Penstock: a running one with the settings it needs, or a new one.
+
+    `master` defaults to this machine with two slots a core. Settings given by name (with `_` for
+    `.`) come on top and count only for a new session.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.getActiveSession()
+    if spark is None:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_HOME", str(_light_home()))
+        os.environ.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")
+        builder = SparkSession.builder.appName("penstock").master(_master(master))
+        for name, value in {**_AT_START, **_ANY_TIME}.items():
+            builder = builder.config(name, value)
+        for name, value in more.items():
+            builder = builder.config(name.replace("_", "."), value)
+        try:
+            spark = builder.getOrCreate()
+        except (PySparkException, RuntimeError) as error:
+            raise InvalidInput(
+                f"Spark did not start on master '{_master(master)}': "
+                f"{str(error).splitlines()[0]}; `penstock doctor` checks what it needs"
+            ) from error
+    for name, value in _ANY_TIME.items():
+        spark.conf.set(name, value)
+    return spark
+
+
+@contextmanager
+def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+    """Set some of a session's settings for a while: a query keeps those it was started with."""
+    before = {name: spark.conf.get(name, None) for name in values}
+    for name, value in values.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
+
+
+def slots(spark: SparkSession) -> int:
+    """Tasks that can run at once, as Spark sees it now."""
+    return int(spark.sparkContext.defaultParallelism)
+
+
+def default_master() -> str:
+    """This machine, two slots a core so that pipelines overlap, and tasks tried four times."""
+    return f"local[{2 * (os.cpu_count() or 1)},4]"
+
+
+def _master(given: str | None) -> str:
+    if given is None:
+        return default_master()
+    # Plain local[n] fails a query at the first lost task; a streaming job wants the retries.
+    if given == "local":
+        return "local[1,4]"
+    if given.startswith("local[") and "," not in given:
+        return f"{given[:-1]},4]"
+    return given
+
+
+def _light_home() -> Path:
+    """A SPARK_HOME of links to the installed package without its `pyspark.zip`.
+
+    Python finds pyspark in the environment anyway; from the zip, which holds no compiled
+    modules, every Python process starts about three times slower.
+    """
+    import pyspark
+
+    package = Path(pyspark.__file__).parent
+    home = Path(tempfile.gettempdir()) / (
+        f"penstock-spark-{pyspark.__version__}-{os.getuid()}-{zlib.crc32(str(package).encode()):08x}"
+    )
+    if (home / "ready").exists():
+        return home
+    building = Path(tempfile.mkdtemp(prefix="penstock-spark-"))
+    for entry in package.iterdir():
+        if entry.name != "python":
+            (building / entry.name).symlink_to(entry)
+    lib = building / "python" / "lib"
+    lib.mkdir(parents=True)
+    for entry in (package / "python" / "lib").iterdir():
+        if entry.name != "pyspark.zip":
+            (lib / entry.name).symlink_to(entry)
+    (building / "ready").touch()
+    try:
+        building.rename(home)
+    except OSError:  # another process was faster
+        shutil.rmtree(building)
+    return home if home.exists() else package

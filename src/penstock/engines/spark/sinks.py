@@ -1,0 +1,88 @@
+"""Delivering a batch to the outside, each batch once whatever happens."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+from penstock.dataflow import connectors
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row
+
+_ENDINGS = {"parquet": "parquet", "json": "json", "csv": "csv"}
+
+
+class Outlets:
+    """Writes batches to sinks for one run. `run` names its files, so that runs do not mix."""
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self._memory: dict[str, dict[str, list[Row]]] = {}
+        self._lock = threading.Lock()
+
+    def deliver(
+        self, name: str, sink: connectors.Sink, frame: DataFrame, tag: str, again: bool
+    ) -> None:
+        """Write one batch; `again` says that an earlier attempt at it may have left something."""
+        match sink:
+            case connectors.FileSink():
+                self._files(sink, frame, f"{self._run}-{tag}", again)
+            case connectors.Console(most, truncate):
+                print(f"-- {name}, batch {tag}")
+                frame.show(most, truncate)
+            case connectors.Memory():
+                rows = frame.collect()
+                with self._lock:
+                    self._memory.setdefault(name, {})[tag] = rows
+            case connectors.ForeachBatch(function):
+                epoch, batch = tag.split("-")
+                # One growing number, also across wirings, as Spark's own batch id is.
+                function(frame, int(epoch) * 10**9 + int(batch))
+            case connectors.Kafka(options):
+                frame.write.format("kafka").options(**options).save()
+            case connectors.Discard():
+                frame.write.format("noop").mode("overwrite").save()
+            case connectors.Spark():
+                raise AssertionError("a native sink is written by its own query")
+
+    def rows(self, name: str) -> list[Row]:
+        """What a memory sink has got, in batch order."""
+        with self._lock:
+            batches = self._memory.get(name, {})
+            return [row for tag in sorted(batches) for row in batches[tag]]
+
+    def _files(self, sink: connectors.FileSink, frame: DataFrame, label: str, again: bool) -> None:
+        """Write beside, then move in under names made of the batch.
+
+        The directory stays flat and readable by anything; names sort in batch order, and a
+        batch that comes again replaces what it left.
+        """
+        spark = frame.sparkSession
+        jvm: Any = spark._jvm
+        path = jvm.org.apache.hadoop.fs.Path
+        root = sink.path if "://" in sink.path else os.path.abspath(sink.path)  # noqa: PTH100
+        target, staging = path(root), path(f"{root}/_staging/{label}")
+        files = target.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+        (
+            frame.write.format(sink.format)
+            .options(**sink.options)
+            .mode("overwrite")
+            .save(staging.toString())
+        )
+        if again:
+            for status in files.listStatus(target):
+                if status.getPath().getName().startswith(f"{label}-"):
+                    files.delete(status.getPath(), False)
+        ending = _ENDINGS[sink.format]
+        parts = sorted(
+            (status.getPath() for status in files.listStatus(staging)), key=lambda p: p.getName()
+        )
+        for number, part in enumerate(p for p in parts if p.getName().startswith("part-")):
+            name = part.getName()
+            packed = (
+                name[name.index(f".{ending}") + len(ending) + 1 :] if f".{ending}" in name else ""
+            )
+            files.rename(part, path(f"{root}/{label}-{number:05d}.{ending}{packed}"))
+        files.delete(staging, True)

@@ -1,0 +1,127 @@
+"""What the pipelines of one run share."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.dataflow import operator as op
+from penstock.dataflow.connectors import Generator
+from penstock.dataflow.graph import Graph
+from penstock.dataflow.schema import Schema
+from penstock.engines.rundir import RunDirectory
+from penstock.engines.spark.channel import Channel
+from penstock.engines.spark.sinks import Outlets
+from penstock.engines.spark.store import Store
+from penstock.models.load import Load, parse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Input:
+    """A place where rows enter a pipeline. `upstream` is empty for a source inside it."""
+
+    operator: str
+    upstream: str = ""
+
+    @property
+    def key(self) -> str:
+        return f"{self.upstream}>{self.operator}" if self.upstream else self.operator
+
+
+class Tally:
+    """Rows that a pipeline has sent out, counted once however often a batch runs."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            data = json.loads(path.read_text())
+        except (FileNotFoundError, ValueError):
+            data = {"tag": "", "before": 0, "after": 0}
+        self._tag, self._before, self.rows = data["tag"], data["before"], data["after"]
+
+    def add(self, tag: str, rows: int) -> None:
+        if tag != self._tag:
+            self._before = self.rows
+        self._tag, self.rows = tag, self._before + rows
+        draft = self._path.with_suffix(".draft")
+        draft.write_text(json.dumps({"tag": tag, "before": self._before, "after": self.rows}))
+        draft.replace(self._path)
+
+
+@dataclass
+class Site:
+    """The session, the dataflow, the directory and everything in it."""
+
+    spark: SparkSession
+    graph: Graph
+    schemas: Mapping[str, Schema]
+    directory: RunDirectory
+    outlets: Outlets
+    channel_rows: int
+    channels: dict[str, Channel] = field(default_factory=dict)
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    loads: dict[str, Load] = field(default_factory=dict)
+    dead_letters: int = 0
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @property
+    def dead(self) -> Store:
+        return Store(str(self.directory / "dead"))
+
+    def channel(self, operator: str) -> Channel:
+        """The channel that an operator's output goes through, made when first asked for."""
+        with self.lock:
+            if operator not in self.channels:
+                store = Store(str(self.directory / "channels")).child(operator)
+                self.channels[operator] = Channel(store)
+            return self.channels[operator]
+
+    def tally(self, sink: str) -> Tally:
+        with self.lock:
+            if sink not in self.tallies:
+                self.tallies[sink] = Tally(self.directory / "control" / f"{sink}.tally")
+            return self.tallies[sink]
+
+    def generator(self, source: str) -> Generator | None:
+        body = self.graph[source].body
+        if isinstance(body, op.Read) and isinstance(body.source, Generator):
+            return body.source
+        return None
+
+    def load(self, source: str) -> Load:
+        """The load profile of a generator."""
+        if source not in self.loads:
+            generator = self.generator(source)
+            assert generator is not None
+            self.loads[source] = parse(generator.load)
+        return self.loads[source]
+
+    def inputs(self, operators: tuple[str, ...]) -> tuple[Input, ...]:
+        """Where rows enter a pipeline of these operators."""
+        inside = set(operators)
+        found = []
+        for name in operators:
+            operator = self.graph[name]
+            if isinstance(operator.body, op.Read):
+                found.append(Input(name))
+            found += [Input(name, i) for i in operator.inputs if i not in inside]
+        return tuple(found)
+
+    def tail(self, operators: tuple[str, ...]) -> str:
+        """The operator whose output leaves the pipeline; the sink itself if it is alone."""
+        steps = [n for n in operators if not isinstance(self.graph[n].body, op.Write)]
+        return steps[-1] if steps else operators[0]
+
+    def sinks(self, operators: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(n for n in operators if isinstance(self.graph[n].body, op.Write))
+
+    def feeds(self, operators: tuple[str, ...]) -> bool:
+        """Whether something outside reads the pipeline's output."""
+        return any(s not in operators for s in self.graph.successors[self.tail(operators)])

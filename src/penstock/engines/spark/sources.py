@@ -1,0 +1,161 @@
+"""Python data sources of Penstock: the generator and the channel, as Spark reads them.
+
+Both number their rows, so an offset is one integer, a batch is a range, and a range is cut into
+as many splits as the valve's parallelism says at that moment.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
+from pyspark.sql.types import StructType
+
+from penstock.dataflow.generation import records
+from penstock.engines.spark.channel import Log, Piece, read
+from penstock.engines.spark.store import Store
+from penstock.engines.spark.valve import Valve, ValveFile
+from penstock.models.load import parse
+
+
+class Split(InputPartition):
+    """One instance's share of a batch: a range of rows, and for a channel where they are."""
+
+    def __init__(self, first: int, stop: int, pieces: list[Piece]) -> None:
+        self.first = first
+        self.stop = stop
+        self.pieces = pieces
+
+
+def cut(first: int, stop: int, parts: int) -> list[tuple[int, int]]:
+    """Cut a range into at most `parts` ranges of nearly equal size, none empty."""
+    parts = max(1, min(parts, stop - first))
+    edges = [first + (stop - first) * i // parts for i in range(parts + 1)]
+    return list(pairwise(edges))
+
+
+class NumberedReader(DataSourceStreamReader):
+    """What generator and channel have in common. Options: valve, input, first, inputs."""
+
+    def __init__(self, options: Any) -> None:
+        self.input = options["input"]
+        self.first = int(options["first"])
+        self.inputs = int(options["inputs"])
+        self.valve = ValveFile(options["valve"])
+        self._beat = -1
+
+    def available(self, valve: Valve) -> int:
+        """The row after the last one that may be read now."""
+        raise NotImplementedError
+
+    def initialOffset(self) -> dict[str, Any]:
+        return self._offset(self.first)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:
+        valve = self.valve.read()
+        if not valve.open:
+            self.valve.acknowledge(self.input, valve.turn)
+            return dict(start)
+        if not self._due(valve):
+            return dict(start)
+        end = self.available(valve)
+        if valve.admission is not None:
+            end = min(end, start["row"] + max(1, valve.admission // self.inputs))
+        if end <= start["row"]:
+            return dict(start)
+        self._beat = self._beat_now(valve)
+        return self._offset(end)
+
+    def partitions(self, start: Any, end: Any) -> list[Split]:
+        first, stop = start["row"], end["row"]
+        share = math.ceil(self.valve.read().parallelism / self.inputs)
+        return [Split(a, b, self.pieces(a, b)) for a, b in cut(first, stop, share) if a < b]
+
+    def pieces(self, first: int, stop: int) -> list[Piece]:
+        return []
+
+    def _offset(self, row: int) -> dict[str, Any]:
+        return {"row": row, "of": self.input}
+
+    def _beat_now(self, valve: Valve) -> int:
+        return int(time.time() / valve.cadence) if valve.cadence > 0 else -1
+
+    def _due(self, valve: Valve) -> bool:
+        """Whether the cadence allows a batch; a shared beat keeps several inputs in step."""
+        return valve.cadence <= 0 or self._beat_now(valve) != self._beat
+
+
+class GeneratorReader(NumberedReader):
+    """Reads a `Generator`, which travels as a pickle beside the valve. Option: generator."""
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self.generator = cloudpickle.loads(Path(options["generator"]).read_bytes())
+        self.load = parse(self.generator.load)
+
+    def available(self, valve: Valve) -> int:
+        due = self.load.offered(max(0.0, time.time() - valve.clocks[self.input]))
+        ends = [due, self.generator.limit, valve.limits.get(self.input)]
+        return int(min(end for end in ends if end is not None))
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        return records(self.generator, partition.first, partition.stop)
+
+
+class ChannelReader(NumberedReader):
+    """Reads a channel. Options: channel, schema."""
+
+    def __init__(self, options: Any, schema: StructType) -> None:
+        super().__init__(options)
+        self.store = Store(options["channel"])
+        self.schema = to_arrow_schema(schema, timezone="UTC")
+        self.log = Log(self.store)
+
+    def available(self, valve: Valve) -> int:
+        self.log.follow()
+        return self.log.end
+
+    def pieces(self, first: int, stop: int) -> list[Piece]:
+        if self.log.end < stop:
+            self.log.follow()
+        return self.log.pieces(first, stop)
+
+    def commit(self, end: Any) -> None:
+        self.log.forget(end["row"])
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        return read(self.store, partition.pieces, self.schema)
+
+
+class GeneratorSource(DataSource):
+    """`spark.readStream.format("penstock-generator")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "penstock-generator"
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return GeneratorReader(self.options)
+
+
+class ChannelSource(DataSource):
+    """`spark.readStream.format("penstock-channel")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "penstock-channel"
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return ChannelReader(self.options, schema)

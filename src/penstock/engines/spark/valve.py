@@ -1,0 +1,86 @@
+"""The valve of a pipeline: what its sources obey with every batch, changed without a restart.
+
+A pipeline's sources live in processes of their own beside the driver, so the valve is a small
+file: the engine writes it, the sources look at it whenever Spark asks them for more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Valve:
+    """How much a pipeline may take now.
+
+    open: whether it may take anything; parallelism, admission, cadence: as in the plan;
+    clocks: when each generator's time began (seconds since 1970); limits: the record at which
+    each ends, once it has to; turn: counts the changes, so that a source can say what it saw.
+    """
+
+    open: bool = True
+    parallelism: int = 1
+    admission: int | None = None
+    cadence: float = 0.0
+    clocks: Mapping[str, float] = field(default_factory=dict)
+    limits: Mapping[str, int] = field(default_factory=dict)
+    turn: int = 0
+
+    def save(self, path: Path) -> None:
+        draft = path.with_suffix(".draft")
+        draft.write_text(json.dumps(asdict(self)))
+        draft.replace(path)
+
+
+class ValveFile:
+    """The reading side. A missing file is a closed valve."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._seen: tuple[int, int] | None = None
+        self._valve = Valve(open=False)
+        self._acknowledged = (-1, 0)
+
+    def acknowledge(self, source: str, turn: int) -> None:
+        """Leave word that a source saw the valve closed, and that it did so again.
+
+        Spark asks all sources before each batch. One that has seen the valve closed twice has
+        seen a whole round in which nothing could enter, so nothing is in flight.
+        """
+        seen, times = self._acknowledged
+        times = times + 1 if seen == turn else 1
+        if times <= 2:
+            self._acknowledged = (turn, times)
+            _word(self.path, source).write_text(f"{turn} {times}")
+
+    def read(self) -> Valve:
+        try:
+            stat = Path(self.path).stat()
+            if (stat.st_mtime_ns, stat.st_ino) != self._seen:
+                self._valve = Valve(**json.loads(Path(self.path).read_text()))
+                self._seen = (stat.st_mtime_ns, stat.st_ino)
+        except FileNotFoundError:
+            return Valve(open=False)
+        return self._valve
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"path": self.path}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["path"])  # type: ignore[misc]
+
+
+def acknowledged(path: Path, source: str, turn: int) -> bool:
+    """Whether a source has twice seen the valve closed by that turn."""
+    try:
+        return _word(str(path), source).read_text().split() == [str(turn), "2"]
+    except FileNotFoundError:
+        return False
+
+
+def _word(path: str, source: str) -> Path:
+    return Path(f"{path}.{source.replace('>', '-')}.seen")

@@ -1,0 +1,68 @@
+"""Which checkpoint, which epoch and which rows a pipeline starts with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.dataflow.operator import State
+from penstock.engines.rundir import Wired, Wiring
+from penstock.engines.spark.site import Site
+from penstock.plan.plan import Pipeline, Plan
+
+
+def first(site: Site, plan: Plan) -> Wiring:
+    """The wiring of a new run: everything begins at row 0."""
+    return Wiring(1, plan, {p.name: _wired(site, p, 1, {}, None) for p in plan.pipelines})
+
+
+def following(
+    site: Site, old: Wiring, plan: Plan, changed: frozenset[str], positions: Mapping[str, int]
+) -> Wiring:
+    """The wiring after a change: pipelines named in `changed` begin where others have ended.
+
+    `positions` are the rows that the stopped pipelines have read, by input.
+    """
+    number = old.number + 1
+    pipelines = {
+        p.name: _wired(site, p, number, positions, old)
+        if p.name in changed
+        else old.pipelines[p.name]
+        for p in plan.pipelines
+    }
+    return Wiring(number, plan, pipelines)
+
+
+def _wired(
+    site: Site, spec: Pipeline, number: int, positions: Mapping[str, int], old: Wiring | None
+) -> Wired:
+    begin = {}
+    for entry in site.inputs(spec.operators):
+        if entry.key in positions:
+            begin[entry.key] = positions[entry.key]
+        elif entry.upstream and old is not None:
+            # This edge was inside a pipeline until now: whatever is in the channel is not for it.
+            begin[entry.key] = site.channel(entry.upstream).end
+        else:
+            begin[entry.key] = 0
+    return Wired(checkpoint_name(site, spec, number), number, begin, partitions(site, spec))
+
+
+def checkpoint_name(site: Site, spec: Pipeline, number: int) -> str:
+    """State stays with its operator, and the position in a foreign source with that source.
+
+    All other checkpoints are disposable: the wiring says where a pipeline begins to read.
+    """
+    for name in spec.operators:
+        if site.graph[name].stateful:
+            return f"state-{name}"
+    for entry in site.inputs(spec.operators):
+        if not entry.upstream and site.generator(entry.operator) is None:
+            return f"source-{entry.operator}"
+    return f"run-{number:06d}-{spec.name}"
+
+
+def partitions(site: Site, spec: Pipeline) -> int:
+    """Into how many parts the state is cut: by the plan, else as many as there are instances."""
+    if any(site.graph[n].state is State.GLOBAL for n in spec.operators):
+        return 1
+    return spec.ceiling or spec.parallelism

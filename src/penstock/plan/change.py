@@ -1,0 +1,207 @@
+"""Changes: the difference of two plans, as a value that knows its undo."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from penstock.dataflow import duration
+from penstock.errors import InvalidPlan
+from penstock.plan.plan import Pipeline, Plan
+
+
+@dataclass(frozen=True)
+class Rescale:
+    """Another number of instances."""
+
+    pipeline: str
+    before: int
+    after: int
+
+    def __str__(self) -> str:
+        return f"{self.pipeline}: parallelism {self.before} -> {self.after}"
+
+
+@dataclass(frozen=True)
+class Admit:
+    """Another limit on the rows of a batch; None is no limit."""
+
+    pipeline: str
+    before: int | None
+    after: int | None
+
+    def __str__(self) -> str:
+        before, after = (_or(rows, "unlimited") for rows in (self.before, self.after))
+        return f"{self.pipeline}: admission {before} -> {after}"
+
+
+@dataclass(frozen=True)
+class Cadence:
+    """Another time between batches, in seconds."""
+
+    pipeline: str
+    before: float
+    after: float
+
+    def __str__(self) -> str:
+        before, after = duration.text(self.before), duration.text(self.after)
+        return f"{self.pipeline}: cadence {before} -> {after}"
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """Another number of state partitions; None leaves it to the engine."""
+
+    pipeline: str
+    before: int | None
+    after: int | None
+
+    def __str__(self) -> str:
+        before, after = (_or(parts, "automatic") for parts in (self.before, self.after))
+        return f"{self.pipeline}: ceiling {before} -> {after}"
+
+
+@dataclass(frozen=True)
+class Regroup:
+    """Other pipelines for the same operators: those of `before` become those of `after`."""
+
+    before: tuple[tuple[str, ...], ...]
+    after: tuple[tuple[str, ...], ...]
+
+    @property
+    def kind(self) -> str:
+        if len(self.before) == 1 and len(self.after) > 1:
+            return "split"
+        if len(self.before) > 1 and len(self.after) == 1:
+            return "merge"
+        return "regroup"
+
+    def __str__(self) -> str:
+        before, after = (
+            " | ".join("+".join(operators) for operators in side) or "nothing"
+            for side in (self.before, self.after)
+        )
+        return f"{self.kind} {before} into {after}"
+
+
+@dataclass(frozen=True)
+class Executors:
+    """Another number of executors."""
+
+    before: int
+    after: int
+
+    def __str__(self) -> str:
+        return f"executors {self.before} -> {self.after}"
+
+
+Action = Rescale | Admit | Cadence | Ceiling | Regroup | Executors
+
+
+@dataclass(frozen=True)
+class Change:
+    """The way from one plan to another. False if there is nothing to do."""
+
+    before: Plan
+    after: Plan
+
+    @cached_property
+    def actions(self) -> tuple[Action, ...]:
+        """What has to be done, pipelines in the order of `before`; empty iff the plans are equal.
+
+        A pipeline that no action names is the same in both plans. Settings of regrouped pipelines
+        are compared with those of the pipeline that held their first operator.
+        """
+        return tuple(self._actions())
+
+    def _actions(self) -> Iterator[Action]:
+        for old, new in _components(self.before, self.after):
+            groups = tuple(p.operators for p in old), tuple(p.operators for p in new)
+            if groups[0] == groups[1]:
+                for was, now in zip(old, new, strict=True):
+                    yield from _turned(was, now)
+                continue
+            yield Regroup(*groups)
+            for now in new:
+                held = next((p for p in old if now.name in p.operators), None)
+                if held is not None:
+                    yield from _turned(held, now, regrouped=True)
+        if self.before.executors != self.after.executors:
+            yield Executors(self.before.executors, self.after.executors)
+
+    @property
+    def undo(self) -> Change:
+        """The way back."""
+        return Change(self.after, self.before)
+
+    def apply(self, plan: Plan) -> Plan:
+        """The plan after the change; raises `InvalidPlan` if `plan` is not the one before it."""
+        if plan != self.before:
+            raise InvalidPlan(
+                f"the change ({self}) was made for another plan than the one in force"
+            )
+        return self.after
+
+    def __bool__(self) -> bool:
+        return bool(self.actions)
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.actions)) or "no change"
+
+    def to_json(self) -> dict[str, Any]:
+        """Both plans; the actions are written for the reader and follow from the plans."""
+        return {
+            "before": self.before.to_json(),
+            "after": self.after.to_json(),
+            "actions": [str(action) for action in self.actions],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Change:
+        if not isinstance(data, Mapping) or not {"before", "after"} <= set(data):
+            raise InvalidPlan("a change is written as {'before': plan, 'after': plan}")
+        return cls(Plan.from_json(data["before"]), Plan.from_json(data["after"]))
+
+
+def _components(
+    before: Plan, after: Plan
+) -> Iterator[tuple[tuple[Pipeline, ...], tuple[Pipeline, ...]]]:
+    """The pipelines that differ, in groups connected by common operators."""
+    gone = Counter(before.pipelines) - Counter(after.pipelines)
+    come = Counter(after.pipelines) - Counter(before.pipelines)
+    old, new = list(gone.elements()), list(come.elements())
+    while old or new:
+        seed = old[0] if old else new[0]
+        names: set[str] = set(seed.operators)
+        while True:
+            linked = [p for p in (*old, *new) if names & set(p.operators)]
+            wider = names.union(*(p.operators for p in linked))
+            if wider == names:
+                break
+            names = wider
+        yield (
+            tuple(p for p in old if names & set(p.operators)),
+            tuple(p for p in new if names & set(p.operators)),
+        )
+        old = [p for p in old if not names & set(p.operators)]
+        new = [p for p in new if not names & set(p.operators)]
+
+
+def _turned(old: Pipeline, new: Pipeline, *, regrouped: bool = False) -> Iterator[Action]:
+    if old.parallelism != new.parallelism:
+        yield Rescale(new.name, old.parallelism, new.parallelism)
+    if old.admission != new.admission:
+        yield Admit(new.name, old.admission, new.admission)
+    if old.cadence != new.cadence:
+        yield Cadence(new.name, old.cadence, new.cadence)
+    # Regrouping moves the state, and its ceiling, from one pipeline to another: no news by itself.
+    moved = regrouped and None in (old.ceiling, new.ceiling)
+    if old.ceiling != new.ceiling and not moved:
+        yield Ceiling(new.name, old.ceiling, new.ceiling)
+
+
+def _or(value: int | None, word: str) -> str:
+    return word if value is None else str(value)

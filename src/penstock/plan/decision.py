@@ -1,0 +1,25 @@
+"""What a policy wants, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.plan.plan import Plan
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A new plan, or None to leave things as they are, with the reason in words and numbers."""
+
+    plan: Plan | None
+    reason: str
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "plan": None if self.plan is None else self.plan.to_json(),
+            "reason": self.reason,
+            "numbers": dict(self.numbers),
+        }

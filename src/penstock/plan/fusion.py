@@ -1,0 +1,221 @@
+"""Fusion: which operators may run as one pipeline, and plans made by that rule.
+
+A pipeline is an in-tree: every operator but the *tail* has exactly one successor, which is in the
+pipeline too. The tail is the last operator that is no sink; sinks that read the tail may be fused
+with it. A sink may also be a pipeline of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from penstock.dataflow.connectors import Spark
+from penstock.dataflow.graph import Graph
+from penstock.dataflow.operator import Bounds, State, Write
+from penstock.dataflow.regions import regions
+from penstock.dataflow.schema import Schema
+from penstock.errors import InvalidPlan
+from penstock.plan.plan import Pipeline, Plan
+
+
+def check(plan: Plan, graph: Graph) -> None:
+    """Raise `InvalidPlan` with every reason why the plan does not fit a valid dataflow."""
+    reasons = [*_coverage(plan, graph)]
+    for pipeline in plan.pipelines:
+        if all(name in graph for name in pipeline.operators):
+            found = [*_shape(graph, pipeline.operators), *_settings(graph, pipeline)]
+            reasons += [f"pipeline '{pipeline.name}': {reason}" for reason in found]
+    if reasons:
+        head = f"the plan does not fit the dataflow '{graph.name}':"
+        raise InvalidPlan("\n".join([head, *(f"  - {reason}" for reason in reasons)]))
+
+
+# Why no valid plan has a cycle between its pipelines. An edge between two pipelines leaves from a
+# tail, because every other operator has its only successor inside and sinks have none. It enters
+# at an operator from which the tail of that pipeline is reached (or at a sink that is a pipeline
+# of its own, where every path ends; a fused sink is read from inside only). So a cycle of
+# pipelines would lead from tail to tail and back to the first: a cycle of operators, which a valid
+# dataflow does not have.
+
+
+def bounds(graph: Graph, operators: Iterable[str]) -> Bounds:
+    """The parallelism all of the operators can stand; empty (`most < least`) if they disagree."""
+    given = [graph[name].bounds for name in operators]
+    most = [b.most for b in given if b.most is not None]
+    if any(graph[name].state is State.GLOBAL for name in operators):
+        most.append(1)
+    return Bounds(max((b.least for b in given), default=1), min(most, default=None))
+
+
+def normalise(plan: Plan, graph: Graph) -> Plan:
+    """The same plan with operators and pipelines listed in the dataflow's topological order."""
+    place = {name: at for at, name in enumerate(graph.topological)}
+    last = len(place)
+    pipelines = [
+        replace(p, operators=tuple(sorted(p.operators, key=lambda name: place.get(name, last))))
+        for p in plan.pipelines
+    ]
+    ordered = sorted(pipelines, key=lambda p: place.get(p.operators[0], last))
+    return replace(plan, pipelines=tuple(ordered))
+
+
+def default_plan(graph: Graph, parallelism: int, executors: int = 1) -> Plan:
+    """The greatest fusion that the rules allow.
+
+    Where an operator with several inputs cannot absorb all its upstream pipelines, it absorbs
+    those that it can, in the order of its inputs; the others reach it through a channel.
+    """
+    return fuse(graph, lambda upstream, name: True, parallelism, executors)
+
+
+def finest_plan(graph: Graph, parallelism: int = 1, executors: int = 1) -> Plan:
+    """Every operator its own pipeline, sinks fused to what they read where the rules allow."""
+    return fuse(graph, lambda upstream, name: _is_sink(graph, name), parallelism, executors)
+
+
+def region_plan(
+    graph: Graph, schemas: Mapping[str, Schema | None] | None = None, executors: int = 1
+) -> Plan:
+    """Joker's start: one pipeline a region, one instance each, sinks fused with what they read.
+
+    A region with several stateful operators is cut before each but the first, because a pipeline
+    holds one at most.
+    """
+    region = {name: at for at, r in enumerate(regions(graph, schemas)) for name in r.operators}
+    return fuse(
+        graph,
+        lambda upstream, name: region[upstream] == region[name] or _is_sink(graph, name),
+        1,
+        executors,
+    )
+
+
+def fuse(
+    graph: Graph, along: Callable[[str, str], bool], parallelism: int = 1, executors: int = 1
+) -> Plan:
+    """The plan that fuses along every edge for which `along(upstream, operator)` holds.
+
+    An edge along which the rules forbid it stays a channel. Operators are taken in topological
+    order, each fused with what stands upstream of it. Parallelism is clipped to each pipeline's
+    bounds; ceilings are left to the engine.
+    """
+    place = {name: at for at, name in enumerate(graph.topological)}
+    group: dict[str, tuple[str, ...]] = {}
+    for name in graph.topological:
+        group[name] = (name,)
+        for upstream in dict.fromkeys(graph[name].inputs):
+            if not along(upstream, name):
+                continue
+            joined = tuple(sorted({*group[upstream], *group[name]}, key=place.__getitem__))
+            if not any(_shape(graph, joined)):
+                group |= dict.fromkeys(joined, joined)
+    pipelines = []
+    for operators in dict.fromkeys(group[name] for name in graph.topological):
+        limits = bounds(graph, operators)
+        most = parallelism if limits.most is None else min(parallelism, limits.most)
+        pipelines.append(Pipeline(operators, max(most, limits.least)))
+    return Plan(tuple(pipelines), executors)
+
+
+# --- reasons -----------------------------------------------------------------------------------
+
+
+def _coverage(plan: Plan, graph: Graph) -> Iterator[str]:
+    count = Counter(name for pipeline in plan.pipelines for name in pipeline.operators)
+    for name in graph.topological:
+        if count[name] == 0:
+            yield f"operator '{name}' is in no pipeline"
+    for name, times in count.items():
+        if name not in graph:
+            yield f"'{name}' is no operator of the dataflow"
+        elif times > 1:
+            yield f"operator '{name}' is in pipelines {times} times, it must be in exactly one"
+
+
+def _shape(graph: Graph, operators: Sequence[str]) -> Iterator[str]:
+    """Why these operators cannot be one pipeline, listed in this order."""
+    members = set(operators)
+    yield from _order(graph, operators)
+    body = [name for name in operators if not _is_sink(graph, name)]
+    sinks = [name for name in operators if _is_sink(graph, name)]
+    if not body and len(sinks) > 1:
+        yield f"it holds only sinks ({', '.join(sinks)}); each has to be a pipeline of its own"
+    tail = body[-1] if body else None
+    for name in body[:-1]:
+        readers = graph.successors[name]
+        if len(readers) != 1:
+            yield (
+                f"'{name}' is read by {len(readers)} operators ({', '.join(readers)}), so nothing "
+                "can follow it in its pipeline but sinks"
+            )
+        elif readers[0] not in members:
+            yield f"'{name}' is not connected to the rest: its reader '{readers[0]}' is outside"
+        elif readers[0] in sinks:
+            yield f"'{name}' is not connected to '{tail}': only the sink '{readers[0]}' reads it"
+    if tail is not None:
+        for name in sinks:
+            # a sink behind another member has been reported with that member
+            if not members & set(graph[name].inputs):
+                yield f"sink '{name}' is not connected to the rest: its input is outside"
+    stateful = [name for name in operators if graph[name].stateful]
+    if len(stateful) > 1:
+        yield f"it holds {len(stateful)} stateful operators ({', '.join(stateful)}), at most 1 fits"
+    limits = bounds(graph, operators)
+    if limits.most is not None and limits.most < limits.least:
+        yield (
+            f"its operators cannot be fused: one needs a parallelism of at least {limits.least} "
+            f"and another stands {limits.most} at most"
+        )
+    if tail is not None:
+        yield from _native_sinks(graph, operators, tail, sinks, stateful)
+
+
+def _order(graph: Graph, operators: Sequence[str]) -> Iterator[str]:
+    place = {name: at for at, name in enumerate(operators)}
+    for name in operators:
+        for upstream in graph[name].inputs:
+            if place.get(upstream, -1) > place[name]:
+                yield f"'{upstream}' must be listed before '{name}', which reads it"
+
+
+def _native_sinks(
+    graph: Graph, operators: Sequence[str], tail: str, sinks: list[str], stateful: list[str]
+) -> Iterator[str]:
+    """Spark's own `writeStream` ends a query: nothing else can read the query's output."""
+    for name in sinks:
+        body = graph[name].body
+        if not (isinstance(body, Write) and isinstance(body.sink, Spark)):
+            continue
+        others = [reader for reader in graph.successors[tail] if reader != name]
+        if others:
+            yield (
+                f"the native sink '{name}' must be its only outlet, but '{tail}' is also read by "
+                f"{', '.join(others)}; make the sink a pipeline of its own"
+            )
+        if stateful:
+            yield (
+                f"the native sink '{name}' cannot share a pipeline with the stateful operator "
+                f"'{stateful[0]}'; make the sink a pipeline of its own"
+            )
+
+
+def _settings(graph: Graph, pipeline: Pipeline) -> Iterator[str]:
+    limits = bounds(graph, pipeline.operators)
+    empty = limits.most is not None and limits.most < limits.least
+    above = limits.most is not None and pipeline.parallelism > limits.most
+    if not empty and (pipeline.parallelism < limits.least or above):
+        yield f"parallelism {pipeline.parallelism} is outside its bounds {limits}"
+    states = {graph[name].state for name in pipeline.operators}
+    if pipeline.ceiling is None:
+        return
+    if State.GLOBAL in states:
+        if pipeline.ceiling != 1:
+            yield f"a ceiling of {pipeline.ceiling} is impossible: its global state has 1 partition"
+    elif State.KEYED not in states:
+        yield f"a ceiling of {pipeline.ceiling} needs a stateful operator, it has none"
+
+
+def _is_sink(graph: Graph, name: str) -> bool:
+    return graph[name].state is State.SINK

@@ -1,0 +1,92 @@
+"""The outcome of a run, as a value and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.plan.plan import Plan
+from penstock.plan.transition import Transition
+
+
+@dataclass(frozen=True)
+class LatencySummary:
+    """One constraint over the whole run, in seconds; None where no record was measured.
+
+    `met` is the share of the constraint's windows whose mean stayed below the bound.
+    """
+
+    bound: float
+    mean: float | None = None
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+    met: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "bound_ms": _ms(self.bound),
+            "mean_ms": _ms(self.mean),
+            "p50_ms": _ms(self.p50),
+            "p95_ms": _ms(self.p95),
+            "p99_ms": _ms(self.p99),
+            "met": None if self.met is None else round(self.met, 4),
+        }
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What came of a run.
+
+    `seconds` runs from the start until the flow had drained. `throughput_mean` is rows ingested
+    over that time, `throughput_last` the last window in which the sources were on. `exact` is
+    None where nothing can be said, e.g. without expectation or generated input; `exact_reason`
+    says why it is not True.
+    """
+
+    flow: str
+    engine: str
+    policy: str
+    seconds: float
+    rows_offered: int | None
+    rows_ingested: int
+    rows_delivered: int
+    rows_dead: int
+    throughput_mean: float
+    throughput_last: float
+    slot_seconds: float
+    plan: Plan
+    run_dir: str
+    latency: Mapping[str, LatencySummary] = field(default_factory=dict)
+    transitions: tuple[Transition, ...] = ()
+    exact: bool | None = None
+    exact_reason: str = ""
+    interrupted: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "flow": self.flow,
+            "engine": self.engine,
+            "policy": self.policy,
+            "seconds": round(self.seconds, 3),
+            "rows_offered": self.rows_offered,
+            "rows_ingested": self.rows_ingested,
+            "rows_delivered": self.rows_delivered,
+            "rows_dead": self.rows_dead,
+            "throughput": {
+                "mean": round(self.throughput_mean, 2),
+                "last": round(self.throughput_last, 2),
+            },
+            "latency": {name: one.to_json() for name, one in self.latency.items()},
+            "slot_seconds": round(self.slot_seconds, 3),
+            "plan": self.plan.to_json(),
+            "transitions": [t.to_json() for t in self.transitions],
+            "exact": self.exact,
+            "run_dir": self.run_dir,
+            "interrupted": self.interrupted,
+        }
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(1000 * seconds, 3)

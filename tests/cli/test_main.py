@@ -1,0 +1,279 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock.cli import doctor, main
+from penstock.engines.memory import MemoryEngine
+
+from ..control.doubles import FailingEngine, FakeTime, StuckEngine, TellingEngine
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def penstock(capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run the command; its exit code, what is on standard output, and on standard error."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        capfd.readouterr()
+        try:
+            code = main.main(words)
+        except SystemExit as ended:  # argparse's way to refuse
+            code = int(ended.code or 0)
+        said = capfd.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("penstock.engines.spark.session.session", lambda master: None)
+
+
+def play(monkeypatch: pytest.MonkeyPatch, engine: MemoryEngine, at: Any = None) -> list[str | None]:
+    """Let runs happen in an engine of ours, in no time; the masters asked for."""
+    masters: list[str | None] = []
+    monkeypatch.setattr("penstock.control.run._spark", lambda m: masters.append(m) or engine)
+    monkeypatch.setattr("penstock.control.run.Clock", lambda: FakeTime(engine, at).clock)
+    return masters
+
+
+def press() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+# --- run ----------------------------------------------------------------------------------------
+
+
+def test_a_run_ends_with_a_table(penstock: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    masters = play(monkeypatch, MemoryEngine())
+    code, out, err = penstock("run", "wordcount", "--for", "20s", "--master", "local[2]")
+    assert code == 0
+    assert "wordcount on memory, policy static" in out
+    assert "[ 0:01] wordcount: in 1,000/s" in err
+    assert masters == ["local[2]"]
+    assert len(list(Path("runs").glob("wordcount-*/summary.json"))) == 1
+
+
+def test_json_is_one_object_whatever_others_print(
+    penstock: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Noisy(MemoryEngine):
+        def stop(self, drain: bool = True) -> None:
+            print("from Python")
+            sys.stdout.flush()
+            os.write(1, b"from the JVM\n")
+            super().stop(drain)
+
+    play(monkeypatch, Noisy())
+    code, out, err = penstock("run", "wordcount", "--for", "5s", "--json", "--load", "10/s")
+    assert code == 0
+    data = json.loads(out)
+    assert out.startswith("{")
+    assert data["flow"] == "wordcount"
+    assert data["rows_ingested"] > 0
+    assert data["plan"]["pipelines"][0]["operators"][0] == "tweets"
+    assert "from Python" in err
+    assert "from the JVM" in err
+
+
+def test_no_view_shows_nothing_while_it_runs(
+    penstock: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(monkeypatch, MemoryEngine())
+    code, _, err = penstock("run", "wordcount", "--for", "5s", "--no-view")
+    assert (code, err) == (0, "")
+
+
+def test_a_flow_in_a_file_runs(penstock: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("mine.py").write_text(
+        "from penstock.dataflow.connectors import Discard, Generator\n"
+        "from penstock.dataflow.flow import Dataflow\n"
+        "flow = Dataflow('mine')\n"
+        "source = Generator(lambda rng, index, at: {}, 'n bigint')\n"
+        "flow.source('in', source).sink('out', Discard())\n"
+    )
+    play(monkeypatch, MemoryEngine())
+    code, out, _ = penstock("run", "mine.py", "--for", "3s", "--json", "--run-dir", "kept")
+    assert code == 0
+    assert json.loads(out)["run_dir"] == "kept"
+    code, _, err = penstock("run", "mine.py", "--out", "there")
+    assert code == 2
+    assert err.startswith("penstock: --out is for built-in workloads")
+
+
+def test_a_plan_file_is_where_the_run_starts(
+    penstock: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = json.loads(penstock("explain", "wordcount", "--json")[1])
+    plan["plan"]["pipelines"][0]["parallelism"] = 7
+    Path("plan.json").write_text(json.dumps(plan))
+    play(monkeypatch, MemoryEngine())
+    code, out, _ = penstock("run", "wordcount", "--for", "3s", "--json", "--plan", "plan.json")
+    assert code == 0
+    assert json.loads(out)["plan"]["pipelines"][0]["parallelism"] == 7
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["wordcuont"], "penstock: unknown workload 'wordcuont', did you mean 'wordcount'?"),
+        (["gone.py:flow"], "penstock: there is no file 'gone.py'"),
+        (["wordcount", "--load", "many"], "penstock: "),
+        (["wordcount", "--load", "trace:gone.csv"], "penstock: "),
+        (["wordcount", "--plan", "gone.json"], "penstock: cannot read the plan file 'gone.json'"),
+        (["wordcount", "--for", "soon"], "penstock: cannot read the duration 'soon'"),
+        (["wordcount", "--policy", "magic"], "penstock: unknown policy 'magic'"),
+    ],
+)
+def test_bad_words_are_one_line_and_exit_2(
+    penstock: Run, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
+) -> None:
+    play(monkeypatch, MemoryEngine())
+    code, out, err = penstock("run", *words)
+    assert (code, out) == (2, "")
+    assert err.startswith(said)
+    assert err.count("\n") == 1
+    assert not list(Path().glob("runs/*"))
+
+
+def test_a_plan_that_does_not_fit_is_refused(
+    penstock: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("plan.json").write_text('{"pipelines": [{"operators": ["tweets"]}]}')
+    play(monkeypatch, MemoryEngine())
+    code, _, err = penstock("run", "wordcount", "--plan", "plan.json")
+    assert code == 2
+    assert "operator 'parse' is in no pipeline" in err
+    assert "Traceback" not in err
+
+
+def test_an_error_is_a_json_object_too(penstock: Run) -> None:
+    code, out, err = penstock("run", "nothing", "--json")
+    assert code == 2
+    assert json.loads(out) == {"error": err.strip().removeprefix("penstock: ")}
+
+
+def test_a_run_directory_of_another_flow_is_refused(
+    penstock: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(monkeypatch, MemoryEngine())
+    assert penstock("run", "linear", "--for", "2s", "--run-dir", "mine")[0] == 0
+    play(monkeypatch, MemoryEngine())
+    code, _, err = penstock("run", "wordcount", "--for", "2s", "--run-dir", "mine", "--no-view")
+    assert code == 2
+    assert err.startswith("penstock: ")
+    assert "belongs to the dataflow 'linear'" in err
+
+
+def test_a_flow_that_fails_says_why(penstock: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(monkeypatch, FailingEngine())
+    code, _, err = penstock("run", "wordcount", "--no-view")
+    assert (code, err) == (2, "penstock: operator 'double' (flow.py:7) failed: boom\n")
+
+
+def test_a_result_that_is_not_exact_exits_1(penstock: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(monkeypatch, TellingEngine({"tweets": 3}, pa.table({"word": ["a"], "n": [1]})))
+    code, out, err = penstock("run", "wordcount", "--for", "2s", "--json", "--no-view")
+    assert code == 1
+    assert json.loads(out)["exact"] is False
+    assert err.startswith("penstock: the result of 'wordcount' is not exact: counts: 1 rows where")
+
+
+def test_ctrl_c_once_is_a_good_end(penstock: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(monkeypatch, MemoryEngine(), {3.0: press})
+    code, out, _ = penstock("run", "wordcount", "--json")
+    assert code == 0
+    assert json.loads(out)["interrupted"] is True
+
+
+def test_ctrl_c_twice_exits_130(penstock: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(monkeypatch, StuckEngine(), {3.0: press})
+    code, _, err = penstock("run", "wordcount", "--no-view")
+    assert code == 130
+    assert err.startswith("penstock: stopped at once; what was in flight is kept in runs/wordc")
+
+
+def test_an_error_of_ours_is_short_unless_asked(
+    penstock: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(MemoryEngine):
+        def start(self, *given: Any) -> None:
+            raise ZeroDivisionError("oops\nand more")
+
+    play(monkeypatch, Broken())
+    code, _, err = penstock("run", "wordcount", "--no-view")
+    assert code == 70
+    assert err == "penstock: unexpected ZeroDivisionError: oops (PENSTOCK_DEBUG=1 shows where)\n"
+    monkeypatch.setenv("PENSTOCK_DEBUG", "1")
+    assert "Traceback" in penstock("run", "wordcount", "--no-view")[2]
+    assert not list(Path().glob("runs/*"))
+
+
+# --- the other commands -------------------------------------------------------------------------
+
+
+def test_explain_shows_everything_before_a_run(penstock: Run) -> None:
+    code, out, _ = penstock("explain", "wordcount")
+    assert code == 0
+    for word in ("regions", "pipelines", "tweets", "word string", "aggregate", "keyed", "3s"):
+        assert word in out
+
+
+def test_explain_in_json(penstock: Run) -> None:
+    data = json.loads(penstock("explain", "diamond", "--json")[1])
+    assert list(data) == ["flow", "fingerprint", "structure", "regions", "plan"]
+    assert data["regions"][0] == {"operators": ["orders"], "kind": "source", "key": []}
+
+
+def test_explain_tells_all_problems_of_a_flow(penstock: Run) -> None:
+    Path("bad.py").write_text(
+        "from penstock.dataflow.flow import Dataflow\n"
+        "flow = Dataflow('bad')\n"
+        "flow.constrain('a', 'b', latency='1s')\n"
+    )
+    code, _, err = penstock("explain", "bad.py")
+    assert code == 2
+    assert err.startswith("penstock: dataflow 'bad' has")
+    assert "bad.py:3" in err
+
+
+def test_workloads_are_listed(penstock: Run) -> None:
+    assert "wordcount" in penstock("workloads")[1]
+    listed = json.loads(penstock("workloads", "--json")[1])["workloads"]
+    assert {w["name"] for w in listed} >= {"wordcount", "linear", "diamond", "star"}
+
+
+def test_doctor_exits_by_what_it_finds(penstock: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    good = doctor.Check("java", doctor.Level.OK, "17")
+    bad = doctor.Check("memory", doctor.Level.FAIL, "too little", "buy some")
+    monkeypatch.setattr(doctor, "examine", lambda: (good,))
+    assert penstock("doctor")[0] == 0
+    monkeypatch.setattr(doctor, "examine", lambda: (good, bad))
+    code, out, _ = penstock("doctor")
+    assert code == 1
+    assert "buy some" in out
+    code, out, _ = penstock("doctor", "--json")
+    assert code == 1
+    assert json.loads(out)["ok"] is False
+
+
+def test_version(penstock: Run) -> None:
+    assert penstock("version")[1].startswith("penstock 0.")
+
+
+def test_unknown_words_are_argparses_business(penstock: Run) -> None:
+    assert penstock("fly")[0] == 2
+    assert penstock("run", "wordcount", "--speed", "9")[0] == 2
+    assert penstock()[0] == 2

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from penstock.control.history import DECISIONS, SNAPSHOTS, read
+from penstock.control.run import run
+from penstock.dataflow.connectors import Discard, Files
+from penstock.dataflow.flow import Dataflow
+from penstock.engines.memory import MemoryEngine
+from penstock.errors import (
+    FlowFailed,
+    InvalidDataflow,
+    InvalidInput,
+    InvalidPlan,
+    RunDirectoryError,
+)
+from penstock.plan.plan import Pipeline, Plan
+
+from .doubles import FailingEngine, FakeTime, StuckEngine, TellingEngine, Watcher, flow
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def press() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_run_ends_after_its_time_and_is_summed_up() -> None:
+    engine, view = MemoryEngine(), Watcher()
+    summary = run(flow(), engine=engine, seconds="30s", view=view, clock=FakeTime(engine).clock)
+    assert summary.seconds == pytest.approx(30, abs=0.2)
+    assert summary.rows_ingested == summary.rows_delivered == pytest.approx(30_000, rel=0.01)
+    assert summary.throughput_mean == pytest.approx(1000, rel=0.01)
+    assert summary.throughput_last == pytest.approx(1000)
+    assert summary.slot_seconds == pytest.approx(30, abs=0.2)
+    assert (summary.exact, summary.interrupted) == (None, False)
+    assert view.phases == ["starting", "running", "draining", "verifying"]
+    assert view.closed == 1
+
+
+def test_the_json_has_exactly_these_names() -> None:
+    engine = MemoryEngine()
+    summary = run(flow(), engine=engine, seconds=3, clock=FakeTime(engine).clock)
+    data = summary.to_json()
+    assert list(data) == [
+        "flow",
+        "engine",
+        "policy",
+        "seconds",
+        "rows_offered",
+        "rows_ingested",
+        "rows_delivered",
+        "rows_dead",
+        "throughput",
+        "latency",
+        "slot_seconds",
+        "plan",
+        "transitions",
+        "exact",
+        "run_dir",
+        "interrupted",
+    ]
+    assert list(data["throughput"]) == ["mean", "last"]
+    assert data["latency"] == {
+        "numbers->double": {
+            "bound_ms": 1000.0,
+            "mean_ms": None,
+            "p50_ms": None,
+            "p95_ms": None,
+            "p99_ms": None,
+            "met": None,
+        }
+    }
+    assert json.loads((Path(summary.run_dir) / "summary.json").read_text()) == data
+
+
+def test_the_run_directory_is_named_after_the_flow_and_never_shared() -> None:
+    made = []
+    for _ in range(2):
+        engine = MemoryEngine()
+        made.append(run(flow(), engine=engine, seconds=1, clock=FakeTime(engine).clock).run_dir)
+    assert made[0].startswith("runs/numbers-20")
+    assert made[1] == f"{made[0]}-2"
+    assert [s["at"] for s in read(Path(made[0]) / SNAPSHOTS)] != []
+
+
+def test_a_run_is_continued_in_its_directory(tmp_path: Path) -> None:
+    for rows in (2000, 4000):
+        engine = MemoryEngine()
+        summary = run(
+            flow(), engine=engine, seconds=2, run_dir="mine", clock=FakeTime(engine).clock
+        )
+        assert summary.rows_ingested == pytest.approx(rows, rel=0.1)
+        assert summary.throughput_mean == pytest.approx(1000, rel=0.1)
+    assert len(list(read(Path("mine") / DECISIONS))) == 2
+
+
+def test_a_directory_of_another_flow_is_refused_and_left_alone() -> None:
+    first = MemoryEngine()
+    run(flow("one"), engine=first, seconds=1, run_dir="mine", clock=FakeTime(first).clock)
+    before = sorted((p.name, p.read_bytes()) for p in Path("mine").iterdir())
+    with pytest.raises(RunDirectoryError, match="belongs to"):
+        run(flow("two"), engine=MemoryEngine(), seconds=1, run_dir="mine")
+    assert sorted((p.name, p.read_bytes()) for p in Path("mine").iterdir()) == before
+
+
+def test_a_file_is_no_run_directory() -> None:
+    Path("mine").write_text("")
+    with pytest.raises(RunDirectoryError, match="'mine' is a file"):
+        run(flow(), engine=MemoryEngine(), seconds=1, run_dir="mine")
+
+
+def test_a_generator_with_a_limit_ends_the_run() -> None:
+    engine = MemoryEngine()
+    summary = run(flow(limit=5000), engine=engine, clock=FakeTime(engine).clock)
+    assert summary.seconds == pytest.approx(5, abs=1.1)
+
+
+def test_the_first_ctrl_c_drains_and_finishes() -> None:
+    engine, before = MemoryEngine(), signal.getsignal(signal.SIGINT)
+    clock = FakeTime(engine, {4.0: press}).clock
+    summary = run(flow(), engine=engine, seconds=60, clock=clock)
+    assert summary.interrupted
+    assert summary.seconds == pytest.approx(4, abs=0.3)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_the_second_ctrl_c_stops_at_once() -> None:
+    engine, view = StuckEngine(), Watcher()
+    clock = FakeTime(engine, {4.0: press}).clock
+    with pytest.raises(KeyboardInterrupt, match="what was in flight is kept in runs/numbers-"):
+        run(flow(), engine=engine, seconds=60, view=view, clock=clock)
+    assert engine.calls == [True, False]
+    assert view.phases[-1] == "stopping"
+    assert view.closed == 1
+    assert not list(Path("runs").glob("*/summary.json"))
+
+
+def test_a_flow_that_fails_is_stopped_and_says_why() -> None:
+    engine, view = FailingEngine(), Watcher()
+    with pytest.raises(FlowFailed, match=r"operator 'double' \(flow.py:7\) failed: boom"):
+        run(flow(), engine=engine, seconds=60, view=view, clock=FakeTime(engine).clock)
+    assert engine.stopped is False
+    assert view.closed == 1
+
+
+@pytest.mark.parametrize(("found", "exact"), [([1, 2, 3], True), ([1, 2, 4], False)])
+def test_sinks_are_compared_with_what_is_expected(found: list[int], exact: bool) -> None:
+    engine = TellingEngine({"numbers": 3}, pa.table({"n": found}))
+    made = flow()
+    made.expect("out", lambda inputs: [(1,), (2,), (3,)])
+    summary = run(made, engine=engine, seconds=1, clock=FakeTime(engine).clock)
+    assert summary.exact is exact
+    verdict = json.loads((Path(summary.run_dir) / "exactness.json").read_text())
+    assert verdict["exact"] is exact
+    assert bool(summary.exact_reason) is not exact
+
+
+def test_what_is_wrong_with_the_arguments_is_said_before_anything_starts() -> None:
+    engine = MemoryEngine()
+    with pytest.raises(InvalidInput, match="unknown policy 'statik', did you mean 'static'"):
+        run(flow(), engine=engine, policy="statik")
+    with pytest.raises(InvalidInput, match="cannot read the duration '1 minute'"):
+        run(flow(), engine=engine, seconds="1 minute")
+    with pytest.raises(InvalidInput, match="longer than nothing"):
+        run(flow(), engine=engine, seconds=0)
+    with pytest.raises(InvalidInput, match="often"):
+        run(flow(), engine=engine, load="often")
+    with pytest.raises(InvalidPlan, match="in no pipeline"):
+        run(flow(), engine=engine, plan=Plan((Pipeline(("numbers",)),)))
+    with pytest.raises(InvalidDataflow):
+        run(Dataflow("empty"), engine=engine)
+    assert not Path("runs").exists()
+
+
+def test_a_load_needs_a_generator() -> None:
+    made = Dataflow("files")
+    made.source("lines", Files("in", "value string")).sink("out", Discard())
+    with pytest.raises(InvalidInput, match="dataflow 'files' has no generator"):
+        run(made, engine=MemoryEngine(), load="5/s")
