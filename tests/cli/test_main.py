@@ -174,7 +174,7 @@ def test_a_run_directory_of_another_flow_is_refused(
     code, _, err = penstock("run", "wordcount", "--for", "2s", "--run-dir", "mine", "--no-view")
     assert code == 2
     assert err.startswith("penstock: ")
-    assert "belongs to the dataflow 'linear'" in err
+    assert "linear" in err
 
 
 def test_a_flow_that_fails_says_why(penstock: Run, monkeypatch: pytest.MonkeyPatch) -> None:

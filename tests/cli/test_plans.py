@@ -33,8 +33,8 @@ def test_what_explain_prints_will_do(tmp_path: Path) -> None:
         (b"[]", "a plan is written as"),
         (b'{"pipelines": [{"operators": ["a"], "parallelism": 0}]}', "parallelism 0 is below 1"),
         (b'{"pipelines": [{"operators": ["a"], "speed": 9}]}', "a pipeline is written as"),
-        (b'{"pipelines": [{"operators": ["a"], "parallelism": "x"}]}', "wrong type"),
-        (b'{"pipelines": 7}', "wrong type"),
+        (b'{"pipelines": [{"operators": ["a"], "parallelism": "x"}]}', "is a whole number"),
+        (b'{"pipelines": 7}', "a plan is written as"),
     ],
 )
 def test_a_bad_plan_file_is_told_in_one_line(

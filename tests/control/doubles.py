@@ -37,7 +37,8 @@ class FakeTime:
 
     def sleep(self, seconds: float) -> None:
         self.time += seconds
-        self.engine.advance(round(seconds, 6))
+        if seconds > 1e-6:  # what is left over by rounding would be a window without records
+            self.engine.advance(round(seconds, 6))
         while self.events and self.events[0][0] <= self.time:
             self.events.pop(0)[1]()
 

@@ -1,10 +1,7 @@
-"""What every engine must do, as tests. Each engine's test module subclasses `EngineContract`.
+"""What every engine must do, as tests.
 
-    class TestMyEngine(EngineContract):
-        @pytest.fixture
-        def harness(self, tmp_path):
-            with MyHarness(tmp_path) as harness:
-                yield harness
+An engine's test module subclasses `EngineContract` and gives it a fixture `harness`, which yields
+a `Harness` for that engine from inside a `with` statement.
 """
 
 from __future__ import annotations

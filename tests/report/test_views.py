@@ -55,7 +55,9 @@ def test_the_plain_view_writes_a_line_now_and_then() -> None:
     view.close()
     lines = out.getvalue().splitlines()
     assert lines[0] == "[ 0:00] wordcount: starting"
-    assert lines[1].startswith("[ 0:01] wordcount: in 5,443/s, ingested 5,")
+    assert lines[1].startswith(
+        "[ 0:01] wordcount: in 5,444/s, ingested 5,221, delivered 36.5k, backlog 812, dead 26"
+    )
     assert [line[1:6].strip() for line in lines] == [
         "0:00",
         "0:01",

@@ -27,7 +27,3 @@ def read(path: str) -> Plan:
         return Plan.from_json(data)
     except InvalidPlan as error:
         raise InvalidPlan(f"the plan file '{path}': {error}") from None
-    except (TypeError, ValueError) as error:
-        raise InvalidPlan(
-            f"the plan file '{path}' holds a value of a wrong type: {error}"
-        ) from None

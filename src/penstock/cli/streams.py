@@ -30,6 +30,7 @@ class Streams:
         self.log: Path | None = None
         self.out: TextIO = sys.stdout
         self.err: TextIO = sys.stderr
+        self._stdout = sys.stdout
         self._saved: dict[int, int] = {}
 
     def __enter__(self) -> Streams:
@@ -43,6 +44,7 @@ class Streams:
             os.close(handle)
         if self._saved:
             os.dup2(2, 1)
+            sys.stdout = sys.stderr
         return self
 
     def __exit__(
@@ -51,9 +53,8 @@ class Streams:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        for stream in (self.out, self.err):
+        sys.stdout = self._stdout
+        for stream in (sys.stdout, sys.stderr, self.out, self.err):
             with suppress(BrokenPipeError):
                 stream.flush()
         while self._saved:

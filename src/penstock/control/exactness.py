@@ -79,11 +79,11 @@ def verify(
 
 
 def read_files(
-    path: str | Path, format: str, schema: pa.Schema | None = None
+    path: str | Path, format: str, schema: pa.Schema | None = None, prefix: str = ""
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the Parquet or JSON-lines files in a directory, in the order of file names.
 
-    Files whose names start with `_` or `.` are not data. A directory that does not exist holds no
+    Only files whose names start with `prefix` count, and none that start with `_` or `.`. A directory that does not exist holds no
     rows. JSON says nothing of columns without values: give their `schema` if there may be any.
     """
     if format not in _READERS:
@@ -93,7 +93,9 @@ def read_files(
     if not directory.is_dir():
         return
     for file in sorted(directory.iterdir(), key=lambda f: f.name):
-        if file.is_file() and file.name[0] not in "_." and file.stat().st_size:
+        if not file.name.startswith(prefix) or file.name[0] in "_.":
+            continue
+        if file.is_file() and file.stat().st_size:
             yield from _READERS[format](file, schema)
 
 

@@ -39,11 +39,12 @@ class Generator:
     ) -> None:
         if block < 1:
             raise InvalidInput("a generator's block must hold at least one record")
-        values = dict(
-            make=make, schema=Schema.of(schema), load=load, seed=seed, limit=limit, block=block
-        )
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        object.__setattr__(self, "make", make)
+        object.__setattr__(self, "schema", Schema.of(schema))
+        object.__setattr__(self, "load", load)
+        object.__setattr__(self, "seed", seed)
+        object.__setattr__(self, "limit", limit)
+        object.__setattr__(self, "block", block)
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class FileSink:
 
 
 def Parquet(path: str, **options: Any) -> FileSink:
-    """Write Parquet files. A relative path is inside the run directory's parent: where you run."""
+    """Write Parquet files; a relative path starts where the flow is run."""
     return FileSink(str(path), "parquet", _texts(options))
 
 

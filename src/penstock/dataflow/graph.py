@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from penstock.dataflow.connectors import Generator
-from penstock.dataflow.location import Location
+from penstock.dataflow.location import UNKNOWN, Location
 from penstock.dataflow.operator import Operator, Read, State
 
 
@@ -22,7 +22,7 @@ class Constraint:
     last: str
     latency: float
     window: float = 10.0
-    written: Location = Location("<unknown>", 0)
+    written: Location = UNKNOWN
 
     @property
     def name(self) -> str:
@@ -41,7 +41,7 @@ class Expectation:
     sink: str
     oracle: Callable[[Mapping[str, Any]], Iterable[tuple[Any, ...]]]
     keys: tuple[str, ...] = ()
-    written: Location = Location("<unknown>", 0)
+    written: Location = UNKNOWN
 
 
 class CycleError(ValueError):

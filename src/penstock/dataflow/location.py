@@ -25,6 +25,9 @@ class Location:
             return f"{path}:{self.line}"
 
 
+UNKNOWN = Location("<unknown>", 0)
+
+
 def caller() -> Location:
     """The nearest line on the stack that is the user's: outside the library, or a workload."""
     frame = sys._getframe(1)

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from penstock.dataflow.connectors import Sink, Source
-from penstock.dataflow.location import Location
+from penstock.dataflow.location import UNKNOWN, Location
 from penstock.dataflow.schema import Schema
 
 
@@ -200,7 +200,7 @@ class Operator:
     latency: Latency = Latency.READ_READY
     selectivity: Selectivity = Selectivity.PROPORTIONAL
     on_error: OnError = OnError.DEAD_LETTER
-    written: Location = Location("<unknown>", 0)
+    written: Location = UNKNOWN
 
     @property
     def form(self) -> str:

@@ -246,8 +246,8 @@ def _edges(operator: Operator, sound: Graph) -> Iterator[str]:
     for name in dict.fromkeys(i for i in operator.inputs if isinstance(i, str)):
         if operator.inputs.count(name) > 1 and name in sound:
             yield f"it reads '{name}' twice: put an operator of its own in front of one of the ends"
-    if not isinstance(operator.name, str):
-        return
+    if not isinstance(operator.name, str) or sound[operator.name].body is not operator.body:
+        return  # readers of a name that is written twice belong to the first
     readers = sound.successors[operator.name]
     if operator.state is State.SINK and readers:
         yield f"it is a sink and cannot be read by {_listed(readers)}"

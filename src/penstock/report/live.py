@@ -93,7 +93,8 @@ class LiveView:
         width = self._console.width
         parts: list[RenderableType] = [self._header(status, width)]
         if status.tick is None:
-            parts.append(Text(" starting Spark and the first batches", "dim"))
+            waited = text.clock(self._elapsed(status))
+            parts.append(Text(f" starting Spark and the first batches, {waited}", "dim"))
         else:
             snapshot = status.tick.snapshot
             parts += [self._flows(snapshot, width), Text(""), self._pipelines(status, width)]
@@ -102,6 +103,7 @@ class LiveView:
         if self._notes:
             parts += [Text(""), *(_line(Text(" ") + note, width) for note in self._notes)]
         hint = {
+            "starting": "Ctrl-C gives up",
             "draining": "no new input; records in flight go to their sinks. Ctrl-C stops at once",
             "verifying": "comparing the sinks with what the input says",
             "stopping": "stopping now; what is in flight stays in the run directory",
@@ -109,9 +111,12 @@ class LiveView:
         parts += [Text(""), _line(Text(f" {hint}  ·  {status.run_dir}", "dim"), width)]
         return Padding(Group(*parts), (1, 0, 0, 0))
 
+    def _elapsed(self, status: Status) -> float:
+        """Time goes on between two calls of `show`, e.g. through a slow start."""
+        return status.elapsed + (self._clock() - self._shown_at)
+
     def _header(self, status: Status, width: int) -> RenderableType:
-        # Between two calls of `show` time goes on, e.g. through a slow start.
-        elapsed = status.elapsed + (self._clock() - self._shown_at)
+        elapsed = 0.0 if status.phase == "starting" else self._elapsed(status)
         title = Text.assemble(
             " ",
             (status.graph.name, "bold"),
@@ -127,11 +132,8 @@ class LiveView:
         if status.seconds is None:
             return Group(top, Text(f" {text.clock(elapsed)} since the start", "dim"))
         times = f"{text.clock(min(elapsed, status.seconds))} / {text.clock(status.seconds)}"
-        part = (
-            1.0
-            if status.phase not in ("starting", "running")
-            else (0.0 if status.phase == "starting" else min(1.0, elapsed / status.seconds))
-        )
+        over = status.phase not in ("starting", "running")
+        part = 1.0 if over else min(1.0, elapsed / status.seconds)
         room = max(10, width - len(times) - 4)
         full = round(part * room)
         line = Text.assemble(
@@ -142,7 +144,7 @@ class LiveView:
     def _flows(self, snapshot: Snapshot, width: int) -> RenderableType:
         """Offered above ingested on one scale, so that a gap between them is seen."""
         top = max((*self._offered, *self._ingested), default=0.0)
-        room = max(10, width - 42)
+        room = max(10, width - 46)
         grid = Table.grid(padding=(0, 1))
         for justify in ("left", "right", "left", "left"):
             grid.add_column(justify=justify, no_wrap=True)

@@ -6,9 +6,9 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.dataflow import operator as op
 from penstock.dataflow.connectors import Files
@@ -63,12 +63,14 @@ class SparkEngine:
         self._channel_rows = channel_rows
         self._state = "new"
         self._pipelines: dict[str, RunningPipeline] = {}
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  # held for moments: the pipelines and what is known of them
+        self._changing = threading.Lock()  # held for as long as a change or a stop takes
         self._failure: FlowFailed | None = None
         self._restarts: dict[str, int] = {}
         self._halt = threading.Event()
         self._cut_short = threading.Event()
         self._limits: dict[str, int] = {}
+        self._clocks: dict[str, float] = {}
         self._last: Snapshot | None = None
 
     # --- the port -------------------------------------------------------------------------------
@@ -93,18 +95,15 @@ class SparkEngine:
             self._observer = Observer(self._site, self._window)
             self._wiring = self._directory.wiring() or self._first_wiring(graph, plan)
             self._began = time.time()
-            self._clocks = {
-                s.name: self._clock(s.name)
-                for s in graph.sources
-                if self._site.generator(s.name) is not None
-            }
             self._site.dead_letters = sum(
                 letters.count(self._site.dead, o.name) for o in graph.operators
             )
             for spec in reversed(self._wiring.plan.pipelines):
                 self._pipelines[spec.name] = self._open(spec)
+                self._pipelines[spec.name].turn(open=False)
             for pipeline in self._pipelines.values():
                 pipeline.start()
+            self._open_valves()
         except BaseException:
             self._abandon()
             raise
@@ -120,7 +119,10 @@ class SparkEngine:
         self._require("running")
         self._raise_failure()
         fusion.check(plan, self._site.graph)
-        with self._lock:
+        if not self._changing.acquire(blocking=False):
+            raise Refused("another change is under way; try again when it is done")
+        try:
+            self._require("running")
             change = Change(self._wiring.plan, plan)
             began = time.time()
             phases = rewire(self, change) if change.actions else ()
@@ -132,6 +134,8 @@ class SparkEngine:
                 reason=reason,
                 phases=phases,
             )
+        finally:
+            self._changing.release()
 
     def observe(self) -> Snapshot:
         self._require("running", "stopped")
@@ -147,7 +151,7 @@ class SparkEngine:
             return
         if not drain:
             self._cut_short.set()
-        with self._lock:
+        with self._changing:
             if self._state == "stopped":
                 return
             if drain and self._failure is None:
@@ -178,6 +182,10 @@ class SparkEngine:
         """What a memory sink has got."""
         return self._site.outlets.rows(sink)
 
+    def read_sink(self, sink: str) -> Iterator[Any] | None:
+        """This run's rows of a sink, as Arrow data in the order of writing; None if unreadable."""
+        return self._site.outlets.read(sink, self._site.graph, self._site.schemas[sink])
+
     def ingested(self) -> dict[str, int]:
         """Records taken in and committed, by source with a generator."""
         with self._lock:
@@ -199,6 +207,17 @@ class SparkEngine:
         self._directory.commit(wiring)
         return wiring
 
+    def _open_valves(self) -> None:
+        """Let records in once every query is up, so that no generator runs ahead of its reader."""
+        ours = [p for p in self._pipelines.values() if not p.foreign]
+        self.wait(lambda: all(p.quiet for p in ours))
+        self._began = time.time()
+        for source in self._site.graph.sources:
+            if self._site.generator(source.name) is not None:
+                self._clocks[source.name] = self._clock(source.name)
+        for pipeline in self._pipelines.values():
+            pipeline.turn(open=True, clocks=dict(self._clocks))
+
     # --- what a rewiring needs of the engine ----------------------------------------------------
 
     @property
@@ -215,19 +234,21 @@ class SparkEngine:
 
     def put_in_force(self, wiring: Wiring, stopped: list[str], starting: list[Pipeline]) -> None:
         """Commit a wiring and start the pipelines that are new in it."""
-        self._directory.commit(wiring)
-        self._wiring = wiring
-        for name in stopped:
-            del self._pipelines[name]
-        for spec in starting:
-            self._pipelines[spec.name] = self._open(spec)
+        with self._lock:
+            self._directory.commit(wiring)
+            self._wiring = wiring
+            for name in stopped:
+                del self._pipelines[name]
+            for spec in starting:
+                self._pipelines[spec.name] = self._open(spec)
         for spec in starting:
             self._pipelines[spec.name].start()
 
     def wait(self, condition: Callable[[], bool]) -> None:
         """Wait for a condition while the flow goes on; a flow that fails ends the waiting."""
         while not condition():
-            self._tick()
+            with self._lock:
+                self._tick()
             self._raise_failure()
             if self._cut_short.is_set():
                 raise Refused("the flow is being stopped")
@@ -266,12 +287,9 @@ class SparkEngine:
 
     def _supervise(self) -> None:
         while not self._halt.wait(_TICK):
-            if self._lock.acquire(timeout=_TICK):
-                try:
-                    if not self._halt.is_set() and self._failure is None:
-                        self._tick()
-                finally:
-                    self._lock.release()
+            with self._lock:
+                if self._failure is None:
+                    self._tick()
 
     def _tick(self) -> None:
         """Read what is new, mend what broke, clean up behind the readers."""
@@ -344,10 +362,7 @@ class SparkEngine:
         return min(rows for rows in known if rows is not None)
 
     def _snapshot(self) -> Snapshot:
-        if not self._lock.acquire(timeout=1.0):
-            assert self._last is not None
-            return self._last  # a change is under way
-        try:
+        with self._lock:
             now = time.time()
             site = self._site
             pipelines = tuple(self._pipelines.values())
@@ -373,8 +388,6 @@ class SparkEngine:
                 ),
             )
             return self._last
-        finally:
-            self._lock.release()
 
     def _waiting(self, pipeline: RunningPipeline, offered: Mapping[str, int]) -> int | None:
         """Rows that wait for a pipeline; None where a source of Spark's own hides them."""

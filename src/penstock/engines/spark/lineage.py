@@ -113,7 +113,8 @@ class LatencyMeter:
 
     def _metrics(self, mean: float, quantiles: list[float], rows: float) -> LatencyMetrics:
         c = self.constraint
-        return LatencyMetrics(c.name, c.latency, mean, *quantiles, round(rows))
+        p50, p95, p99 = quantiles
+        return LatencyMetrics(c.name, c.latency, mean, p50, p95, p99, round(rows))
 
 
 def _bin(latency: float) -> int:

@@ -63,8 +63,8 @@ class RunningPipeline:
             parallelism=spec.parallelism,
             admission=spec.admission,
             cadence=spec.cadence,
-            clocks=clocks,
-            limits=limits,
+            clocks=dict(clocks),
+            limits=dict(limits),
         )
         self.checkpoint: Path = site.directory / "checkpoints" / wired.checkpoint
         done = checkpoint.committed(self.checkpoint)
@@ -133,6 +133,9 @@ class RunningPipeline:
         }
         spark = self.site.spark
         with self.site.lock, settings(spark, needed):
+            # Spark looks for Python sources in the session of the thread, which may be any.
+            jvm: Any = spark._jvm
+            jvm.SparkSession.setActiveSession(spark._jsparkSession)
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
             compiler = Compiler(self.site.graph, self.site.dead, self.wired.epoch)
             self.query = self._begin(compiler.tail(self.spec.operators, self._read), once)
@@ -168,10 +171,11 @@ class RunningPipeline:
             "first": str(self.wired.first.get(entry.key, 0)),
             "inputs": str(len(self.inputs)),
         }
-        if isinstance(body, op.Read):
+        generator = self.site.generator(operator.name)
+        if generator is not None:
             file = self.site.directory / "sources" / f"{operator.name}.pickle"
-            file.write_bytes(pickled(portable(body.source)))
-            source, schema = "penstock-generator", self.site.schemas[operator.name]
+            file.write_bytes(pickled(portable(generator)))
+            source, schema = "penstock-generator", generator.schema
             options["generator"] = str(file)
         else:
             source, schema = "penstock-channel", self.site.schemas[upstream]

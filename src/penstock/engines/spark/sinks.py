@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from penstock.control.exactness import read_files
 from penstock.dataflow import connectors
+from penstock.dataflow import operator as op
+from penstock.dataflow.arrow import arrow_schema
+from penstock.dataflow.graph import Graph
+from penstock.dataflow.schema import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -52,6 +60,20 @@ class Outlets:
         with self._lock:
             batches = self._memory.get(name, {})
             return [row for tag in sorted(batches) for row in batches[tag]]
+
+    def read(self, name: str, graph: Graph, schema: Schema) -> Iterator[Any] | None:
+        """What a sink got in this run, as Arrow data; None where that cannot be read back."""
+        body = graph[name].body
+        assert isinstance(body, op.Write)
+        shape = arrow_schema(schema)
+        match body.sink:
+            case connectors.FileSink(path, format) if format in ("parquet", "json"):
+                return read_files(path, format, shape, prefix=f"{self._run}-")
+            case connectors.Memory():
+                rows = [row.asDict(recursive=True) for row in self.rows(name)]
+                return iter([pa.Table.from_pylist(rows, schema=shape)])
+            case _:
+                return None
 
     def _files(self, sink: connectors.FileSink, frame: DataFrame, label: str, again: bool) -> None:
         """Write beside, then move in under names made of the batch.

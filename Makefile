@@ -1,0 +1,49 @@
+# Two commands are enough: `make demo` and `make test`. Both set up what they need first.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-fast lint bench clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+help:
+	@echo 'make setup      .venv with the command penstock in it, and Java if it can be installed'
+	@echo 'make demo       set up, then count words under a changing load for 80 seconds'
+	@echo 'make test       set up, then lint, type-check and run all tests'
+	@echo 'make test-fast  the tests that need no Spark'
+	@echo 'make lint       ruff and mypy'
+	@echo 'make bench      measure against plain Spark (takes a while)'
+	@echo 'make clean      remove .venv and caches; runs/ stays'
+
+# The stamp is made last: a set-up that was interrupted is done again, a finished one is not.
+$(INSTALLED): pyproject.toml scripts/make-venv.sh
+	scripts/make-venv.sh $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+setup: $(INSTALLED)
+	scripts/ensure-java.sh
+
+demo: setup
+	$(BIN)/penstock run wordcount --for 80s --load steps:2000,8000,4000@20s
+
+test: setup lint
+	$(BIN)/python -m pytest
+
+test-fast: $(INSTALLED)
+	$(BIN)/python -m pytest -m 'not spark'
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: setup
+	$(BIN)/python -m bench
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

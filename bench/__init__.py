@@ -1,0 +1,1 @@
+"""Benchmarks: each compares Penstock with what a user would pick instead, in one run."""

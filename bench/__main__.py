@@ -1,0 +1,85 @@
+"""Run benchmarks: `python -m bench [NAME ...]`; all of them without a name.
+
+Results are kept in bench/results/<name>.json, and bench/RESULTS.md is made from them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from bench.result import Result
+from penstock.engines.spark.session import session
+
+NAMES = ("wordcount", "hop", "memory")
+_HERE = Path(__file__).parent
+
+
+def main(wanted: list[str]) -> int:
+    unknown = sorted(set(wanted) - set(NAMES))
+    if unknown:
+        print(f"unknown benchmark {unknown}; there are {', '.join(NAMES)}", file=sys.stderr)
+        return 2
+    spark = session()
+    results = _HERE / "results"
+    results.mkdir(exist_ok=True)
+    missed = 0
+    for name in wanted or NAMES:
+        print(f"== {name}", flush=True)
+        folder = Path(tempfile.mkdtemp(prefix=f"penstock-bench-{name}-"))
+        began = time.time()
+        try:
+            result: Result = import_module(f"bench.{name}").run(spark, folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        kept: dict[str, Any] = {
+            "when": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+            "machine": f"{os.cpu_count()} cores, {platform.machine()}",
+            "python": platform.python_version(),
+            "spark": spark.version,
+            "seconds": round(time.time() - began),
+            **result.to_json(),
+        }
+        (results / f"{name}.json").write_text(json.dumps(kept, indent=1) + "\n")
+        print(result.table())
+        for claim in result.claims:
+            print(claim, flush=True)
+            missed += not claim.holds
+    _write_page(results)
+    return 1 if missed else 0
+
+
+def _write_page(results: Path) -> None:
+    """One page from everything that is kept, so that a partial run leaves the rest in place."""
+    parts = ["# Benchmark results\n", "Made by `make bench`; ratios are within one run.\n"]
+    for file in sorted(results.glob("*.json")):
+        data = json.loads(file.read_text())
+        result = Result(file.stem, data["about"], data["rows"])
+        parts.append(f"## {file.stem}\n\n{data['about']}\n")
+        parts.append(
+            f"{data['when']}, {data['machine']}, Python {data['python']}, Spark {data['spark']}, "
+            f"{data['seconds']} s.\n"
+        )
+        parts.append(result.table() + "\n")
+        for claim in data["claims"]:
+            bound = (
+                f"at least {claim['least']}"
+                if claim["least"] is not None
+                else f"at most {claim['most']}"
+            )
+            word = "holds" if claim["holds"] else "**missed**"
+            parts.append(f"- {claim['claim']}: {claim['value']} ({bound}): {word}")
+        parts.append("")
+    (_HERE / "RESULTS.md").write_text("\n".join(parts) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

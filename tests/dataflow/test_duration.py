@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.dataflow.duration import seconds, text
+from penstock.errors import InvalidInput
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("250ms", 0.25),
+        ("2s", 2.0),
+        (" 1.5 m ", 90.0),
+        ("5min", 300.0),
+        ("1h", 3600.0),
+        ("-2s", -2.0),
+        (3, 3.0),
+        (0.5, 0.5),
+    ],
+)
+def test_durations_are_read_as_people_write_them(given: str | float, expected: float) -> None:
+    assert seconds(given) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("given", ["", "2", "2 days", "s", "10 seconds", "1,5s", True, None])
+def test_what_is_no_duration_is_refused_with_an_example(given: object) -> None:
+    with pytest.raises(InvalidInput, match="write it like 250ms, 2s, 5m or 1h"):
+        seconds(given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(0.25, "250ms"), (2, "2s"), (90, "90s"), (120, "2m"), (7200, "2h"), (0, "0ms")],
+)
+def test_durations_are_written_in_the_largest_unit_that_fits(value: float, expected: str) -> None:
+    assert text(value) == expected
+
+
+@given(st.integers(0, 100_000))
+def test_what_is_written_is_read_back(milliseconds: int) -> None:
+    assert seconds(text(milliseconds / 1000)) == pytest.approx(milliseconds / 1000)

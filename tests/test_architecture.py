@@ -1,0 +1,37 @@
+"""The parts that must not know Spark do not import it, not even through something else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent.parent / "src" / "penstock"
+WITHOUT_SPARK = (
+    *(PACKAGE / part for part in ("dataflow", "plan", "metrics", "models", "policies", "control")),
+    PACKAGE / "engines" / "port.py",
+    PACKAGE / "engines" / "memory.py",
+)
+
+PROBE = """
+import importlib, sys
+for module in sys.argv[1:]:
+    importlib.import_module(module)
+    if {"pyspark", "py4j"} & set(sys.modules):
+        sys.exit(f"{module} imports Spark")
+"""
+
+
+def modules() -> list[str]:
+    files = [f for part in WITHOUT_SPARK for f in (sorted(part.rglob("*.py")) or [part])]
+    dotted = (".".join(f.relative_to(PACKAGE.parent).with_suffix("").parts) for f in files)
+    return [name.removesuffix(".__init__") for name in dotted]
+
+
+def test_the_parts_that_decide_do_not_import_spark() -> None:
+    # one process for all: each name is checked as it comes, so the first to blame is named
+    command = [sys.executable, "-c", PROBE, *modules()]
+    probe = subprocess.run(command, capture_output=True, text=True)
+    assert probe.returncode == 0, probe.stderr
+    assert "penstock.plan.plan" in command
+    assert "penstock.engines.memory" in command
