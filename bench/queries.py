@@ -89,7 +89,7 @@ def throughput(reports: Reports, skip: int) -> float:
 
 
 def mean_latency(reports: Reports, load: str, clock: float, since: float) -> float:
-    """Mean time from a record being due to the commit of its batch, for batches begun late enough."""
+    """Mean time from a record being due to the commit of its batch, for batches begun `since`."""
     profile = parse(load)
     total, rows = 0.0, 0
     for batch in reports.batches.values():

@@ -1,4 +1,8 @@
-"""Reading Spark's checkpoint: how far a query has come."""
+"""Reading Spark's checkpoint: how far a query has come.
+
+A line of the offset log is `name:offset`. Our sources are named by the epoch of their wiring, so
+what an earlier wiring left in a checkpoint that is kept for its state is told apart from ours.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,23 @@ from pathlib import Path
 from typing import Any
 
 
-def progress(checkpoint: Path) -> tuple[int, dict[str, int], bool]:
+def source_name(epoch: int, number: int) -> str:
+    """The name of a pipeline's n-th source in the offset log."""
+    return f"e{epoch}_{number}"
+
+
+def progress(checkpoint: Path, epoch: int) -> tuple[int, dict[str, int], bool]:
     """The last batch that was begun (-1: none), the rows it ends at by input, and if it is done."""
     begun, done = _latest(checkpoint / "offsets"), _latest(checkpoint / "commits")
     if begun < 0:
         return -1, {}, True
-    return begun, _rows(checkpoint / "offsets" / str(begun)), done >= begun
+    return begun, _rows(checkpoint / "offsets" / str(begun), epoch), done >= begun
 
 
-def committed(checkpoint: Path) -> dict[str, int]:
+def committed(checkpoint: Path, epoch: int) -> dict[str, int]:
     """The rows that are done for good, by input."""
     done = _latest(checkpoint / "commits")
-    return _rows(checkpoint / "offsets" / str(done)) if done >= 0 else {}
+    return _rows(checkpoint / "offsets" / str(done), epoch) if done >= 0 else {}
 
 
 def rows_of(offset: Any) -> tuple[str, int] | None:
@@ -38,24 +47,11 @@ def _latest(folder: Path) -> int:
     return max((int(f.name) for f in folder.glob("*") if f.name.isdigit()), default=-1)
 
 
-def _rows(file: Path) -> dict[str, int]:
-    """Every offset of ours in a file of the offset log, whatever its version's layout."""
-    found: dict[str, int] = {}
-
-    def search(value: Any) -> None:
-        pair = rows_of(value)
+def _rows(file: Path, epoch: int) -> dict[str, int]:
+    found = {}
+    for line in file.read_text().splitlines():
+        name, _, offset = line.partition(":")
+        pair = rows_of(offset) if name.startswith(source_name(epoch, 0)[:-1]) else None
         if pair is not None:
             found[pair[0]] = pair[1]
-        elif isinstance(value, dict):
-            for inner in value.values():
-                search(inner)
-        elif isinstance(value, list):
-            for inner in value:
-                search(inner)
-
-    for line in file.read_text().splitlines():
-        try:
-            search(json.loads(line))
-        except ValueError:
-            continue
     return found

@@ -84,6 +84,12 @@ def _output(
                 f"a DataFrame function must be stateless, this one holds a {stateful}; "
                 "use key_by(...).aggregate, .deduplicate or .join for it",
             )
+        if _streams(result._jdf.queryExecution().analyzed()) > 1:
+            raise CompileError(
+                operator,
+                "its function uses its input more than once, which Spark would read as often; "
+                "use explode(array(...)), or two operators and a union",
+            )
         declared = operator.schema
         if declared is not None and declared.names != Schema.of(result.schema).names:
             raise CompileError(
@@ -121,12 +127,23 @@ def _empty(spark: SparkSession, schema: Schema) -> DataFrame:
     return rate.select(*(F.lit(None).cast(f.dataType).alias(f.name) for f in fields))
 
 
+def _below(plan: Any) -> list[Any]:
+    children = plan.children()
+    return [children.apply(i) for i in range(children.length())]
+
+
+def _streams(plan: Any) -> int:
+    """How many times a plan reads a stream."""
+    if not plan.isStreaming():
+        return 0
+    return sum(_streams(child) for child in _below(plan)) or 1
+
+
 def _stateful_node(plan: Any) -> str | None:
     if not plan.isStreaming():
         return None
     name = plan.nodeName()
-    children = plan.children()
-    below = [children.apply(i) for i in range(children.length())]
+    below = _below(plan)
     if name in _STATEFUL or (name == "Join" and all(c.isStreaming() for c in below)):
         return str(name).lower()
     return next((found for c in below if (found := _stateful_node(c))), None)

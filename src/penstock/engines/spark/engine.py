@@ -85,7 +85,7 @@ class SparkEngine:
         spark = self._spark = self._spark or session(self._master)
         schemas = checks.check(graph, spark)
         if plan is not None:
-            fusion.check(plan, graph)
+            plan = _checked(plan, graph)
         self._directory = RunDirectory.open(Path(run_dir), graph, self.name)
         try:
             spark.dataSource.register(GeneratorSource)
@@ -118,7 +118,7 @@ class SparkEngine:
     def apply(self, plan: Plan, reason: str = "") -> Transition:
         self._require("running")
         self._raise_failure()
-        fusion.check(plan, self._site.graph)
+        plan = _checked(plan, self._site.graph)
         if not self._changing.acquire(blocking=False):
             raise Refused("another change is under way; try again when it is done")
         try:
@@ -266,7 +266,8 @@ class SparkEngine:
         """When a generator's time began, so that it goes on with the record after the last one."""
         spec = self._wiring.plan.pipeline_of(source)
         wired = self._wiring.pipelines[spec.name]
-        _, rows, _ = checkpoint.progress(self._directory / "checkpoints" / wired.checkpoint)
+        folder = self._directory / "checkpoints" / wired.checkpoint
+        _, rows, _ = checkpoint.progress(folder, wired.epoch)
         taken = max(rows.get(source, 0), wired.first.get(source, 0))
         if taken == 0:
             return self._began
@@ -375,13 +376,13 @@ class SparkEngine:
                 window=self._window,
                 rows_offered=sum(offered.values()) if generators else None,
                 rows_ingested=sum(taken.values()) + self._observer.foreign_rows,
-                rows_delivered=sum(site.tally(s.name).rows for s in site.graph.sinks),
+                rows_delivered=sum(site.delivered.values()),
                 rows_dead=site.dead_letters,
                 pipelines={
                     p.name: self._observer.pipeline(p, now, waiting[p.name]) for p in pipelines
                 },
                 latency=self._observer.latency(now),
-                sinks={s.name: site.tally(s.name).rows for s in site.graph.sinks},
+                sinks=dict(site.delivered),
                 drained=self._drained(),
                 source_pipelines=frozenset(
                     self._wiring.plan.pipeline_of(s.name).name for s in site.graph.sources
@@ -413,6 +414,11 @@ class SparkEngine:
             pipeline.stop()
         self._directory.close()
         self._state = "stopped"
+
+
+def _checked(plan: Plan, graph: Graph) -> Plan:
+    fusion.check(plan, graph)
+    return fusion.normalise(plan, graph)
 
 
 def _end_foreign(pipeline: RunningPipeline) -> None:

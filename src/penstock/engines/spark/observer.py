@@ -55,6 +55,8 @@ class Observer:
             batch = self._batch(pipeline, data)
             self._batches.setdefault(pipeline.name, deque(maxlen=2000)).append(batch)
             self.foreign_rows += 0 if batch.ranges else batch.rows_in
+            for sink in pipeline.sinks:
+                self._site.delivered[sink] += batch.rows_out or 0
             for key, (_, stop) in batch.ranges.items():
                 pipeline.positions[key] = stop
             for constraint in self._site.graph.constraints:

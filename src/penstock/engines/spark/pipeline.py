@@ -67,7 +67,11 @@ class RunningPipeline:
             limits=dict(limits),
         )
         self.checkpoint: Path = site.directory / "checkpoints" / wired.checkpoint
-        done = checkpoint.committed(self.checkpoint)
+        done = checkpoint.committed(self.checkpoint, wired.epoch)
+        begun, _, finished = checkpoint.progress(self.checkpoint, wired.epoch)
+        cut_off = "" if finished else tag(wired.epoch, begun)
+        for sink in self.sinks:
+            site.delivered.setdefault(sink, site.tally(sink).before(cut_off))
         self.positions = {i.key: done.get(i.key, wired.first.get(i.key, 0)) for i in self.inputs}
 
     @property
@@ -180,7 +184,8 @@ class RunningPipeline:
         else:
             source, schema = "penstock-channel", self.site.schemas[upstream]
             options["channel"] = self.site.channel(upstream).store.root
-        reader = spark.readStream.format(source).name(f"e{self.wired.epoch}_{number}")
+        source_name = checkpoint.source_name(self.wired.epoch, number)
+        reader = spark.readStream.format(source).name(source_name)
         return reader.schema(struct_of(schema)).options(**options).load()
 
     def _spread(self, frame: DataFrame) -> DataFrame:

@@ -121,14 +121,15 @@ def _quiesce(
         pipeline.turn(open=False)
         engine.wait(lambda: pipeline.quiet)
         pipeline.stop()
-    return checkpoint.committed(pipeline.checkpoint) or dict(pipeline.positions)
+    done = checkpoint.committed(pipeline.checkpoint, pipeline.wired.epoch)
+    return {**pipeline.positions, **done}
 
 
 def _finish_foreign(engine: SparkEngine, pipeline: RunningPipeline) -> None:
     """Stop a query whose source has no valve, and run the batch that this cut off."""
     pipeline.stop()
-    if checkpoint.progress(pipeline.checkpoint)[2]:
+    if checkpoint.progress(pipeline.checkpoint, pipeline.wired.epoch)[2]:
         return
     pipeline.start(once=True)
-    engine.wait(lambda: checkpoint.progress(pipeline.checkpoint)[2])
+    engine.wait(lambda: checkpoint.progress(pipeline.checkpoint, pipeline.wired.epoch)[2])
     pipeline.stop()

@@ -36,7 +36,7 @@ class Input:
 
 
 class Tally:
-    """Rows that a pipeline has sent out, counted once however often a batch runs."""
+    """Rows that a sink has got, counted once however often a batch runs."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -45,6 +45,10 @@ class Tally:
         except (FileNotFoundError, ValueError):
             data = {"tag": "", "before": 0, "after": 0}
         self._tag, self._before, self.rows = data["tag"], data["before"], data["after"]
+
+    def before(self, tag: str) -> int:
+        """Rows without those of a batch, if that was the last one."""
+        return int(self._before if tag == self._tag else self.rows)
 
     def add(self, tag: str, rows: int) -> None:
         if tag != self._tag:
@@ -67,6 +71,7 @@ class Site:
     channel_rows: int
     channels: dict[str, Channel] = field(default_factory=dict)
     tallies: dict[str, Tally] = field(default_factory=dict)
+    delivered: dict[str, int] = field(default_factory=dict)
     loads: dict[str, Load] = field(default_factory=dict)
     dead_letters: int = 0
     lock: threading.RLock = field(default_factory=threading.RLock)

@@ -1,0 +1,19 @@
+"""One Spark session for all tests that need one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """Four slots whatever the machine, and a small JVM."""
+    from penstock.engines.spark.session import session
+
+    small = "-Xss4m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    found = session("local[4]", spark_driver_extraJavaOptions=small)
+    yield found
+    found.stop()
