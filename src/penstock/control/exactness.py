@@ -84,7 +84,8 @@ def read_files(
     """The rows of the Parquet or JSON-lines files in a directory, in the order of file names.
 
     Only files whose names start with `prefix` count, and none that start with `_` or `.`. A
-    directory that does not exist holds no rows. JSON says nothing of columns without values: give their `schema` if there may be any.
+    directory that does not exist holds no rows. JSON says nothing of columns without values: give
+    their `schema` if there may be any.
     """
     if format not in _READERS:
         known = " or ".join(_READERS)

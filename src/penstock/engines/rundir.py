@@ -74,7 +74,7 @@ class RunDirectory:
         if path.exists() and not path.is_dir():
             raise RunDirectoryError(f"the run directory {path} is a file")
         known = _read(head) if head.exists() else None
-        if known is None and path.exists() and any(path.iterdir()):
+        if known is None and path.exists() and not _only_begun(path):
             raise RunDirectoryError(
                 f"{path} is not empty and not a run directory; choose another with --run-dir"
             )
@@ -92,6 +92,9 @@ class RunDirectory:
             raise RunDirectoryError(
                 f"{path} is in use by another process; wait for it or choose another directory"
             ) from None
+        if known is None and head.exists():  # another process was here between look and lock
+            lock.close()
+            return cls.open(path, graph, engine)
         if known is None:
             now = time.time()
             stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now))
@@ -132,6 +135,11 @@ def write_json(path: Path, value: Any) -> None:
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)
+
+
+def _only_begun(path: Path) -> bool:
+    """Whether there is nothing but what a process leaves that died before it wrote run.json."""
+    return all(file.name in ("lock", ".run.json.draft") for file in path.iterdir())
 
 
 def _read(head: Path) -> Mapping[str, Any]:

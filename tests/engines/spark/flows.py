@@ -13,7 +13,12 @@ from penstock.engines.spark.engine import SparkEngine
 
 def numbers(rng: Any, index: Any, at: Any) -> Mapping[str, Any]:
     """id counts from 0, key is one of ten, amount is small, ts is an event time."""
-    return {"id": index, "key": [f"k{i % 10}" for i in index], "amount": index % 7, "ts": index / 10}
+    return {
+        "id": index,
+        "key": [f"k{i % 10}" for i in index],
+        "amount": index % 7,
+        "ts": index / 10,
+    }
 
 
 SCHEMA = "id bigint, key string, amount bigint, ts timestamp"
@@ -24,7 +29,9 @@ def record(i: int) -> dict[str, Any]:
     return {"id": i, "key": f"k{i % 10}", "amount": i % 7}
 
 
-def source(flow: Dataflow, name: str = "numbers", *, limit: int = 500, load: str = "2000/s") -> Stream:
+def source(
+    flow: Dataflow, name: str = "numbers", *, limit: int | None = 500, load: str = "2000/s"
+) -> Stream:
     return flow.source(name, Generator(numbers, SCHEMA, load=load, limit=limit, block=100))
 
 
@@ -49,5 +56,3 @@ def run(
     finally:
         engine.stop()
     return engine
-
-

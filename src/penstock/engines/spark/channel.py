@@ -14,6 +14,7 @@ import threading
 import time
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -84,11 +85,18 @@ class Log:
     def follow(self) -> None:
         """Take up the entries that were added since the last call."""
         if self._next is None:
-            names = [n for n in self._log.names() if n.endswith(".json")]
-            self._next = int(names[0].removesuffix(".json")) if names else 0
+            self._next = 0
+            for name in self._log.names():
+                if name.endswith(".json"):
+                    self._take_up(int(name.removesuffix(".json")))
         while self._log.exists(_file_name(self._next)):
-            self.entries.append(Entry.load(self._log, self._next))
-            self._next += 1
+            self._take_up(self._next)
+
+    def _take_up(self, sequence: int) -> None:
+        # An entry that is cleaned up meanwhile has been passed by every reader.
+        with suppress(FileNotFoundError):
+            self.entries.append(Entry.load(self._log, sequence))
+        self._next = sequence + 1
 
     def forget(self, row: int) -> None:
         """Drop entries that end at or before a row."""
@@ -182,9 +190,10 @@ class Channel:
         for name in data.names("part-"):
             with data.filesystem.open_input_file(data.path(name)) as source:
                 files.append((f"data/{tag}/{name}", pq.ParquetFile(source).metadata.num_rows))
-        return self._commit(tag, tuple(f for f in files if f[1]))
+        return self.commit(tag, tuple(f for f in files if f[1]))
 
-    def _commit(self, tag: str, files: tuple[tuple[str, int], ...]) -> int:
+    def commit(self, tag: str, files: tuple[tuple[str, int], ...]) -> int:
+        """Make files with their numbers of rows the next rows of the channel, if there are any."""
         rows = sum(count for _, count in files)
         if rows == 0:
             self.store.remove(f"data/{tag}")

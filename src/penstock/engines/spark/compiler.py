@@ -17,7 +17,7 @@ from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import OnError, Operator
 from penstock.dataflow.schema import Schema
 from penstock.engines.spark.letters import Desk
-from penstock.engines.spark.processors import ORDER, BarrierProcessor, GuardedProcessor
+from penstock.engines.spark.processors import ALL, ORDER, BarrierProcessor, GuardedProcessor
 from penstock.engines.spark.records import Stage, Stages
 from penstock.engines.spark.store import Store
 from penstock.errors import PenstockError
@@ -30,6 +30,9 @@ OUT = "penstock_out"
 
 REJECT = "penstock_reject_"
 """Prefix of the observations that collect a native operator's rejects."""
+
+
+_TIMER_SECONDS = 0.5
 
 
 class CompileError(PenstockError):
@@ -131,9 +134,10 @@ class Compiler:
     def _process(self, operator: Operator, body: op.Process, frame: DataFrame) -> DataFrame:
         assert operator.schema is not None
         modes = {"none": "None", "processing_time": "ProcessingTime", "event_time": "EventTime"}
-        processor = GuardedProcessor(body.processor(), self.desk(operator), tuple(frame.columns))
-        ordered = frame.withColumn(ORDER, F.monotonically_increasing_id())
-        return _grouped(operator, ordered).transformWithState(
+        processor = GuardedProcessor(
+            body.processor(), self.desk(operator), tuple(frame.columns), operator.schema.names
+        )
+        return _grouped(operator, _ordered(frame)).transformWithState(
             processor, struct_of(operator.schema), "Append", modes[body.time_mode]
         )
 
@@ -172,6 +176,30 @@ def output_mode(graph: Graph, operators: tuple[str, ...]) -> str:
     return "append"
 
 
+def needs(graph: Graph, operators: tuple[str, ...]) -> tuple[dict[str, str], float]:
+    """Settings that a pipeline's query needs, and the least time between its batches.
+
+    Batches without input are run only where time alone can make output: windows that close,
+    joins and timers. Timers of processing time could fire at any moment, so Spark would run
+    such batches without a pause.
+    """
+    alone, least, ordered = False, 0.0, False
+    for name in operators:
+        match graph[name].body:
+            case op.Aggregate(emit="final") | op.Process(time_mode="event_time"):
+                alone = True
+            case op.Join(how=how) if how != "inner":
+                alone = True
+            case op.Process(time_mode="processing_time"):
+                alone, least = True, _TIMER_SECONDS
+        ordered |= isinstance(graph[name].body, op.Process | op.Barrier)
+    settings = {
+        "spark.sql.streaming.noDataMicroBatches.enabled": str(alone).lower(),
+        "spark.sql.streaming.unsupportedOperationCheck": str(not ordered).lower(),
+    }
+    return settings, least
+
+
 def interval(text: str) -> str:
     """A duration as Spark writes it."""
     return f"{round(1000 * duration.seconds(text))} milliseconds"
@@ -181,8 +209,19 @@ def _columns(given: tuple[Any, ...]) -> list[Column]:
     return [F.expr(c) if isinstance(c, str) else c() if callable(c) else c for c in given]
 
 
+def _ordered(frame: DataFrame) -> DataFrame:
+    """With the place of each row in its batch: splits are in order, and rows within them.
+
+    Spark refuses this function in streams, because its values mean nothing from one batch to the
+    next; see `needs`.
+    """
+    return frame.withColumn(ORDER, F.monotonically_increasing_id())
+
+
 def _grouped(operator: Operator, frame: DataFrame) -> GroupedData:
-    return frame.groupBy(*(operator.keys or (F.lit(0).alias("__all"),)))
+    if operator.keys:
+        return frame.groupBy(*operator.keys)
+    return frame.withColumn(ALL, F.lit(0)).groupBy(ALL)
 
 
 def _aggregate(operator: Operator, body: op.Aggregate, frame: DataFrame) -> DataFrame:
@@ -239,22 +278,6 @@ def _barrier(operator: Operator, frames: list[DataFrame]) -> DataFrame:
         ]
         tagged.append(frame.select(*operator.keys, F.lit(port).alias("__port"), *structs))
     together = reduce(lambda a, b: a.union(b), tagged)
-    ordered = together.withColumn(ORDER, F.monotonically_increasing_id())
-    return _grouped(operator, ordered).transformWithState(
-        BarrierProcessor(ports, schemas, len(operator.keys)), output, "Append", "None"
+    return _grouped(operator, _ordered(together)).transformWithState(
+        BarrierProcessor(operator.keys, ports, schemas), output, "Append", "None"
     )
-
-
-def find_operator(graph: Graph, operators: tuple[str, ...], error: str) -> Operator | None:
-    """The native operator an error of Spark points at, by the line it quotes."""
-    for name in operators:
-        operator = graph[name]
-        if isinstance(operator.body, op.Frame):
-            code = getattr(operator.body.function, "__code__", None)
-            if code is None:
-                continue
-            lines = {line for _, _, line in code.co_lines() if line is not None}
-            if any(f"{code.co_filename}:{line}" in error for line in lines):
-                return operator
-    natives = [graph[n] for n in operators if isinstance(graph[n].body, op.Frame | op.Aggregate)]
-    return natives[0] if len(natives) == 1 else None

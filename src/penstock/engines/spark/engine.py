@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 from penstock.dataflow import operator as op
 from penstock.dataflow.connectors import Files
 from penstock.dataflow.graph import Graph
+from penstock.dataflow.operator import Operator
 from penstock.engines.rundir import RunDirectory, Wiring
 from penstock.engines.spark import checkpoint, checks, letters
 from penstock.engines.spark import wiring as wirings
-from penstock.engines.spark.compiler import find_operator
+from penstock.engines.spark.diagnosis import culprit
 from penstock.engines.spark.observer import Observer
 from penstock.engines.spark.pipeline import RunningPipeline
-from penstock.engines.spark.rewiring import rewire
+from penstock.engines.spark.rewiring import quiesce, rewire
 from penstock.engines.spark.session import session
 from penstock.engines.spark.sinks import Outlets
 from penstock.engines.spark.site import Site
@@ -38,6 +39,8 @@ _RESTARTS = 3
 _TICK = 0.1
 _MARK = re.compile(r"\[penstock\] (operator '.*)")
 """What the error of an operator that is set to fail begins with."""
+_CAUSE = re.compile(r"\[[A-Z_.0-9]+\]|(?!org\.)[\w.]*(Error|Exception|Invalid)\b")
+"""How the last line of a Python traceback or a message of Spark begins."""
 
 
 class SparkEngine:
@@ -232,6 +235,16 @@ class SparkEngine:
     def pipelines(self) -> Mapping[str, RunningPipeline]:
         return self._pipelines
 
+    @property
+    def limits(self) -> Mapping[str, int]:
+        """Where each generator ends, once it has to."""
+        return self._limits
+
+    def take_in(self, pipeline: RunningPipeline) -> None:
+        """Read a pipeline's last reports."""
+        with self._lock:
+            self._observer.take(pipeline)
+
     def put_in_force(self, wiring: Wiring, stopped: list[str], starting: list[Pipeline]) -> None:
         """Commit a wiring and start the pipelines that are new in it."""
         with self._lock:
@@ -317,7 +330,7 @@ class SparkEngine:
 
     def _explain(self, pipeline: RunningPipeline, error: BaseException) -> str:
         text = str(error)
-        operator = find_operator(self._site.graph, pipeline.spec.operators, text)
+        operator = culprit(pipeline)
         where = (
             f"operator '{operator.name}' ({operator.written})"
             if operator is not None
@@ -333,14 +346,22 @@ class SparkEngine:
                 self._limits[source.name] = max(self._offered(source.name, now), 0)
         for pipeline in self._pipelines.values():
             pipeline.turn(limits=dict(self._limits), cadence=0.0)
-        ending = [p for p in self._pipelines.values() if p.foreign]
-        threads = [threading.Thread(target=_end_foreign, args=(p,), daemon=True) for p in ending]
-        for thread in threads:
-            thread.start()
         try:
-            self.wait(lambda: not any(t.is_alive() for t in threads) and self._drained())
+            self._take_all_files()
+            quiesce(self, self._wiring.plan.pipelines)
         except (Refused, FlowFailed):
             return  # cut short, or failed: what is in flight stays in the directory
+
+    def _take_all_files(self) -> None:
+        """Let file sources read what is there; other sources of Spark's own have no end."""
+        threads = [
+            threading.Thread(target=p.query.processAllAvailable, daemon=True)
+            for p in self._pipelines.values()
+            if p.foreign and all(_reads_files(o) for o in p.foreign)
+        ]
+        for thread in threads:
+            thread.start()
+        self.wait(lambda: not any(thread.is_alive() for thread in threads))
 
     def _drained(self) -> bool:
         """Whether every row that entered is committed by its last reader."""
@@ -421,16 +442,12 @@ def _checked(plan: Plan, graph: Graph) -> Plan:
     return fusion.normalise(plan, graph)
 
 
-def _end_foreign(pipeline: RunningPipeline) -> None:
-    """Take what files there are, then stop; other sources of Spark's own have no end."""
-    bodies = [o.body for o in pipeline.foreign]
-    if all(isinstance(b, op.Read) and isinstance(b.source, Files) for b in bodies):
-        pipeline.query.processAllAvailable()
-    pipeline.stop()
+def _reads_files(operator: Operator) -> bool:
+    return isinstance(operator.body, op.Read) and isinstance(operator.body.source, Files)
 
 
 def _reason(text: str) -> str:
     """The telling lines of one of Spark's long error texts."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    causes = [line for line in lines if re.match(r"(\[[A-Z_.0-9]+\]|\w*(Error|Exception)\b)", line)]
-    return (causes or lines or ["no message"])[-1 if causes else 0][:500]
+    causes = [line for line in lines if _CAUSE.match(line)]
+    return (causes[-1:] or lines or ["no message"])[0][:500]

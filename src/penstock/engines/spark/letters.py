@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from pyspark import TaskContext
 
@@ -62,6 +62,13 @@ class Letters:
             ) from error
         self._lines.append(line(self._desk.operator, text, record))
 
+    def give_up(self, error: BaseException) -> NoReturn:
+        """Say which operator failed where no record can be blamed."""
+        raise OperatorError(
+            f"operator '{self._desk.operator}' ({self._desk.written}) failed, and no record can be "
+            f"blamed for it: {type(error).__name__}: {error}"
+        ) from error
+
     def send(self) -> None:
         if self._lines:
             write(self._desk.store, self._desk.operator, self._name, self._lines)
@@ -69,16 +76,14 @@ class Letters:
 
 
 def line(operator: str, error: str, record: Any) -> str:
-    return json.dumps(
-        {"operator": operator, "error": error, "record": record}, default=str, ensure_ascii=False
-    )
+    return _json({"operator": operator, "error": error, "record": record})
 
 
 def write(store: Store, operator: str, name: str, lines: Iterable[str]) -> None:
     """Put letters into an operator's directory under a name of their batch."""
     box = store.child(operator)
     box.make()
-    box.write_bytes(name, ("\n".join(lines) + "\n").encode())
+    box.write_bytes(name, ("\n".join(lines) + "\n").encode(errors="backslashreplace"))
 
 
 def count(store: Store, operator: str, prefix: str = "") -> int:
@@ -100,4 +105,11 @@ def discard(store: Store, operator: str, prefix: str) -> None:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, default=str, ensure_ascii=False)
+    return json.dumps(_keyed_by_text(value), default=str, ensure_ascii=False)
+
+
+def _keyed_by_text(value: Any) -> Any:
+    """A map may have keys that JSON does not know."""
+    if isinstance(value, dict):
+        return {k if isinstance(k, str) else str(k): _keyed_by_text(v) for k, v in value.items()}
+    return [_keyed_by_text(v) for v in value] if isinstance(value, list | tuple) else value

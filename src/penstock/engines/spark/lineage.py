@@ -80,9 +80,8 @@ class LatencyMeter:
         for span in done:
             self._sum += span.rows * (span.start + span.end) / 2
             self._rows += span.rows
-            low, high = _bin(span.start), _bin(span.end)
-            for number in range(low, high + 1):
-                self._bins[number] = self._bins.get(number, 0.0) + span.rows / (high - low + 1)
+            for number, rows in _spread(span):
+                self._bins[number] = self._bins.get(number, 0.0) + rows
 
     def window(self, now: float) -> LatencyMetrics | None:
         """Over the constraint's window up to now; None if nothing was measured in it."""
@@ -115,6 +114,17 @@ class LatencyMeter:
         c = self.constraint
         p50, p95, p99 = quantiles
         return LatencyMetrics(c.name, c.latency, mean, p50, p95, p99, round(rows))
+
+
+def _spread(span: Span) -> Iterable[tuple[int, float]]:
+    """The rows of a span by bin: as many in each as the part of the span's time inside it."""
+    low, high = _bin(span.start), _bin(span.end)
+    if low == high:
+        return [(low, span.rows)]
+    borders = _RESOLUTION ** (np.arange(low + 1, high + 1) - 0.5)
+    edges = np.concatenate([[span.start], borders, [span.end]])
+    shares = np.diff(edges) / (span.end - span.start)
+    return zip(range(low, high + 1), (shares * span.rows).tolist(), strict=True)
 
 
 def _bin(latency: float) -> int:

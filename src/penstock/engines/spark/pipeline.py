@@ -17,7 +17,7 @@ from penstock.dataflow.operator import Operator
 from penstock.engines.rundir import Wired
 from penstock.engines.spark import checkpoint, letters
 from penstock.engines.spark.checks import foreign
-from penstock.engines.spark.compiler import OUT, REJECT, Compiler, output_mode, struct_of
+from penstock.engines.spark.compiler import OUT, REJECT, Compiler, needs, output_mode, struct_of
 from penstock.engines.spark.letters import tag
 from penstock.engines.spark.session import settings
 from penstock.engines.spark.shipping import pickled, portable
@@ -124,12 +124,15 @@ class RunningPipeline:
         """
         self.stopping = False
         self._begun.clear()
+        self._error: Exception | None = None
         self.query = None
         self._ran_before = self.checkpoint.exists()
         self._first = True
         self.valve.save(self._valve_path)
         parts = str(self.wired.partitions)
+        special, self._least = needs(self.site.graph, self.spec.operators)
         needed = {
+            **special,
             "spark.sql.streaming.internal.stateStore.partitions": parts,
             "spark.sql.shuffle.partitions": parts,
             # Sources are matched by name after a change of wiring, never by position.
@@ -152,7 +155,8 @@ class RunningPipeline:
         else:
             writer = frame.writeStream.foreachBatch(self._on_batch)
         # A valve keeps the cadence; a source of Spark's own has none, there the trigger does.
-        every = 86_400.0 if once else self.spec.cadence if self.foreign else 0.0
+        cadence = max(self._least, self.spec.cadence if self.foreign else 0.0)
+        every = 86_400.0 if once else cadence
         return (
             writer.option("checkpointLocation", str(self.checkpoint))
             .trigger(processingTime=f"{round(1000 * every)} milliseconds")
@@ -205,6 +209,13 @@ class RunningPipeline:
     # --- a batch ----------------------------------------------------------------------------
 
     def _on_batch(self, frame: DataFrame, batch: int) -> None:
+        try:
+            self._run_batch(frame, batch)
+        except Exception as error:
+            self._error = error  # what Spark makes of it on its way back says much less
+            raise
+
+    def _run_batch(self, frame: DataFrame, batch: int) -> None:
         self._wait_for_room()
         label = tag(self.wired.epoch, batch)
         again = self._first and self._ran_before
@@ -305,5 +316,5 @@ class RunningPipeline:
         """The error that ended the query, if one did."""
         if self.query is None or self.stopping or self.query.isActive:
             return None
-        error = self.query.exception()
+        error = self._error or self.query.exception()
         return error if error is not None else RuntimeError("the query ended without an error")

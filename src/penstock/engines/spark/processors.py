@@ -12,6 +12,9 @@ from pyspark.sql.types import StructType
 
 from penstock.engines.spark.letters import Desk
 
+ALL = "__penstock_all"
+"""The constant that a global operator is keyed by."""
+
 ORDER = "__penstock_order"
 """The column that carries a record's place in its batch across the shuffle."""
 
@@ -43,14 +46,22 @@ class GuardedProcessor(StatefulProcessor):
     can tell which one it was. State it has changed before stays changed.
     """
 
-    def __init__(self, inner: StatefulProcessor, desk: Desk, columns: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        inner: StatefulProcessor,
+        desk: Desk,
+        columns: tuple[str, ...],
+        output: tuple[str, ...],
+    ) -> None:
         self._inner = inner
         self._desk = desk
         self._columns = columns
+        self._output = output
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._letters = self._desk.open()
         self._row = Row(*self._columns)
+        self._result = Row(*self._output)
         self._inner.init(handle)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
@@ -59,7 +70,8 @@ class GuardedProcessor(StatefulProcessor):
         while pending:
             feed = _Feed(pending)
             try:
-                yield from self._inner.handleInputRows(key, feed, timerValues)
+                results = self._inner.handleInputRows(key, feed, timerValues)
+                yield from map(self._named, results or ())
                 return
             except Exception as error:
                 if feed.exhausted:
@@ -76,9 +88,14 @@ class GuardedProcessor(StatefulProcessor):
         self, key: Any, timerValues: Any, expiredTimerInfo: Any
     ) -> Iterator[Row]:
         try:
-            yield from self._inner.handleExpiredTimer(key, timerValues, expiredTimerInfo)
+            results = self._inner.handleExpiredTimer(key, timerValues, expiredTimerInfo)
+            yield from map(self._named, results or ())
         except Exception as error:
             self._letters.add({"timer of key": list(key)}, error)
+
+    def _named(self, result: Any) -> Row:
+        """Spark wants rows with names; a plain tuple is in the order of the schema."""
+        return result if hasattr(result, "__fields__") else self._result(*result)
 
     def close(self) -> None:
         self._inner.close()
@@ -91,12 +108,15 @@ class BarrierProcessor(StatefulProcessor):
     Rows come as (keys..., port number, one struct a port of which only its own is set, order).
     """
 
-    def __init__(self, ports: tuple[str, ...], schemas: tuple[StructType, ...], keys: int) -> None:
+    def __init__(
+        self, keys: tuple[str, ...], ports: tuple[str, ...], schemas: tuple[StructType, ...]
+    ) -> None:
+        self._keys = keys
         self._ports = ports
         self._schemas = schemas
-        self._keys = keys
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        self._result = Row(*self._keys, *self._ports)
         self._queues = [
             handle.getListState(f"port{i}", schema) for i, schema in enumerate(self._schemas)
         ]
@@ -105,10 +125,15 @@ class BarrierProcessor(StatefulProcessor):
         waiting = [deque(tuple(v) for v in q.get()) for q in self._queues]
         before = [len(queue) for queue in waiting]
         for row in sorted(rows, key=lambda r: r[ORDER]):
-            waiting[row["__port"]].append(tuple(row[f"__in{row['__port']}"]))
+            waiting[row["__port"]].append(_values(row[f"__in{row['__port']}"]))
         heads = tuple(key) if self._keys else ()
         while all(waiting):
-            yield Row(*heads, *(Row(*queue.popleft()) for queue in waiting))
+            together = (queue.popleft() for queue in waiting)
+            records = (
+                dict(zip(schema.names, values, strict=True))
+                for schema, values in zip(self._schemas, together, strict=True)
+            )
+            yield self._result(*heads, *records)
         for state, queue, old in zip(self._queues, waiting, before, strict=True):
             if queue:
                 state.put(list(queue))
@@ -117,3 +142,8 @@ class BarrierProcessor(StatefulProcessor):
 
     def close(self) -> None:
         pass
+
+
+def _values(struct: Any) -> tuple[Any, ...]:
+    """The values of a struct, which comes as a dictionary or as a row."""
+    return tuple(struct.values()) if isinstance(struct, dict) else tuple(struct)

@@ -59,11 +59,11 @@ def _filter(
     function: Callable[[dict[str, Any]], Any], batch: pa.RecordBatch, letters: Letters
 ) -> pa.RecordBatch:
     keep = []
-    for record in batch.to_pylist():
+    for at, record in enumerate(batch.to_pylist()):
         try:
             keep.append(bool(function(record)))
         except Exception as error:
-            letters.add(record, error)
+            letters.add(_record(batch, at), error)
             keep.append(False)
     return batch.filter(pa.array(keep, pa.bool_()))
 
@@ -88,30 +88,41 @@ def _records(
         raise TypeError(f"expected a dictionary or a tuple of {len(names)}, got {result!r:.100}")
 
     for batch in batches:
-        pairs: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
-        for record in batch.to_pylist():
+        pairs: list[tuple[int, list[dict[str, Any]]]] = []
+        for at, record in enumerate(batch.to_pylist()):
             try:
-                pairs.append((record, [shaped(result) for result in function(record)]))
+                pairs.append((at, [shaped(result) for result in function(record)]))
             except Exception as error:
-                letters.add(record, error)
-        yield from _converted(pairs, letters, schema)
+                letters.add(_record(batch, at), error)
+        yield from _converted(pairs, batch, letters, schema)
+
+
+def _record(batch: pa.RecordBatch, at: int) -> dict[str, Any]:
+    """A record as it came, whatever a function has done to the dictionary it was given."""
+    record: dict[str, Any] = batch.slice(at, 1).to_pylist()[0]
+    return record
 
 
 def _converted(
-    pairs: list[tuple[dict[str, Any], list[dict[str, Any]]]], letters: Letters, schema: pa.Schema
+    pairs: list[tuple[int, list[dict[str, Any]]]],
+    batch: pa.RecordBatch,
+    letters: Letters,
+    schema: pa.Schema,
 ) -> Batches:
     """Results as Arrow; where a value does not fit the schema, only its record is put aside."""
     if not pairs:
         return
     try:
-        yield pa.RecordBatch.from_pylist([row for _, rows in pairs for row in rows], schema=schema)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        made = pa.RecordBatch.from_pylist([row for _, rows in pairs for row in rows], schema=schema)
+    except Exception as error:
         if len(pairs) == 1:
-            letters.add(pairs[0][0], error)
+            letters.add(_record(batch, pairs[0][0]), error)
             return
         middle = len(pairs) // 2
-        yield from _converted(pairs[:middle], letters, schema)
-        yield from _converted(pairs[middle:], letters, schema)
+        yield from _converted(pairs[:middle], batch, letters, schema)
+        yield from _converted(pairs[middle:], batch, letters, schema)
+    else:
+        yield made
 
 
 def _arrow(
@@ -122,6 +133,7 @@ def _arrow(
     What it yields between two pulls belongs to what it has pulled, so output is held until the
     next pull and dropped if the function fails instead.
     """
+    broken: list[Exception] = []  # an error of what is upstream is not this function's
     while True:
         given: list[pa.RecordBatch] = []
         held: list[pa.RecordBatch] = []
@@ -132,7 +144,14 @@ def _arrow(
             held: list[pa.RecordBatch] = held,
             finished: list[pa.RecordBatch] = finished,
         ) -> Batches:
-            for batch in batches:
+            while True:
+                try:
+                    batch = next(batches, None)
+                except Exception as error:
+                    broken.append(error)
+                    raise
+                if batch is None:
+                    break
                 finished.extend(held)
                 held.clear()
                 given[:] = [batch]
@@ -146,13 +165,18 @@ def _arrow(
                 held.append(_fitted(result, schema))
                 yield from finished
                 finished.clear()
-            yield from finished + held
-            return
         except Exception as error:
+            if broken:
+                raise broken[0] from None
             yield from finished
             if not given:
-                raise
+                letters.give_up(error)
             yield from _halved(function, given[0], error, letters, schema)
+        else:
+            if broken:
+                raise broken[0]
+            yield from finished + held
+            return
 
 
 def _halved(

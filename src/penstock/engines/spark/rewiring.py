@@ -9,11 +9,13 @@ crash before it leaves the old plan in force and a crash after it the new one.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from penstock.engines.spark import checkpoint
 from penstock.engines.spark.pipeline import RunningPipeline
 from penstock.engines.spark.repartition import repartition
+from penstock.engines.spark.site import Input
 from penstock.engines.spark.wiring import checkpoint_name, following
 from penstock.errors import Refused
 from penstock.plan.change import Change
@@ -41,10 +43,7 @@ def rewire(engine: SparkEngine, change: Change) -> Phases:
 
     positions: dict[str, int] = {}
     if stopping:
-        for name in _upstream_first(engine, stopping):
-            positions |= _quiesce(
-                engine, engine.pipelines[name], frozenset(p.name for p in stopping)
-            )
+        positions = quiesce(engine, stopping)
         phase("quiesce")
     names = frozenset(p.name for p in starting)
     wiring = following(engine.site, engine.wiring, after, names, positions)
@@ -99,28 +98,42 @@ def _survives(engine: SparkEngine, old: Pipeline | None, new: Pipeline | None) -
     return not running.foreign or (old.parallelism, old.cadence) == (new.parallelism, new.cadence)
 
 
-def _upstream_first(engine: SparkEngine, specs: list[Pipeline]) -> list[str]:
+def quiesce(engine: SparkEngine, specs: Iterable[Pipeline]) -> dict[str, int]:
+    """Empty and stop pipelines, upstream first; returns the rows they have read, by input."""
     order = {name: at for at, name in enumerate(engine.site.graph.topological)}
-    return [p.name for p in sorted(specs, key=lambda p: order[engine.site.tail(p.operators)])]
+    upstream_first = sorted(specs, key=lambda p: order[engine.site.tail(p.operators)])
+    stopping = frozenset(p.name for p in upstream_first)
+    positions: dict[str, int] = {}
+    for spec in upstream_first:
+        positions |= _quiesce_one(engine, engine.pipelines[spec.name], stopping)
+    return positions
 
 
-def _quiesce(
+def _quiesce_one(
     engine: SparkEngine, pipeline: RunningPipeline, stopping: frozenset[str]
 ) -> dict[str, int]:
-    """Empty and stop a pipeline whose upstream, where it stops too, has been stopped before."""
+    """Stop a pipeline when it has taken in all that can still come.
+
+    That is the rest of a channel whose writer has been stopped just before, and what a
+    generator that has been given an end still owes.
+    """
     plan = engine.wiring.plan
-    inner = [
-        i for i in pipeline.inputs if i.upstream and plan.pipeline_of(i.upstream).name in stopping
-    ]
-    engine.wait(
-        lambda: all(pipeline.positions[i.key] >= engine.site.channel(i.upstream).end for i in inner)
-    )
+
+    def ended(entry: Input) -> bool:
+        at = pipeline.positions[entry.key]
+        if not entry.upstream:
+            return at >= engine.limits.get(entry.operator, 0)
+        inner = plan.pipeline_of(entry.upstream).name in stopping
+        return not inner or at >= engine.site.channel(entry.upstream).end
+
+    engine.wait(lambda: all(ended(entry) for entry in pipeline.inputs))
     if pipeline.foreign:
         _finish_foreign(engine, pipeline)
     else:
         pipeline.turn(open=False)
         engine.wait(lambda: pipeline.quiet)
         pipeline.stop()
+    engine.take_in(pipeline)
     done = checkpoint.committed(pipeline.checkpoint, pipeline.wired.epoch)
     return {**pipeline.positions, **done}
 

@@ -38,8 +38,6 @@ _ANY_TIME = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.stateStore.providerClass": _STATE,
     "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
-    # Without input there is nothing to do; processing-time timers would spin otherwise.
-    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.pollingDelay": "20ms",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # what Arrow reads back as is
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",

@@ -38,6 +38,8 @@ class Split(InputPartition):
 
 def cut(first: int, stop: int, parts: int) -> list[tuple[int, int]]:
     """Cut a range into at most `parts` ranges of nearly equal size, none empty."""
+    if stop <= first:  # Spark asks for the splits of a batch without input too
+        return []
     parts = max(1, min(parts, stop - first))
     edges = [first + (stop - first) * i // parts for i in range(parts + 1)]
     return list(pairwise(edges))
@@ -81,7 +83,7 @@ class NumberedReader(DataSourceStreamReader):
     def partitions(self, start: Any, end: Any) -> list[Split]:
         first, stop = start["row"], end["row"]
         share = math.ceil(self.valve.read().parallelism / self.inputs)
-        return [Split(a, b, self.pieces(a, b)) for a, b in cut(first, stop, share) if a < b]
+        return [Split(a, b, self.pieces(a, b)) for a, b in cut(first, stop, share)]
 
     def pieces(self, first: int, stop: int) -> list[Piece]:
         return []

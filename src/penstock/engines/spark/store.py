@@ -37,7 +37,8 @@ class Store:
         """The path of a file inside, as Spark wants it."""
         if "://" in self.root:
             return f"{self.root.rstrip('/')}/{name}" if name else self.root
-        return Path(self.path(name)).as_uri()
+        # Hadoop takes a path literally: "%20" would be three characters of a name.
+        return f"file://{self.path(name)}"
 
     def child(self, name: str) -> Store:
         """A directory inside."""

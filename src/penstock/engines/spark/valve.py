@@ -31,8 +31,12 @@ class Valve:
     turn: int = 0
 
     def save(self, path: Path) -> None:
-        draft = path.with_suffix(".draft")
+        """Put the valve in force. What sources said of an earlier one does not count any more."""
+        draft = path.with_name(f".{path.name}.draft")
         draft.write_text(json.dumps(asdict(self)))
+        # Turns begin anew with every pipeline, so an old word could be taken for one of now.
+        for word in path.parent.glob(f"{path.name}.*.seen"):
+            word.unlink()
         draft.replace(path)
 
 
@@ -41,8 +45,6 @@ class ValveFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._seen: tuple[int, int] | None = None
-        self._valve = Valve(open=False)
         self._acknowledged = (-1, 0)
 
     def acknowledge(self, source: str, turn: int) -> None:
@@ -59,13 +61,9 @@ class ValveFile:
 
     def read(self) -> Valve:
         try:
-            stat = Path(self.path).stat()
-            if (stat.st_mtime_ns, stat.st_ino) != self._seen:
-                self._valve = Valve(**json.loads(Path(self.path).read_text()))
-                self._seen = (stat.st_mtime_ns, stat.st_ino)
+            return Valve(**json.loads(Path(self.path).read_text()))
         except FileNotFoundError:
             return Valve(open=False)
-        return self._valve
 
     def __getstate__(self) -> dict[str, Any]:
         return {"path": self.path}
@@ -83,4 +81,4 @@ def acknowledged(path: Path, source: str, turn: int) -> bool:
 
 
 def _word(path: str, source: str) -> Path:
-    return Path(f"{path}.{source.replace('>', '-')}.seen")
+    return Path(f"{path}.{source}.seen")

@@ -1,0 +1,149 @@
+"""Dead letters: which operator, which error, which record; once for every batch."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.engines.spark import letters
+from penstock.engines.spark.letters import Desk, OperatorError
+from penstock.engines.spark.store import Store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path))
+
+
+def desk(store: Store, fails: bool = False) -> Desk:
+    return Desk("parse", "flow.py:12", fails, store, epoch=3)
+
+
+def found(store: Store, operator: str = "parse") -> list[dict[str, Any]]:
+    box = Path(store.path(operator))
+    lines = [line for file in sorted(box.iterdir()) for line in file.read_bytes().splitlines()]
+    return [json.loads(line) for line in lines]
+
+
+def test_a_letter_says_operator_error_and_record(store: Store) -> None:
+    opened = desk(store).open()
+    opened.add({"text": "zwölf\nlines", "n": 1}, ValueError("not a number"))
+    opened.send()
+    assert found(store) == [
+        {
+            "operator": "parse",
+            "error": "ValueError: not a number",
+            "record": {"text": "zwölf\nlines", "n": 1},
+        }
+    ]
+
+
+def test_letters_lie_in_a_file_of_their_batch_and_partition(store: Store) -> None:
+    opened = desk(store).open()
+    opened.add({"n": 1}, ValueError())
+    opened.send()
+    assert store.child("parse").names() == ["000003-000000000-00000.jsonl"]
+
+
+def test_where_nothing_goes_wrong_nothing_is_written(store: Store) -> None:
+    desk(store).open().send()
+    assert store.names() == []
+
+
+def test_nothing_is_written_before_all_records_are_through(store: Store) -> None:
+    opened = desk(store).open()
+    opened.add({"n": 1}, ValueError())
+    assert store.names() == []
+
+
+def test_a_batch_that_runs_twice_leaves_its_letters_once(store: Store) -> None:
+    for _ in range(2):
+        opened = desk(store).open()
+        opened.add({"n": 1}, ValueError())
+        opened.add({"n": 2}, ValueError())
+        opened.send()
+        opened.send()
+    assert [letter["record"]["n"] for letter in found(store)] == [1, 2]
+
+
+def test_values_that_json_does_not_know_are_written_as_text(store: Store) -> None:
+    opened = desk(store).open()
+    day = dt.date(2024, 2, 29)
+    opened.add(
+        {"day": day, "price": Decimal("1.50"), "raw": b"\xff", "by": {day: {1: day}}}, ValueError()
+    )
+    opened.send()
+    assert found(store)[0]["record"] == {
+        "day": "2024-02-29",
+        "price": "1.50",
+        "raw": "b'\\xff'",
+        "by": {"2024-02-29": {"1": "2024-02-29"}},
+    }
+
+
+def test_a_text_that_cannot_be_encoded_does_not_stop_a_letter(store: Store) -> None:
+    opened = desk(store).open()
+    opened.add({"n": 1}, ValueError("half a character: \ud800"))
+    opened.send()
+    assert letters.count(store, "parse") == 1
+    assert (
+        b"half a character: \\ud800"
+        in Path(store.path("parse")).joinpath("000003-000000000-00000.jsonl").read_bytes()
+    )
+
+
+def test_an_operator_that_is_set_to_fail_names_itself_and_the_record(store: Store) -> None:
+    with pytest.raises(OperatorError) as failure:
+        desk(store, fails=True).open().add({"n": 1}, ValueError("no"))
+    assert str(failure.value) == (
+        "[penstock] operator 'parse' (flow.py:12) cannot process a record: ValueError: no; "
+        'the record: {"n": 1}'
+    )
+    assert isinstance(failure.value.__cause__, ValueError)
+
+
+def test_the_record_in_an_error_is_cut_short(store: Store) -> None:
+    with pytest.raises(OperatorError) as failure:
+        desk(store, fails=True).open().add({"n": "x" * 9999}, ValueError("no"))
+    assert len(str(failure.value)) < 700
+
+
+def test_an_error_that_no_record_is_to_blame_for_names_the_operator(store: Store) -> None:
+    with pytest.raises(OperatorError) as failure:
+        desk(store).open().give_up(OSError("no model"))
+    assert str(failure.value) == (
+        "operator 'parse' (flow.py:12) failed, and no record can be blamed for it: "
+        "OSError: no model"
+    )
+
+
+def test_letters_are_counted_by_operator_and_batch(store: Store) -> None:
+    for batch, lines in ((1, ["a", "b"]), (2, ["c"]), (10, ["d"])):
+        letters.write(store, "parse", f"{letters.tag(3, batch)}-00000.jsonl", lines)
+    letters.write(store, "parse", f"{letters.tag(3, 1)}-native.jsonl", ["e"])
+    assert letters.count(store, "parse") == 5
+    assert letters.count(store, "parse", letters.tag(3, 1)) == 3
+    assert letters.count(store, "parse", letters.tag(3, 10)) == 1
+    assert letters.count(store, "split") == 0
+
+
+def test_letters_of_an_unfinished_batch_are_discarded_alone(store: Store) -> None:
+    for batch in (1, 2, 10):
+        letters.write(store, "parse", f"{letters.tag(3, batch)}-00000.jsonl", ["a"])
+    letters.discard(store, "parse", letters.tag(3, 1))
+    letters.discard(store, "split", letters.tag(3, 1))
+    assert store.child("parse").names() == [
+        "000003-000000002-00000.jsonl",
+        "000003-000000010-00000.jsonl",
+    ]
+
+
+def test_tags_sort_in_the_order_of_time() -> None:
+    tags = [letters.tag(1, 9), letters.tag(1, 10), letters.tag(2, 0), letters.tag(10, 0)]
+    assert tags == sorted(tags)
+    assert tags[1] == "000001-000000010"

@@ -1,0 +1,118 @@
+"""Wirings: which checkpoint, epoch and rows every pipeline starts with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.dataflow.connectors import Discard, Files, Generator
+from penstock.dataflow.flow import Dataflow
+from penstock.dataflow.graph import Graph
+from penstock.engines.rundir import Wired, Wiring
+from penstock.engines.spark import wiring as wirings
+from penstock.engines.spark.site import Site
+from penstock.plan.plan import Pipeline, Plan
+from tests.strategies import WORDS, nothing
+
+
+class Ended:
+    """A channel of which only the end is asked for."""
+
+    def __init__(self, end: int) -> None:
+        self.end = end
+
+
+def site(graph: Graph, **ends: int) -> Site:
+    made = Site(None, graph, {}, None, None, 100)  # type: ignore[arg-type]
+    channels: Any = {name: Ended(end) for name, end in ends.items()}
+    made.channels.update(channels)
+    return made
+
+
+def words(source: Any = None) -> Graph:
+    flow = Dataflow("words")
+    tweets = flow.source("tweets", source or Generator(nothing, WORDS))
+    split = tweets.flat_map("split", nothing, schema=WORDS)
+    split.key_by("word").aggregate("count", "count(*)", schema=WORDS).sink("counts", Discard())
+    return flow.graph
+
+
+def plan(*pipelines: str, parallelism: int = 1, ceiling: int | None = None) -> Plan:
+    return Plan(
+        tuple(Pipeline(tuple(p.split()), parallelism, None, 0.0, ceiling) for p in pipelines)
+    )
+
+
+APART = plan("tweets split", "count counts")
+FUSED = plan("tweets split count counts")
+
+
+def test_a_new_run_begins_at_row_0() -> None:
+    assert wirings.first(site(words()), APART) == Wiring(
+        1,
+        APART,
+        {
+            "tweets": Wired("run-000001-tweets", 1, {"tweets": 0}, 1),
+            "count": Wired("state-count", 1, {"split>count": 0}, 1),
+        },
+    )
+
+
+def test_a_pipeline_that_does_not_change_keeps_its_wiring() -> None:
+    at = site(words(), tweets=0, split=70)
+    old = wirings.first(at, APART)
+    after = plan("tweets", "split", "count counts")
+    new = wirings.following(at, old, after, frozenset({"tweets", "split"}), {"tweets": 30})
+    assert new.number == 2
+    assert new.pipelines["count"] is old.pipelines["count"]
+    assert new.pipelines["tweets"] == Wired("run-000002-tweets", 2, {"tweets": 30}, 1)
+    assert new.pipelines["split"] == Wired("run-000002-split", 2, {"tweets>split": 0}, 1)
+
+
+def test_a_new_edge_begins_at_the_end_of_its_channel() -> None:
+    at = site(words(), split=311096)
+    old = wirings.first(at, FUSED)
+    new = wirings.following(at, old, APART, frozenset({"tweets", "count"}), {"tweets": 105894})
+    assert new.pipelines == {
+        "tweets": Wired("run-000002-tweets", 2, {"tweets": 105894}, 1),
+        "count": Wired("state-count", 2, {"split>count": 311096}, 1),
+    }
+
+
+def test_a_merged_pipeline_goes_on_where_its_head_was() -> None:
+    at = site(words(), split=500)
+    old = wirings.first(at, APART)
+    positions = {"tweets": 79362, "split>count": 500}
+    new = wirings.following(at, old, FUSED, frozenset({"tweets"}), positions)
+    assert new.pipelines == {"tweets": Wired("state-count", 2, {"tweets": 79362}, 1)}
+
+
+def test_state_stays_with_its_operator_and_a_foreign_position_with_its_source() -> None:
+    files = site(words(Files("in", WORDS)))
+    own = site(words())
+
+    def name(at: Site, operators: str) -> str:
+        return wirings.checkpoint_name(at, Pipeline(tuple(operators.split())), 7)
+
+    assert name(own, "tweets split") == "run-000007-tweets"
+    assert name(own, "split") == "run-000007-split"
+    assert name(own, "split count") == "state-count"
+    assert name(files, "tweets split") == "source-tweets"
+    assert name(files, "tweets split count counts") == "state-count"
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "ceiling", "parts"), [(1, None, 1), (3, None, 3), (3, 8, 8)]
+)
+def test_state_is_cut_as_the_plan_says(parallelism: int, ceiling: int | None, parts: int) -> None:
+    spec = Pipeline(("count", "counts"), parallelism, ceiling=ceiling)
+    assert wirings.partitions(site(words()), spec) == parts
+
+
+def test_global_state_is_in_one_part() -> None:
+    flow = Dataflow("all")
+    tweets = flow.source("tweets", Generator(nothing, WORDS))
+    tweets.process_all("last", nothing, schema=WORDS).sink("out", Discard())
+    spec = Pipeline(("tweets", "last", "out"), 4, ceiling=4)
+    assert wirings.partitions(site(flow.graph), spec) == 1
