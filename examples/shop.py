@@ -16,7 +16,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from penstock import Dataflow, Generator, Parquet
 
-USERS, ITEMS, START = 500, 40, 1_700_000_000
+USERS, ITEMS, START = 100, 40, 1_700_000_000
 
 
 def clicks(rng: Any, index: Any, at: Any) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def orders(rng: Any, index: Any, at: Any) -> dict[str, Any]:
 
 
 class Spree(StatefulProcessor):
-    """Tells when a user has spent another thousand."""
+    """Tells when a user has spent another hundred."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.spent = handle.getValueState("spent", StructType([StructField("sum", LongType())]))
@@ -48,8 +48,8 @@ class Spree(StatefulProcessor):
         spent = self.spent.get()[0] if self.spent.exists() else 0
         for row in rows:
             before, spent = spent, spent + row.price
-            if spent // 1000 > before // 1000:
-                yield Row(user=key[0], thousands=spent // 1000)
+            if spent // 100 > before // 100:
+                yield Row(user=key[0], hundreds=spent // 100)
         self.spent.update((spent,))
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ def build(out: str = "out", load: str = "400/s", limit: int | None = None) -> Da
     )
     (
         priced.key_by("user")
-        .process("spree", Spree, schema="user bigint, thousands bigint")
+        .process("spree", Spree, schema="user bigint, hundreds bigint")
         .sink("sprees", Parquet(f"{out}/sprees"))
     )
     priced.filter("dear", lambda r: r["price"] >= 90).sink("dear-ones", Parquet(f"{out}/dear"))
@@ -125,13 +125,13 @@ def per_minute(inputs: Any) -> Iterator[tuple[Any, ...]]:
 
 
 def sprees(inputs: Any) -> Iterator[tuple[Any, ...]]:
-    """However its orders are sorted, a user passes each thousand once."""
+    """The orders of a user come in the order in which they were made."""
     spent: Counter[int] = Counter()
     for sale in _sales(inputs):
         before = spent[sale["user"]]
         spent[sale["user"]] += sale["price"]
-        if spent[sale["user"]] // 1000 > before // 1000:
-            yield sale["user"], spent[sale["user"]] // 1000
+        if spent[sale["user"]] // 100 > before // 100:
+            yield sale["user"], spent[sale["user"]] // 100
 
 
 flow = build()

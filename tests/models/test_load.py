@@ -117,7 +117,7 @@ def test_offered_and_arrival_never_fall(load: Load, times: list[float]) -> None:
 
 
 @given(load=loads, at=st.floats(0.1, 300))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_the_integral_is_that_of_the_rate(load: Load, at: float) -> None:
     middles = (np.arange(4000) + 0.5) * at / 4000
     brute = sum(load.rate(t) for t in middles.tolist()) * at / 4000

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from penstock.cli.flows import Reference
     from penstock.control.status import View
     from penstock.dataflow.flow import Dataflow
+    from penstock.dataflow.graph import Graph
+    from penstock.dataflow.schema import Schema
 
 # Exit codes: 0 well, 1 the work was done and its result is bad, 2 it could not be done,
 # 70 an error of ours, 130 stopped at once by Ctrl-C (as shells count it).
@@ -155,16 +157,19 @@ def _run(given: argparse.Namespace, streams: Streams) -> int:
 
 def _explain(given: argparse.Namespace, streams: Streams) -> int:
     from penstock.cli import flows
+    from penstock.dataflow.validation import check
     from penstock.report.explain import explain, explain_json
 
-    flow = _loaded(flows.Reference.read(given.flow), given.master, "out")
+    graph = _loaded(flows.Reference.read(given.flow), given.master, "out").graph
+    check(graph)  # what can be seen without Spark is said without waiting for it
+    schemas = _schemas(graph, given.master)
     if given.json:
-        _print_json(streams, explain_json(flow.graph))
+        _print_json(streams, explain_json(graph, schemas))
     else:
         from rich.console import Console
 
         console = Console(file=streams.out)
-        console.print(explain(flow.graph, console.width))
+        console.print(explain(graph, console.width, schemas))
     return 0
 
 
@@ -220,6 +225,14 @@ def _loaded(reference: Reference, master: str | None, out: Any) -> Dataflow:
 
         session(master)
     return reference.load(out)
+
+
+def _schemas(graph: Graph, master: str | None) -> Mapping[str, Schema]:
+    """What comes out of every operator: native functions have to be put to Spark for that."""
+    from penstock.engines.spark.checks import check
+    from penstock.engines.spark.session import session
+
+    return check(graph, session(master))
 
 
 def _view(given: argparse.Namespace, streams: Streams) -> View | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -12,6 +13,7 @@ from rich.text import Text
 from penstock.dataflow import duration, structure
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.regions import Region, regions
+from penstock.dataflow.schema import Schema
 from penstock.dataflow.validation import check
 from penstock.plan.fusion import bounds, default_plan
 from penstock.plan.plan import Pipeline, Plan
@@ -19,16 +21,22 @@ from penstock.plan.plan import Pipeline, Plan
 _WIDE = 110
 
 
-def explain_json(graph: Graph) -> dict[str, Any]:
-    """Everything that is known before a run. Raises `InvalidDataflow` if it could not run."""
+Schemas = Mapping[str, Schema | None]
+
+
+def explain_json(graph: Graph, schemas: Schemas | None = None) -> dict[str, Any]:
+    """Everything that is known before a run. Raises `InvalidDataflow` if it could not run.
+
+    `schemas` are the output schemas of operators, where Spark has been asked for them.
+    """
     check(graph)
     return {
         "flow": graph.name,
         "fingerprint": graph.fingerprint,
-        "structure": structure.to_json(graph),
+        "structure": structure.to_json(graph, schemas),
         "regions": [
             {"operators": list(r.operators), "kind": r.kind, "key": list(r.key)}
-            for r in regions(graph)
+            for r in regions(graph, schemas)
         ],
         "plan": start_plan(graph).to_json(),
     }
@@ -39,17 +47,17 @@ def start_plan(graph: Graph) -> Plan:
     return default_plan(graph, os.cpu_count() or 1)
 
 
-def explain(graph: Graph, width: int = 80) -> RenderableType:
+def explain(graph: Graph, width: int = 80, schemas: Schemas | None = None) -> RenderableType:
     """The same for people."""
     check(graph)
     plan = start_plan(graph)
     parts: list[RenderableType] = [
         Text.assemble(("dataflow ", "dim"), (graph.name, "bold")),
         Text(""),
-        _operators(graph, width),
+        _operators(graph, width, schemas),
         Text(""),
         _title("regions", "a parallel one can be copied as a whole, split by its key"),
-        *(_region(r) for r in regions(graph)),
+        *(_region(r) for r in regions(graph, schemas)),
         Text(""),
         _title("pipelines", "what runs as one unit under the default plan"),
         _pipelines(graph, plan),
@@ -59,13 +67,13 @@ def explain(graph: Graph, width: int = 80) -> RenderableType:
     return Group(*parts)
 
 
-def _operators(graph: Graph, width: int) -> RenderableType:
+def _operators(graph: Graph, width: int, schemas: Schemas | None) -> RenderableType:
     table = _table("operator", "form", "state", "key", "bounds")
     if width >= _WIDE:
         for head in ("on error", "output volume", "written"):
             table.add_column(head, no_wrap=True)
     table.add_column("columns out", overflow="fold")
-    for step in structure.Structure.of(graph).operators:
+    for step in structure.Structure.of(graph, schemas).operators:
         cells = [step.name, step.form, step.state.value, ", ".join(step.keys), str(step.bounds)]
         if width >= _WIDE:
             cells += [step.on_error.value, step.selectivity.value, str(step.written)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from penstock.dataflow.operator import Operator
 from penstock.engines.spark import channel, checkpoint
 from penstock.engines.spark.compiler import Compiler, Result, struct_of
 from penstock.engines.spark.pipeline import RunningPipeline
+from penstock.engines.spark.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,8 +30,12 @@ def culprit(pipeline: RunningPipeline) -> Operator | None:
     Spark's errors name an expression at best. Only stateless operators in front of everything
     else can be tried like this; None if it was none of them.
     """
+    with TemporaryDirectory() as aside:  # letters of this trial are nobody's
+        return _search(pipeline, Compiler(pipeline.site.graph, Store(aside)))
+
+
+def _search(pipeline: RunningPipeline, compiler: Compiler) -> Operator | None:
     site = pipeline.site
-    compiler = Compiler(site.graph, site.dead, pipeline.wired.epoch)
     frames: dict[str, DataFrame] = {}
     for name in pipeline.spec.operators:
         operator = site.graph[name]

@@ -57,6 +57,7 @@ class RunningPipeline:
         self._backlog = backlog
         self._seen_batch = -1
         self._begun = threading.Event()
+        self._turning = threading.Lock()
         self._valve_path = site.directory / "control" / f"{spec.name}.valve"
         self.valve = Valve(
             open=True,
@@ -101,8 +102,9 @@ class RunningPipeline:
 
     def turn(self, **changes: Any) -> None:
         """Change the valve; it takes effect with the next batch."""
-        self.valve = replace(self.valve, **changes, turn=self.valve.turn + 1)
-        self.valve.save(self._valve_path)
+        with self._turning:
+            self.valve = replace(self.valve, **changes, turn=self.valve.turn + 1)
+            self.valve.save(self._valve_path)
 
     def respecify(self, spec: Pipeline) -> None:
         """Go on under another specification that needs no restart."""
@@ -128,7 +130,8 @@ class RunningPipeline:
         self.query = None
         self._ran_before = self.checkpoint.exists()
         self._first = True
-        self.valve.save(self._valve_path)
+        with self._turning:
+            self.valve.save(self._valve_path)
         parts = str(self.wired.partitions)
         special, self._least = needs(self.site.graph, self.spec.operators)
         needed = {

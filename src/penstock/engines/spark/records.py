@@ -28,8 +28,10 @@ class Stage:
 
     def __call__(self, batches: Batches) -> Batches:
         letters = self.desk.open()
-        yield from self._run(batches, letters)
-        letters.send()
+        try:
+            yield from self._run(batches, letters)
+        finally:  # also when the next stage has had enough
+            letters.send()
 
     def _run(self, batches: Batches, letters: Letters) -> Batches:
         match self.body:

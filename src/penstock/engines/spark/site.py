@@ -54,7 +54,7 @@ class Tally:
         if tag != self._tag:
             self._before = self.rows
         self._tag, self.rows = tag, self._before + rows
-        draft = self._path.with_suffix(".draft")
+        draft = self._path.with_name(f".{self._path.name}.draft")
         draft.write_text(json.dumps({"tag": tag, "before": self._before, "after": self.rows}))
         draft.replace(self._path)
 

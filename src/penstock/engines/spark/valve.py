@@ -36,7 +36,7 @@ class Valve:
         draft.write_text(json.dumps(asdict(self)))
         # Turns begin anew with every pipeline, so an old word could be taken for one of now.
         for word in path.parent.glob(f"{path.name}.*.seen"):
-            word.unlink()
+            word.unlink(missing_ok=True)
         draft.replace(path)
 
 

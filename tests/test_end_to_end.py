@@ -1,0 +1,104 @@
+"""The command as a user runs it: a flow file of one's own, a kill, a second run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).parent.parent
+SHOP = ROOT / "examples" / "shop.py"
+FLOW = """
+import shop
+flow = shop.build(out="out", load="800/s", limit=12000)
+"""
+
+
+def penstock(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """The command in a process group of its own, so that all of it can be killed."""
+    with (folder / "stderr.txt").open("a") as errors:
+        return subprocess.Popen(
+            [sys.executable, "-m", "penstock", *words],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,
+        )
+
+
+def until(condition: Callable[[], bool], process: subprocess.Popen[str], what: str) -> None:
+    end = time.monotonic() + 90
+    while not condition():
+        assert process.poll() is None, f"it ended before {what}"
+        assert time.monotonic() < end, f"waited 90 s for {what}"
+        time.sleep(0.05)
+
+
+def last_snapshot(run_dir: Path) -> dict[str, Any]:
+    file = run_dir / "snapshots.jsonl"
+    lines = file.read_text().splitlines() if file.exists() else []
+    for line in reversed(lines):
+        try:
+            return dict(json.loads(line))
+        except ValueError:  # the line that is being written
+            continue
+    return {}
+
+
+def ingested(run_dir: Path) -> int:
+    seen = last_snapshot(run_dir)
+    return int(seen.get("snapshot", seen).get("rows_ingested", 0))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(FLOW)
+    (tmp_path / "shop.py").write_text(SHOP.read_text())
+    return tmp_path
+
+
+def test_a_flow_that_is_killed_goes_on_exactly_where_it_was(folder: Path) -> None:
+    words = ("run", "mine.py:flow", "--run-dir", "here", "--json")
+    first = penstock(folder, *words)
+    try:
+        until(lambda: ingested(folder / "here") > 4000, first, "four thousand records")
+    finally:
+        os.killpg(first.pid, signal.SIGKILL)
+        first.communicate()
+    before = ingested(folder / "here")
+    second = penstock(folder, *words)
+    with second:
+        out, _ = second.communicate(timeout=150)
+    summary = json.loads(out)
+    assert second.returncode == 0
+    assert summary["exact"] is True
+    assert summary["rows_ingested"] == summary["rows_offered"] == 15000 > before
+    checked = json.loads((folder / "here" / "exactness.json").read_text())
+    assert all(sink["expected_rows"] > 0 for sink in checked["sinks"])
+
+
+def test_ctrl_c_drains_and_ends_well_with_an_exact_result(folder: Path) -> None:
+    process = penstock(folder, "run", "mine.py:flow", "--run-dir", "here", "--json")
+    try:
+        until(lambda: ingested(folder / "here") > 1000, process, "a thousand records")
+        os.killpg(process.pid, signal.SIGINT)  # what a terminal does: the whole group gets it
+        out, _ = process.communicate(timeout=90)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    summary = json.loads(out)
+    assert process.returncode == 0
+    assert summary["interrupted"] is True
+    assert summary["exact"] is True
+    assert summary["rows_ingested"] == summary["rows_offered"] < 15000
