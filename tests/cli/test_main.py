@@ -39,6 +39,7 @@ def penstock(capfd: pytest.CaptureFixture[str]) -> Run:
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("penstock.engines.spark.session.session", lambda master: None)
+    monkeypatch.setattr("penstock.engines.spark.checks.check", lambda graph, spark: {})
 
 
 def play(monkeypatch: pytest.MonkeyPatch, engine: MemoryEngine, at: Any = None) -> list[str | None]:

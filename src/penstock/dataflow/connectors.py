@@ -140,7 +140,7 @@ class Console:
 
 @dataclass(frozen=True)
 class Memory:
-    """Keep the rows in the driver, for tests: `run.rows("sink")` returns them."""
+    """Keep the rows in the driver, for tests: `engine.rows("sink")` returns them."""
 
     kind: ClassVar[str] = "memory"
 

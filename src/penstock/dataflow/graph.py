@@ -5,13 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
 from penstock.dataflow.connectors import Generator
 from penstock.dataflow.location import UNKNOWN, Location
-from penstock.dataflow.operator import Operator, Read, State
+from penstock.dataflow.operator import (
+    Aggregate,
+    Deduplicate,
+    Join,
+    Operator,
+    Process,
+    Read,
+    State,
+)
 
 
 @dataclass(frozen=True)
@@ -134,10 +142,23 @@ class Graph:
     def fingerprint(self) -> str:
         """Changes when the structure or the state layout changes, not when code or load does."""
         shape = [
-            [o.name, o.form, list(o.inputs), list(o.keys), str(o.schema or "")]
+            [o.name, o.form, list(o.inputs), list(o.keys), str(o.schema or ""), _state_layout(o)]
             for o in sorted(self.operators, key=lambda o: o.name)
         ]
         return hashlib.sha256(json.dumps([self.name, shape]).encode()).hexdigest()[:16]
+
+
+def _state_layout(operator: Operator) -> str:
+    """What else than keys and schema decides how an operator's state looks."""
+    match operator.body:
+        case Aggregate(columns, window, emit):
+            texts = [str(c) for c in columns if not callable(c) or isinstance(c, str)]
+            return f"{texts} {window} {emit}"
+        case Deduplicate() | Join() | Process():
+            settings = {f.name: getattr(operator.body, f.name) for f in fields(operator.body)}
+            return str({k: v for k, v in settings.items() if not callable(v)})
+        case _:
+            return ""
 
 
 def replace_load(source: Generator, load: str) -> Generator:

@@ -194,6 +194,12 @@ def _native_sinks(
                 f"the native sink '{name}' must be its only outlet, but '{tail}' is also read by "
                 f"{', '.join(others)}; make the sink a pipeline of its own"
             )
+        rejecting = [n for n in operators if getattr(graph[n].body, "reject", None) is not None]
+        if rejecting:
+            yield (
+                f"the native sink '{name}' cannot share a pipeline with '{rejecting[0]}', whose "
+                "rejects are kept with each batch; make the sink a pipeline of its own"
+            )
         if stateful:
             yield (
                 f"the native sink '{name}' cannot share a pipeline with the stateful operator "

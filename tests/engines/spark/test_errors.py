@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-from penstock import Dataflow, FlowFailed, InvalidDataflow, Memory
+from penstock import Dataflow, FlowFailed, InvalidDataflow, Memory, Pipeline, Plan
 from penstock.engines.spark.engine import SparkEngine
 from tests.engines.spark.flows import run, source, until
 
@@ -82,6 +82,23 @@ def test_records_that_python_operators_cannot_process_become_dead_letters(
     (last,) = letters(tmp_path / "run", "grumpy")
     assert (last["error"], last["record"]["id"]) == ("ArithmeticError: not twenty-one", 21)
     assert engine.observe().rows_dead == len(bad)
+
+
+def test_letters_of_partitions_that_one_task_serves_are_all_kept(
+    spark: Any, tmp_path: Path
+) -> None:
+    flow = Dataflow("shared")
+    one = source(flow, "one", limit=N)
+    two = source(flow, "two", limit=N)
+    both = one.union("both", two).map("picky", picky, schema="id bigint, amount bigint")
+    both.key_by("amount").process("grumpy", Grumpy, schema="id bigint").sink("out", Memory())
+    operators = ("one", "two", "both", "picky", "grumpy", "out")
+    engine = run(flow, spark, tmp_path / "run", Plan((Pipeline(operators, 1, ceiling=4),)))
+    found = letters(tmp_path / "run", "picky")
+    assert sorted(letter["record"]["id"] for letter in found) == sorted([7, 57, 107, 157] * 2)
+    assert len(letters(tmp_path / "run", "grumpy")) == 2
+    assert engine.observe().rows_dead == 10
+    assert len(engine.rows("out")) == 2 * N - 10
 
 
 def _failing(flow: Dataflow, spark: Any, run_dir: Path) -> FlowFailed:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock import (
+    Console,
     Csv,
     Dataflow,
     Discard,
@@ -142,6 +143,20 @@ def test_sinks_for_batches_and_for_formats_of_spark(spark: Any, tmp_path: Path) 
         range(400)
     )
     assert engine.observe().sinks == {"each": 400, "native": 400}
+
+
+def test_sinks_that_look_at_a_part_of_a_batch_leave_the_state_whole(
+    spark: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    flow = Dataflow("partial")
+    counted = source(flow, limit=400).key_by("id").aggregate("counts", n="count(*)")
+    counted.sink("shown", Console(rows=1))
+    engine = run(
+        flow, spark, tmp_path / "run", Plan((Pipeline(("numbers", "counts", "shown"), 2),))
+    )
+    assert engine.observe().sinks == {"shown": 400}
+    assert engine.observe().pipelines["numbers"].state_rows == 400
+    assert "only showing top 1 row" in capfd.readouterr().out
 
 
 def test_files_are_read_to_the_last_one_before_a_drained_stop(spark: Any, tmp_path: Path) -> None:

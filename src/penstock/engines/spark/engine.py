@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
+import math
 import re
+import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +16,13 @@ from penstock.dataflow.connectors import Files
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import Operator
 from penstock.engines.rundir import RunDirectory, Wiring
-from penstock.engines.spark import checkpoint, checks, letters
+from penstock.engines.spark import checkpoint, checks, letters, repartition
 from penstock.engines.spark import wiring as wirings
 from penstock.engines.spark.diagnosis import culprit
 from penstock.engines.spark.observer import Observer
 from penstock.engines.spark.pipeline import RunningPipeline
 from penstock.engines.spark.rewiring import quiesce, rewire
-from penstock.engines.spark.session import session
+from penstock.engines.spark.session import default_parallelism, session
 from penstock.engines.spark.sinks import Outlets
 from penstock.engines.spark.site import Site
 from penstock.engines.spark.sources import ChannelSource, GeneratorSource
@@ -96,6 +97,7 @@ class SparkEngine:
             outlets = Outlets(self._directory.run_id)
             self._site = Site(spark, graph, schemas, self._directory, outlets, self._channel_rows)
             self._observer = Observer(self._site, self._window)
+            repartition.finish(spark, self._directory / "checkpoints")
             self._wiring = self._directory.wiring() or self._first_wiring(graph, plan)
             self._began = time.time()
             self._site.dead_letters = sum(
@@ -205,7 +207,7 @@ class SparkEngine:
             return self._observer.latency_totals()
 
     def _first_wiring(self, graph: Graph, plan: Plan | None) -> Wiring:
-        chosen = plan or fusion.default_plan(graph, os.cpu_count() or 1)
+        chosen = plan or fusion.default_plan(graph, default_parallelism(self.spark))
         wiring = wirings.first(self._site, chosen)
         self._directory.commit(wiring)
         return wiring
@@ -254,8 +256,21 @@ class SparkEngine:
                 del self._pipelines[name]
             for spec in starting:
                 self._pipelines[spec.name] = self._open(spec)
-        for spec in starting:
-            self._pipelines[spec.name].start()
+        try:
+            for spec in starting:
+                self._pipelines[spec.name].start()
+        except Exception as error:
+            self._give_up(f"the flow could not go on under its new plan: {_reason(str(error))}")
+            self._raise_failure()
+        self._forget_checkpoints()
+
+    def bring_back(self, stopped: Iterable[str]) -> None:
+        """Start pipelines again that were stopped for a change that did not come about."""
+        for name in stopped:
+            pipeline = self._pipelines[name]
+            if pipeline.stopping:
+                pipeline.turn(open=True)
+                pipeline.start()
 
     def wait(self, condition: Callable[[], bool]) -> None:
         """Wait for a condition while the flow goes on; a flow that fails ends the waiting."""
@@ -284,7 +299,8 @@ class SparkEngine:
         taken = max(rows.get(source, 0), wired.first.get(source, 0))
         if taken == 0:
             return self._began
-        return self._began - float(self._site.load(source).arrival([taken - 1])[0])
+        due = float(self._site.load(source).arrival([taken - 1])[0])
+        return self._began - due if math.isfinite(due) else self._began
 
     def _backlog_of(self, operator: str) -> int:
         """Rows in an operator's channel that its slowest reader has not committed."""
@@ -324,9 +340,19 @@ class SparkEngine:
         if said is None and tries <= _RESTARTS:
             pipeline.start()
             return
-        self._failure = FlowFailed(said[1] if said else self._explain(pipeline, error))
-        for other in self._pipelines.values():
-            other.stop()
+        self._give_up(said[1] if said else self._explain(pipeline, error))
+
+    def _give_up(self, reason: str) -> None:
+        self._failure = FlowFailed(reason)
+        for pipeline in self._pipelines.values():
+            pipeline.stop()
+
+    def _forget_checkpoints(self) -> None:
+        """Delete checkpoints of earlier wirings that hold nothing anybody needs."""
+        kept = {wired.checkpoint for wired in self._wiring.pipelines.values()}
+        for folder in (self._directory / "checkpoints").glob("run-*"):
+            if folder.name not in kept:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _explain(self, pipeline: RunningPipeline, error: BaseException) -> str:
         text = str(error)

@@ -1,13 +1,15 @@
 """Dead letters: records that could not be processed, kept with the operator and the error.
 
-    dead/<operator>/<epoch>-<batch>-<partition>.jsonl   one line a record
+    dead/<operator>/<epoch>-<batch>-<partition>-<attempt>-<random>.jsonl   one line a record
 
-The name depends on the batch alone, so a batch that runs twice leaves its letters once.
+A task may serve several partitions one after the other, each with letters of its own, and may be
+tried again: when its batch is through, the letters of the last attempt stay.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -36,7 +38,10 @@ class Desk:
         context = TaskContext.get()
         batch = context.getLocalProperty("streaming.sql.batchId") if context else None
         partition = context.partitionId() if context else 0
-        return Letters(self, f"{tag(self.epoch, int(batch or 0))}-{partition:05d}.jsonl")
+        attempt = context.taskAttemptId() if context else 0
+        label = tag(self.epoch, int(batch or 0))
+        name = f"{label}-{partition:05d}-{attempt:09d}-{secrets.token_hex(4)}.jsonl"
+        return Letters(self, name)
 
 
 def tag(epoch: int, batch: int) -> str:
@@ -95,6 +100,21 @@ def count(store: Store, operator: str, prefix: str = "") -> int:
             with box.filesystem.open_input_file(box.path(name)) as file:
                 found += file.read().count(b"\n")
     return found
+
+
+def settle(store: Store, operator: str, label: str) -> int:
+    """When a batch is through: drop the letters of attempts that failed, and count the rest."""
+    box = store.child(operator)
+    attempts: dict[str, dict[str, list[str]]] = {}
+    for name in box.names(f"{label}-"):
+        partition, attempt = name.removeprefix(f"{label}-").split("-")[:2]
+        if name.endswith(".jsonl") and attempt.isdigit():
+            attempts.setdefault(partition, {}).setdefault(attempt, []).append(name)
+    for tries in attempts.values():
+        for attempt in sorted(tries)[:-1]:
+            for name in tries[attempt]:
+                box.remove(name)
+    return count(store, operator, f"{label}-") if box.names(f"{label}-") else 0
 
 
 def discard(store: Store, operator: str, prefix: str) -> None:

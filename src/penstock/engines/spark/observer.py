@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from penstock.dataflow.graph import Constraint
+from penstock.engines.spark import letters
 from penstock.engines.spark.checkpoint import rows_of
 from penstock.engines.spark.letters import tag
 from penstock.engines.spark.lineage import LatencyMeter, Origins, Span, scaled
@@ -79,9 +80,12 @@ class Observer:
         foreign_rows = data["numInputRows"] if pipeline.foreign else 0
         rows_in = sum(stop - first for first, stop in ranges.values()) or foreign_rows
         observed = data.get("observedMetrics", {}).get("penstock_out", {}).get("rows")
-        if pipeline.native_sink is not None and observed is not None:
+        if pipeline.native_sink is not None:
+            label = tag(pipeline.wired.epoch, number)
             for sink in pipeline.sinks:
-                self._site.tally(sink).add(tag(pipeline.wired.epoch, number), observed)
+                self._site.tally(sink).add(label, observed or 0)
+            for name in pipeline.spec.operators:
+                self._site.dead_letters += letters.settle(self._site.dead, name, label)
         states = data.get("stateOperators", [])
         return Batch(
             at=pipeline.ended.pop(number, started + seconds),
@@ -107,6 +111,9 @@ class Observer:
         spans: list[Span] = []
         for entry in pipeline.inputs:
             if constraint.first in operators:
+                # Of several inputs only those count that lead to the first operator.
+                if constraint.first not in self._site.graph.reachable(entry.operator):
+                    continue
                 spans += self._arrivals(entry, batch, pipeline)
             elif entry.upstream in reach:
                 spans += self._inherited(constraint, entry, batch)

@@ -92,11 +92,8 @@ class RunningPipeline:
 
     @property
     def native_sink(self) -> connectors.Spark | None:
-        for name in self.sinks:
-            body = self.site.graph[name].body
-            if isinstance(body, op.Write) and isinstance(body.sink, connectors.Spark):
-                return body.sink
-        return None
+        found = (self._sink(name) for name in self.sinks)
+        return next((sink for sink in found if isinstance(sink, connectors.Spark)), None)
 
     # --- turning ----------------------------------------------------------------------------
 
@@ -225,13 +222,14 @@ class RunningPipeline:
         self._first = False
         if again:
             for name in self.spec.operators:
+                self.site.dead_letters -= letters.count(self.site.dead, name, label)
                 letters.discard(self.site.dead, name, label)
         self._deliver(self._limited(frame), label, again)
         rows = self._observed(label)
         for sink in self.sinks:
             self.site.tally(sink).add(label, rows)
         for name in self.spec.operators:
-            self.site.dead_letters += letters.count(self.site.dead, name, label)
+            self.site.dead_letters += letters.settle(self.site.dead, name, label)
         self.ended[batch] = time.time()
         self.ended.pop(batch - 1000, None)
 
@@ -261,18 +259,29 @@ class RunningPipeline:
         if outlets == 0:
             frame.write.format("noop").mode("overwrite").save()  # the state still has to move on
             return
-        if outlets > 1:
+        # A function of the user's, or a look at the first rows, may run none or only a part of a
+        # batch, or all of it several times; what is counted and kept as state must be the whole.
+        partial = any(
+            isinstance(self._sink(name), connectors.Console | connectors.ForeachBatch)
+            for name in self.sinks
+        )
+        if outlets > 1 or partial:
             frame = frame.persist()
         try:
+            if partial:
+                frame.write.format("noop").mode("overwrite").save()
             if channel is not None:
                 channel.append(frame, label)
             for name in self.sinks:
-                body = self.site.graph[name].body
-                assert isinstance(body, op.Write)
-                self.site.outlets.deliver(name, body.sink, frame, label, again)
+                self.site.outlets.deliver(name, self._sink(name), frame, label, again)
         finally:
-            if outlets > 1:
+            if outlets > 1 or partial:
                 frame.unpersist()
+
+    def _sink(self, name: str) -> connectors.Sink:
+        body = self.site.graph[name].body
+        assert isinstance(body, op.Write)
+        return body.sink
 
     def _observed(self, label: str) -> int:
         """Rows that left in this batch; native rejects are put with the dead letters."""
@@ -291,7 +300,7 @@ class RunningPipeline:
     def _keep_rejects(self, name: str, condition: str, rejected: list[str], label: str) -> None:
         error = f"rejected: {condition}"
         lines = [letters.line(name, error, json.loads(record)) for record in rejected]
-        letters.write(self.site.dead, name, f"{label}-native.jsonl", lines)
+        letters.write(self.site.dead, name, f"{label}-native-.jsonl", lines)
 
     # --- what Spark says of it --------------------------------------------------------------
 

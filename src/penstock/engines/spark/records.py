@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from penstock.dataflow.operator import Arrow, Filter, FlatMap, Map
 from penstock.engines.spark.letters import Desk, Letters
+from penstock.engines.spark.worker import settled
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -54,7 +55,7 @@ class Stages:
     def __call__(self, batches: Batches) -> Batches:
         for stage in self.stages:
             batches = stage(batches)
-        return batches
+        return settled(batches)
 
 
 def _filter(

@@ -29,5 +29,18 @@ def repartition(spark: SparkSession, checkpoint: Path, parts: int) -> bool:
     """Cut the state anew if it is cut differently; returns whether it had to be."""
     if partitions(checkpoint) in (None, parts):
         return False
+    note = checkpoint.with_name(f"{checkpoint.name}.repartition")
+    note.write_text(str(parts))  # one that was cut off can only be done again, to the same number
     spark._streamingCheckpointManager.repartition(str(checkpoint), parts, True)
+    note.unlink()
     return True
+
+
+def finish(spark: SparkSession, checkpoints: Path) -> None:
+    """Do again what a crash cut off."""
+    for note in checkpoints.glob("*.repartition"):
+        checkpoint = checkpoints / note.name.removesuffix(".repartition")
+        parts = int(note.read_text() or 0)
+        if parts and partitions(checkpoint) != parts:
+            spark._streamingCheckpointManager.repartition(str(checkpoint), parts, True)
+        note.unlink()

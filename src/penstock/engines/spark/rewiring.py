@@ -12,12 +12,13 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from penstock.engines.rundir import Wiring
 from penstock.engines.spark import checkpoint
 from penstock.engines.spark.pipeline import RunningPipeline
 from penstock.engines.spark.repartition import repartition
 from penstock.engines.spark.site import Input
 from penstock.engines.spark.wiring import checkpoint_name, following
-from penstock.errors import Refused
+from penstock.errors import PenstockError, Refused
 from penstock.plan.change import Change
 from penstock.plan.plan import Pipeline, Plan
 
@@ -41,19 +42,19 @@ def rewire(engine: SparkEngine, change: Change) -> Phases:
         phases.append((name, time.time() - clock))
         clock = time.time()
 
-    positions: dict[str, int] = {}
-    if stopping:
-        positions = quiesce(engine, stopping)
-        phase("quiesce")
     names = frozenset(p.name for p in starting)
-    wiring = following(engine.site, engine.wiring, after, names, positions)
-    for spec in starting:
-        wired = wiring.pipelines[spec.name]
-        folder = engine.site.directory / "checkpoints" / wired.checkpoint
-        if wired.checkpoint.startswith("state-") and folder.exists():
-            repartition(engine.spark, folder, wired.partitions)
-    if starting:
-        phase("repartition")
+    try:
+        positions = quiesce(engine, stopping)
+        if stopping:
+            phase("quiesce")
+        wiring = following(engine.site, engine.wiring, after, names, positions)
+        if _repartition(engine, wiring, starting):
+            phase("repartition")
+    except Exception as error:
+        engine.bring_back(p.name for p in stopping)
+        if isinstance(error, PenstockError):
+            raise
+        raise Refused(f"the change failed and was undone: {error}") from error
     engine.put_in_force(wiring, [p.name for p in stopping], starting)
     if starting:
         phase("restart")
@@ -61,6 +62,17 @@ def rewire(engine: SparkEngine, change: Change) -> Phases:
         if spec.name not in names:
             engine.pipelines[spec.name].respecify(spec)
     return tuple(phases)
+
+
+def _repartition(engine: SparkEngine, wiring: Wiring, starting: list[Pipeline]) -> bool:
+    """Cut the state of pipelines that start anew into the parts their wiring wants."""
+    done = False
+    for spec in starting:
+        wired = wiring.pipelines[spec.name]
+        folder = engine.site.directory / "checkpoints" / wired.checkpoint
+        if wired.checkpoint.startswith("state-") and folder.exists():
+            done |= repartition(engine.spark, folder, wired.partitions)
+    return done
 
 
 def _refuse_impossible(engine: SparkEngine, after: Plan) -> None:

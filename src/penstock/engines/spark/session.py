@@ -24,6 +24,8 @@ _CHECKPOINTS = (
 
 _AT_START = {
     "spark.scheduler.mode": "FAIR",  # no pipeline waits for another's long stage
+    # Python workers over loopback TCP lose 40 ms a task to delayed acknowledgements.
+    "spark.python.unix.domain.socket.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "2g",
@@ -92,9 +94,11 @@ def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
                 spark.conf.set(name, old)
 
 
-def slots(spark: SparkSession) -> int:
-    """Tasks that can run at once, as Spark sees it now."""
-    return int(spark.sparkContext.defaultParallelism)
+def default_parallelism(spark: SparkSession) -> int:
+    """Instances for a pipeline of which nothing is known: one a core that Spark has here."""
+    slots = int(spark.sparkContext.defaultParallelism)
+    local = str(spark.sparkContext.master).startswith("local[")
+    return min(slots, os.cpu_count() or 1) if local else slots
 
 
 def default_master() -> str:

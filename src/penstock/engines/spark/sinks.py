@@ -67,7 +67,7 @@ class Outlets:
         assert isinstance(body, op.Write)
         shape = arrow_schema(schema)
         match body.sink:
-            case connectors.FileSink(path, format) if format in ("parquet", "json"):
+            case connectors.FileSink(path, "parquet" | "json" as format) if "://" not in path:
                 return read_files(path, format, shape, prefix=f"{self._run}-")
             case connectors.Memory():
                 rows = [row.asDict(recursive=True) for row in self.rows(name)]
@@ -106,5 +106,7 @@ class Outlets:
             packed = (
                 name[name.index(f".{ending}") + len(ending) + 1 :] if f".{ending}" in name else ""
             )
-            files.rename(part, path(f"{root}/{label}-{number:05d}.{ending}{packed}"))
+            place = path(f"{root}/{label}-{number:05d}.{ending}{packed}")
+            if not files.rename(part, place):
+                raise OSError(f"cannot move {part} to {place}")
         files.delete(staging, True)

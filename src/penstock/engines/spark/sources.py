@@ -24,6 +24,7 @@ from penstock.dataflow.generation import records
 from penstock.engines.spark.channel import Log, Piece, read
 from penstock.engines.spark.store import Store
 from penstock.engines.spark.valve import Valve, ValveFile
+from penstock.engines.spark.worker import settled
 from penstock.models.load import parse
 
 
@@ -113,7 +114,7 @@ class GeneratorReader(NumberedReader):
         return int(min(end for end in ends if end is not None))
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        return records(self.generator, partition.first, partition.stop)
+        return settled(records(self.generator, partition.first, partition.stop))
 
 
 class ChannelReader(NumberedReader):
@@ -138,7 +139,7 @@ class ChannelReader(NumberedReader):
         self.log.forget(end["row"])
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        return read(self.store, partition.pieces, self.schema)
+        return settled(read(self.store, partition.pieces, self.schema))
 
 
 class GeneratorSource(DataSource):

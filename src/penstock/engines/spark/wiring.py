@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.dataflow.operator import State
+from penstock.dataflow.connectors import Spark
+from penstock.dataflow.operator import State, Write
 from penstock.engines.rundir import Wired, Wiring
 from penstock.engines.spark.site import Site
 from penstock.plan.plan import Pipeline, Plan
@@ -50,11 +51,16 @@ def _wired(
 def checkpoint_name(site: Site, spec: Pipeline, number: int) -> str:
     """State stays with its operator, and the position in a foreign source with that source.
 
+    A sink of Spark's own knows batches by their number, which must not begin again.
     All other checkpoints are disposable: the wiring says where a pipeline begins to read.
     """
     for name in spec.operators:
         if site.graph[name].stateful:
             return f"state-{name}"
+    for name in site.sinks(spec.operators):
+        body = site.graph[name].body
+        if isinstance(body, Write) and isinstance(body.sink, Spark):
+            return f"sink-{name}"
     for entry in site.inputs(spec.operators):
         if not entry.upstream and site.generator(entry.operator) is None:
             return f"source-{entry.operator}"
