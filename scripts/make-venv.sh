@@ -7,7 +7,7 @@ venv=${1:?give the directory of the virtual environment}
 
 say() { echo "setup: $*" >&2; }
 
-new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1; }
+new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
 
 can_make_venvs() { "$1" -c 'import venv, ensurepip' >/dev/null 2>&1; }
 
@@ -16,9 +16,9 @@ if [ -x "$venv/bin/python" ] && new_enough "$venv/bin/python" &&
     exit 0
 fi
 
-# 3.12 to 3.10 first: those are the versions most packages have wheels for.
+# 3.12 and 3.11 first: those are the versions most packages have wheels for.
 python=
-for candidate in python3.12 python3.11 python3.10 python3 python; do
+for candidate in python3.12 python3.11 python3.13 python3 python; do
     if command -v "$candidate" >/dev/null && new_enough "$candidate"; then
         # One that can make environments at once is better than an earlier one that cannot.
         if can_make_venvs "$candidate"; then
@@ -29,7 +29,7 @@ for candidate in python3.12 python3.11 python3.10 python3 python; do
     fi
 done
 if [ -z "$python" ]; then
-    say "Python 3.10 or later is needed and was not found."
+    say "Python 3.11 or later is needed and was not found."
     say "Debian, Ubuntu: apt-get install python3 python3-venv; Fedora: dnf install python3; macOS: brew install python@3.12"
     exit 1
 fi

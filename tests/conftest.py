@@ -14,6 +14,6 @@ def spark() -> Iterator[Any]:
     from penstock.engines.spark.session import session
 
     small = "-Xss4m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    found = session("local[4]", spark_driver_extraJavaOptions=small)
+    found = session("local[4]", {"spark.driver.extraJavaOptions": small})
     yield found
     found.stop()

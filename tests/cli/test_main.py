@@ -14,7 +14,7 @@ import pytest
 from penstock.cli import doctor, main
 from penstock.engines.memory import MemoryEngine
 
-from ..control.doubles import FailingEngine, FakeTime, StuckEngine, TellingEngine
+from ..control.doubles import FailingEngine, FakeTime, StuckEngine, TellingEngine, running
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -38,14 +38,14 @@ def penstock(capfd: pytest.CaptureFixture[str]) -> Run:
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("penstock.engines.spark.session.session", lambda master: None)
+    monkeypatch.setattr("penstock.engines.spark.session.session", lambda master, conf: None)
     monkeypatch.setattr("penstock.engines.spark.checks.check", lambda graph, spark: {})
 
 
 def play(monkeypatch: pytest.MonkeyPatch, engine: MemoryEngine, at: Any = None) -> list[str | None]:
     """Let runs happen in an engine of ours, in no time; the masters asked for."""
     masters: list[str | None] = []
-    monkeypatch.setattr("penstock.control.run._spark", lambda m: masters.append(m) or engine)
+    monkeypatch.setattr("penstock.control.run._spark", lambda m, conf: masters.append(m) or engine)
     monkeypatch.setattr("penstock.control.run.Clock", lambda: FakeTime(engine, at).clock)
     return masters
 
@@ -136,6 +136,12 @@ def test_a_plan_file_is_where_the_run_starts(
         (["wordcount", "--plan", "gone.json"], "penstock: cannot read the plan file 'gone.json'"),
         (["wordcount", "--for", "soon"], "penstock: cannot read the duration 'soon'"),
         (["wordcount", "--policy", "magic"], "penstock: unknown policy 'magic'"),
+        (["wordcount", "--change", "count=4"], "penstock: cannot read the change 'count=4'"),
+        (["wordcount", "--change", "9s:faster"], "penstock: cannot read the request 'faster'"),
+        (
+            ["wordcount", "--change", "9s:cuont=4"],
+            "penstock: 'cuont' is no operator of 'wordcount'",
+        ),
     ],
 )
 def test_bad_words_are_one_line_and_exit_2(
@@ -220,6 +226,69 @@ def test_an_error_of_ours_is_short_unless_asked(
     monkeypatch.setenv("PENSTOCK_DEBUG", "1")
     assert "Traceback" in penstock("run", "wordcount", "--no-view")[2]
     assert not list(Path().glob("runs/*"))
+
+
+def test_changes_are_scripted(penstock: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(monkeypatch, MemoryEngine())
+    script = ("--change", "3s:count=4", "--change", "6s:split count, executors=2")
+    code, out, err = penstock("run", "wordcount", "--for", "10s", "--json", *script)
+    assert code == 0
+    made = json.loads(out)["transitions"]
+    assert [t["reason"] for t in made] == [
+        "scripted: count=4",
+        "scripted: split count, executors=2",
+    ]
+    assert made[0]["changes"] == ["tweets: parallelism 1 -> 4"]
+    assert "tweets: parallelism 1 -> 4 (0.0 ms, output held 0.0 ms): scripted: count=4" in err
+
+
+def test_a_script_with_a_typing_error_does_not_start_spark(
+    penstock: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("mine.py").write_text("raise SystemExit('it was loaded')\n")
+    monkeypatch.setattr("penstock.engines.spark.session.session", lambda *_: pytest.fail("Spark"))
+    code, _, err = penstock("run", "mine.py", "--change", "20s:fastre")
+    assert (code, err.split(":")[1]) == (2, " cannot read the request 'fastre'")
+
+
+# --- asking a running flow ----------------------------------------------------------------------
+
+
+def test_a_running_flow_is_changed_from_another_terminal(penstock: Run) -> None:
+    engine = MemoryEngine()
+    with running(Path("mine"), engine):
+        code, out, err = penstock("scale", "mine", "double=4", "executors=2")
+        assert (code, err) == (0, "")
+        assert out == ("numbers: parallelism 1 -> 4; executors 1 -> 2 (0.00 s, interrupted 0 ms)\n")
+        assert penstock("split", "mine", "double")[0] == 0
+        assert len(engine.plan.pipelines) == 2
+        assert penstock("fuse", "mine", "numbers", "double")[0] == 0
+        assert len(engine.plan.pipelines) == 1
+        assert penstock("pause", "mine")[1].startswith("numbers: admission unlimited -> 0 (")
+        code, out, _ = penstock("resume", "mine", "--json", "--timeout", "20s")
+        answer = json.loads(out)
+        assert (code, answer["done"]) == (0, True)
+        assert answer["transition"]["changes"] == ["numbers: admission 0 -> unlimited"]
+
+
+def test_what_is_refused_exits_2(penstock: Run) -> None:
+    with running(Path("mine"), MemoryEngine()):
+        code, out, err = penstock("scale", "mine", "dubble=4")
+        assert (code, out) == (2, "")
+        assert err == "penstock: 'dubble' is no operator of 'numbers'; did you mean 'double'?\n"
+        code, out, _ = penstock("split", "mine", "numbers", "--json")
+        assert code == 2
+        assert json.loads(out)["error"].startswith("there is nothing to split")
+    code, _, err = penstock("pause", "mine")
+    assert code == 2
+    assert err.startswith("penstock: nothing is running in mine")
+
+
+def test_words_that_cannot_be_asked_are_told_at_once(penstock: Run) -> None:
+    assert "cannot read the setting 'pause'" in penstock("scale", "mine", "pause")[2]
+    assert "'four' is no whole number" in penstock("scale", "mine", "count=four")[2]
+    assert "cannot read the duration 'long'" in penstock("pause", "mine", "--timeout", "long")[2]
+    assert penstock("fuse", "mine", "parse")[0] == 2
 
 
 # --- the other commands -------------------------------------------------------------------------

@@ -5,16 +5,23 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from penstock.control.clock import Clock
+from penstock.control.mailbox import is_running
+from penstock.control.run import run
 from penstock.control.status import Status
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow
 from penstock.engines.memory import MemoryEngine
 from penstock.errors import FlowFailed
 from penstock.metrics.snapshot import Snapshot
+from penstock.plan.plan import Plan
+from penstock.plan.transition import Transition
 
 
 def flow(name: str = "numbers", limit: int | None = None) -> Dataflow:
@@ -108,3 +115,45 @@ class Watcher:
     @property
     def phases(self) -> list[str]:
         return list(dict.fromkeys(s.phase for s in self.seen))
+
+
+class SlowEngine(MemoryEngine):
+    """Takes as long for a change as it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changing, self.may_end = threading.Event(), threading.Event()
+
+    def apply(self, plan: Plan, reason: str = "") -> Transition:
+        self.changing.set()
+        assert self.may_end.wait(timeout=20)
+        return super().apply(plan, reason)
+
+
+@contextmanager
+def running(run_dir: Path, engine: MemoryEngine) -> Iterator[None]:
+    """`flow()` runs in another thread, ten times as fast, and can be asked; it ends with this."""
+    over = threading.Event()
+
+    def sleep(seconds: float) -> None:
+        time.sleep(seconds / 10)
+        engine.advance(round(seconds, 6) or 0.001)
+
+    def now() -> float:
+        return time.monotonic() + (1e9 if over.is_set() else 0.0)
+
+    def whole() -> None:
+        run(flow(), engine=engine, seconds=1e6, run_dir=run_dir, clock=Clock(now, sleep))
+
+    thread = threading.Thread(target=whole)
+    thread.start()
+    try:
+        until = time.monotonic() + 20
+        while not is_running(run_dir):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        yield
+    finally:
+        over.set()
+        thread.join(timeout=20)
+    assert not thread.is_alive()

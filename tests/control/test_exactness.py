@@ -168,7 +168,7 @@ def test_a_verdict_is_written_as_json() -> None:
         (True, pa.array([True])),
         (dt.date(2024, 2, 29), pa.array([dt.date(2024, 2, 29)])),
         (
-            dt.datetime(2024, 2, 29, 12, tzinfo=dt.timezone.utc),
+            dt.datetime(2024, 2, 29, 12, tzinfo=dt.UTC),
             pa.array([dt.datetime(2024, 2, 29, 12)], pa.timestamp("ns")),
         ),
         ([1, 2.5], pa.array([[1.0, 2.5]], pa.list_(pa.float32()))),

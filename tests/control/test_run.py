@@ -34,6 +34,10 @@ def press() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
 def test_a_run_ends_after_its_time_and_is_summed_up() -> None:
     engine, view = MemoryEngine(), Watcher()
     summary = run(flow(), engine=engine, seconds="30s", view=view, clock=FakeTime(engine).clock)
@@ -107,10 +111,10 @@ def test_a_run_is_continued_in_its_directory(tmp_path: Path) -> None:
 def test_a_directory_of_another_flow_is_refused_and_left_alone() -> None:
     first = MemoryEngine()
     run(flow("one"), engine=first, seconds=1, run_dir="mine", clock=FakeTime(first).clock)
-    before = sorted((p.name, p.read_bytes()) for p in Path("mine").iterdir())
+    before = contents(Path("mine"))
     with pytest.raises(RunDirectoryError, match="belongs to"):
         run(flow("two"), engine=MemoryEngine(), seconds=1, run_dir="mine")
-    assert sorted((p.name, p.read_bytes()) for p in Path("mine").iterdir()) == before
+    assert contents(Path("mine")) == before
 
 
 def test_a_file_is_no_run_directory() -> None:

@@ -128,7 +128,7 @@ def test_columns_are_cast_to_the_schema() -> None:
         {
             "a": 1,
             "b": "yz",
-            "c": dt.datetime(2023, 11, 14, 22, 13, 21, tzinfo=dt.timezone.utc),
+            "c": dt.datetime(2023, 11, 14, 22, 13, 21, tzinfo=dt.UTC),
             "d": Decimal("1.50"),
             "e": [1],
             "f": dt.date(2024, 2, 29),

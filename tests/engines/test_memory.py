@@ -218,3 +218,23 @@ def _expected(
 def test_the_default_plan_of_a_new_run_is_the_greatest_fusion(tmp_path: Path) -> None:
     engine = linear({}, 1, None, tmp_path)
     assert engine.plan == Plan((Pipeline(("in", "a", "b", "out")),))
+
+
+def test_a_paused_source_takes_nothing_until_it_is_resumed(tmp_path: Path) -> None:
+    engine = linear({"b": 0.002}, 1000, CHAIN, tmp_path)
+    engine.advance(1)
+    engine.apply(CHAIN.with_pipeline("in", admission=0))
+    engine.advance(1)
+    seen = engine.observe()
+    assert (seen.rows_offered, seen.rows_ingested, seen.rows_delivered) == (2000, 1000, 1000)
+    engine.apply(CHAIN)
+    engine.advance(1)
+    assert engine.observe().rows_ingested == 3000
+
+
+def test_a_drain_empties_what_takes_nothing(tmp_path: Path) -> None:
+    engine = linear({}, 1000, CHAIN.with_pipeline("b", admission=0), tmp_path)
+    engine.advance(1)
+    assert engine.observe().rows_delivered == 0
+    engine.stop()
+    assert engine.observe().rows_delivered == 1000

@@ -19,7 +19,7 @@ PLAN = Plan((Pipeline(("a", "b"), 2, admission=100, cadence=0.5), Pipeline(("c",
     [
         ({"operators": ()}, "a pipeline needs at least one operator"),
         ({"parallelism": 0}, "pipeline 'a': parallelism 0 is below 1"),
-        ({"admission": 0}, "pipeline 'a': admission 0 is below 1 row"),
+        ({"admission": -1}, "pipeline 'a': admission -1 is below 0 rows"),
         ({"cadence": -1.0}, "pipeline 'a': cadence -1.0 is not a time of 0 s or more"),
         ({"cadence": float("nan")}, "pipeline 'a': cadence nan is not a time of 0 s or more"),
         ({"parallelism": 5, "ceiling": 4}, "above its ceiling of 4 state partitions"),

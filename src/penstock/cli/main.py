@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.cli import asking
 from penstock.cli.streams import Streams
 from penstock.errors import InvalidInput, PenstockError
 
@@ -32,6 +33,12 @@ _LOAD = (
     "load of all generators: 5000/s, steps:1000,4000,1000@20s, ramp:..., sine:..., spikes:..., "
     "trace:file.csv"
 )
+
+
+_CHANGE = (
+    "what to change when: 20s:count=4, 30s:executors=2, 40s:split count; may be given several times"
+)
+_CONF = "a setting of Spark, e.g. spark.jars.packages=...; may be given several times"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -64,11 +71,13 @@ def parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="run a dataflow", description="Run a dataflow on Spark.")
     run.add_argument("flow", metavar="FLOW", help=_FLOW)
     run.add_argument("--master", metavar="M", help="Spark's master (default: this machine)")
+    run.add_argument("--conf", metavar="K=V", action="append", default=[], help=_CONF)
     run.add_argument("--plan", metavar="FILE", help="start with this plan (JSON)")
     run.add_argument("--load", metavar="L", help=_LOAD)
     run.add_argument(
         "--for", dest="seconds", metavar="T", help="stop and drain after, e.g. 60s or 5m"
     )
+    run.add_argument("--change", metavar="C", action="append", default=[], help=_CHANGE)
     run.add_argument("--run-dir", metavar="D", help="where everything is kept; continues a run")
     run.add_argument("--policy", metavar="P", default="static", help="who decides (static)")
     run.add_argument("--out", metavar="DIR", help="where a built-in workload writes its output")
@@ -83,8 +92,11 @@ def parser() -> argparse.ArgumentParser:
     )
     explain.add_argument("flow", metavar="FLOW", help=_FLOW)
     explain.add_argument("--master", metavar="M", help="Spark's master (default: this machine)")
+    explain.add_argument("--conf", metavar="K=V", action="append", default=[], help=_CONF)
     explain.add_argument("--json", action="store_true", help="one JSON object on standard output")
     explain.set_defaults(do=_explain)
+
+    asking.add(commands)
 
     doctor = commands.add_parser(
         "doctor",
@@ -110,25 +122,30 @@ def _run(given: argparse.Namespace, streams: Streams) -> int:
     from penstock.cli import flows, plans
     from penstock.control import directory
     from penstock.control.run import run
+    from penstock.control.script import parse_change
     from penstock.models.load import parse
 
     reference = flows.Reference.read(given.flow)
+    conf = _conf(given.conf)
     if given.out is not None and reference.file is not None:
         raise InvalidInput("--out is for built-in workloads; a file says where its output goes")
     plan = None if given.plan is None else plans.read(given.plan)
     if given.load is not None:
         parse(given.load)  # a typing error should not wait for Spark to start
+    changes = [parse_change(text) for text in given.change]
     # A workload writes into its run directory, which therefore is chosen here and not in `run`.
     ours = reference.file is None and given.run_dir is None
     home = directory.choose(reference.name, None, time.time()) if ours else given.run_dir
     try:
         summary = run(
-            _loaded(reference, given.master, given.out or (home and Path(home) / "out")),
+            _loaded(reference, given.master, conf, given.out or (home and Path(home) / "out")),
             policy=given.policy,
             plan=plan,
             master=given.master,
+            conf=conf,
             load=given.load,
             seconds=given.seconds,
+            changes=changes,
             run_dir=home,
             view=_view(given, streams),
         )
@@ -160,9 +177,10 @@ def _explain(given: argparse.Namespace, streams: Streams) -> int:
     from penstock.dataflow.validation import check
     from penstock.report.explain import explain, explain_json
 
-    graph = _loaded(flows.Reference.read(given.flow), given.master, "out").graph
+    conf = _conf(given.conf)
+    graph = _loaded(flows.Reference.read(given.flow), given.master, conf, "out").graph
     check(graph)  # what can be seen without Spark is said without waiting for it
-    schemas = _schemas(graph, given.master)
+    schemas = _schemas(graph, given.master, conf)
     if given.json:
         _print_json(streams, explain_json(graph, schemas))
     else:
@@ -218,21 +236,31 @@ def _version(given: argparse.Namespace, streams: Streams) -> int:
 # --- helpers ------------------------------------------------------------------------------------
 
 
-def _loaded(reference: Reference, master: str | None, out: Any) -> Dataflow:
+def _conf(given: Sequence[str]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in given]
+    for name, equals, _ in pairs:
+        if not name or not equals:
+            raise InvalidInput(f"cannot read the setting '{name}': write --conf name=value")
+    return {name: value for name, _, value in pairs}
+
+
+def _loaded(
+    reference: Reference, master: str | None, conf: Mapping[str, str], out: Any
+) -> Dataflow:
     """The dataflow; a file's columns are Spark's, so its session comes before the file."""
     if reference.file is not None:
         from penstock.engines.spark.session import session
 
-        session(master)
+        session(master, conf)
     return reference.load(out)
 
 
-def _schemas(graph: Graph, master: str | None) -> Mapping[str, Schema]:
+def _schemas(graph: Graph, master: str | None, conf: Mapping[str, str]) -> Mapping[str, Schema]:
     """What comes out of every operator: native functions have to be put to Spark for that."""
     from penstock.engines.spark.checks import check
     from penstock.engines.spark.session import session
 
-    return check(graph, session(master))
+    return check(graph, session(master, conf))
 
 
 def _view(given: argparse.Namespace, streams: Streams) -> View | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from penstock.control.asked import Asked, nothing
 from penstock.control.context import Context
 from penstock.dataflow.graph import Graph
 from penstock.engines.port import Engine
@@ -42,22 +43,39 @@ def control(
     now: Callable[[], float],
     wait: Callable[[], bool],
     record: Callable[[Tick], None],
+    asked: Callable[[float], Asked | None] = nothing,
     keep: int = 120,
 ) -> None:
     """Turn the loop as long as `wait` says so.
 
     `wait` blocks until the next turn is due and returns False when the run is to end; `now`
-    is the time of the run in seconds; every turn goes to `record`. A policy sees the last
-    `keep` snapshots. `FlowFailed` from the engine ends the loop and is passed on.
+    is the time of the run in seconds; every turn goes to `record`. In a turn for which somebody
+    has `asked` something, that is done, and the policy is not. A policy sees the last `keep`
+    snapshots. `FlowFailed` from the engine ends the loop and is passed on.
     """
     memory: Any = None
     recent: deque[Snapshot] = deque(maxlen=keep)
     while wait():
         snapshot = engine.observe()
         recent.append(snapshot)
-        at, plan = now(), engine.plan
-        decision, memory = policy.decide(Context(graph, plan, tuple(recent), at), memory)
-        record(_execute(engine, Tick(at, plan, snapshot, decision)))
+        tick = Tick(now(), engine.plan, snapshot)
+        request = asked(tick.at)
+        if request is not None:
+            tick = _decided_by(request, tick, graph)
+        else:
+            context = Context(graph, tick.plan, tuple(recent), tick.at)
+            decision, memory = policy.decide(context, memory)
+            tick = replace(tick, decision=decision)
+        record(_execute(engine, tick))
+
+
+def _decided_by(asked: Asked, tick: Tick, graph: Graph) -> Tick:
+    """The decision that was asked for, or why it cannot be."""
+    try:
+        plan = asked.request.apply(tick.plan, graph)
+    except (InvalidPlan, Refused) as refusal:
+        return replace(tick, decision=Decision(None, asked.reason), refused=str(refusal))
+    return replace(tick, decision=Decision(plan, asked.reason))
 
 
 def _execute(engine: Engine, tick: Tick) -> Tick:

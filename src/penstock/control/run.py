@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from penstock import policies
 from penstock.control import directory
 from penstock.control.abilities import Evidence, LatencyTotals
+from penstock.control.asked import Asked
 from penstock.control.clock import Clock
 from penstock.control.exactness import Verdict
 from penstock.control.exactness import verify as verify_rows
 from penstock.control.history import History
 from penstock.control.interrupts import Interrupts
 from penstock.control.loop import Tick, control
+from penstock.control.mailbox import Mailbox
+from penstock.control.script import Script, Scripted, parse_change
 from penstock.control.status import Status, View
 from penstock.control.tally import Tally
 from penstock.dataflow import duration
@@ -29,7 +32,7 @@ from penstock.dataflow.validation import check
 from penstock.engines.port import Engine
 from penstock.errors import InvalidInput
 from penstock.models.load import parse
-from penstock.plan import fusion
+from penstock.plan import fusion, request
 from penstock.plan.plan import Plan
 from penstock.policies.policy import Policy
 from penstock.report.summary import Summary
@@ -46,9 +49,11 @@ def run(
     policy: str | Policy = "static",
     plan: Plan | None = None,
     master: str | None = None,
+    conf: Mapping[str, str] | None = None,
     engine: Engine | None = None,
     load: str | None = None,
     seconds: float | str | None = None,
+    changes: Iterable[str | Scripted] = (),
     run_dir: str | Path | None = None,
     view: View | None = None,
     verify: bool = True,
@@ -57,9 +62,12 @@ def run(
     """Run until `seconds` have passed or somebody asks to stop, drain, and sum up.
 
     policy: a name or a policy; plan: the one to start with (None: the engine's choice, or the
-    last one of a run directory that is continued); master: Spark's, where no `engine` is given;
-    load: a profile for every generator; run_dir: where everything is kept (None: a new
-    directory in `runs`); verify: compare the sinks with what the flow expects of them.
+    last one of a run directory that is continued); master, conf: Spark's, where no `engine` is
+    given; load: a profile for every generator; changes: what to change at which second, as in
+    `20s:count=4`; run_dir: where everything is kept (None: a new directory in `runs`); verify:
+    compare the sinks with what the flow expects of them.
+
+    While the flow runs, `penstock.control.mailbox.ask` can ask it for changes from elsewhere.
 
     Generators with a limit end the run when they have given all.
 
@@ -73,12 +81,13 @@ def run(
     if lasting is not None and lasting <= 0:
         raise InvalidInput(f"a run must last longer than nothing, found '{seconds}'")
     check(graph)
+    script = _scripted(changes, graph, lasting)
     if plan is not None:
         fusion.check(plan, graph)
-    engine = engine or _spark(master)
+    engine = engine or _spark(master, conf)
     clock = clock or Clock()
     home = directory.choose(graph.name, run_dir, clock.wall())
-    one = _Run(graph, chosen, plan, engine, lasting, home, view, verify, clock)
+    one = _Run(graph, chosen, plan, script, engine, lasting, home, view, verify, clock)
     return one.whole(fresh=run_dir is None)
 
 
@@ -90,6 +99,7 @@ class _Run:
         graph: Graph,
         policy: Policy,
         plan: Plan | None,
+        script: Script,
         engine: Engine,
         seconds: float | None,
         run_dir: Path,
@@ -100,6 +110,7 @@ class _Run:
         self.graph = graph
         self.policy = policy
         self.first_plan = plan
+        self.script = script
         self.engine = engine
         self.seconds = seconds
         self.run_dir = run_dir
@@ -164,20 +175,37 @@ class _Run:
 
     def steer(self, history: History) -> None:
         """The control loop, until the time is up or a Ctrl-C."""
+        with closing(Mailbox(self.run_dir)) as mailbox:
 
-        def record(tick: Tick) -> None:
-            self.keep(tick, history, "running")
+            def wait() -> bool:
+                return self.wait(lambda: mailbox.waiting() or self.script.due(self.now()))
 
-        control(self.engine, self.graph, self.policy, now=self.now, wait=self.wait, record=record)
+            def asked(at: float) -> Asked | None:
+                return mailbox.take() or self.script.take(at)
 
-    def wait(self) -> bool:
-        """Sleep until the next turn; False if the run is over."""
-        self.due = max(self.due + _TURN, self.now())
+            def record(tick: Tick) -> None:
+                mailbox.settle(tick)
+                self.keep(tick, history, "running")
+
+            control(
+                self.engine,
+                self.graph,
+                self.policy,
+                now=self.now,
+                wait=wait,
+                record=record,
+                asked=asked,
+            )
+
+    def wait(self, called: Callable[[], bool]) -> bool:
+        """Sleep until the next turn, or until called; False if the run is over."""
+        if self.now() >= self.due:
+            self.due = max(self.due + _TURN, self.now())
         while True:
             if self.over():
                 return False
             left = self.due - self.now()
-            if left <= 0:
+            if left <= 0 or called():
                 return True
             self.clock.sleep(min(left, _SLICE))
 
@@ -304,6 +332,17 @@ def _graph(flow: Dataflow | Graph, load: str | None) -> Graph:
     return graph.with_load(load)
 
 
+def _scripted(changes: Iterable[str | Scripted], graph: Graph, lasting: float | None) -> Script:
+    """The script, if every change names operators that there are and comes before the end."""
+    script = [parse_change(c) if isinstance(c, str) else c for c in changes]
+    for change in script:
+        request.check(change.request, graph)
+        if lasting is not None and change.at >= lasting:
+            end = duration.text(lasting)
+            raise InvalidInput(f"the change '{change}' comes too late: the run ends after {end}")
+    return Script(script)
+
+
 def _sources(graph: Graph) -> list[Source]:
     return [o.body.source for o in graph.operators if isinstance(o.body, Read)]
 
@@ -318,10 +357,10 @@ def _bounded(graph: Graph) -> int | None:
     return total
 
 
-def _spark(master: str | None) -> Engine:
+def _spark(master: str | None, conf: Mapping[str, str] | None) -> Engine:
     from penstock.engines.spark.engine import SparkEngine  # slow to load: only when needed
 
-    return SparkEngine(master=master)
+    return SparkEngine(master=master, conf=conf)
 
 
 def _write(path: Path, value: Mapping[str, Any]) -> None:

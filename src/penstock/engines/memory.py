@@ -37,8 +37,9 @@ class MemoryEngine:
     offered to each source: a number, a function of time, or a load as on the command line.
 
     Rows are whole: of n rows that an operator has seen, floor(n * selectivity) have come out,
-    whatever the plan, so the count at the sinks after a drain is exact. Queues are not bounded;
-    admission, cadence, ceilings and executors are accepted and change nothing.
+    whatever the plan, so the count at the sinks after a drain is exact. Queues are not bounded.
+    A pipeline with an admission of 0 takes nothing until the drain; any other admission, cadence,
+    ceilings and executors are accepted and change nothing.
 
     A snapshot's window is the last `advance` (or drain); a change of plan empties it. The run
     directory is written by `start`, `apply` and `stop`, so a crash goes back to the last of them.
@@ -147,6 +148,8 @@ class MemoryEngine:
         """Take rows for at most `budget` seconds of work; None drains, and sources stand still."""
         cost = self._inlets[pipeline.name]
         waiting = {e: self._queues[e] for e in cost if budget is not None or e[0] != e[1]}
+        if pipeline.admission == 0 and budget is not None:
+            waiting = {}
         wanted = sum(rows * cost[edge] for edge, rows in waiting.items())
         # short of time every queue gets the same share of what it wants
         share = Fraction(1) if budget is None or wanted <= budget else budget / wanted

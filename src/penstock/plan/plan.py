@@ -16,10 +16,10 @@ from penstock.errors import InvalidPlan
 class Pipeline:
     """Operators fused into one unit, and how that unit runs.
 
-    parallelism: instances at work; admission: most rows a batch takes (None: no limit);
-    cadence: seconds between starts of batches (0: as soon as possible); ceiling: state
-    partitions, the most a keyed pipeline can be scaled to without moving its state (None where
-    there is no state, or where the engine may choose).
+    parallelism: instances at work; admission: most rows a batch takes (None: no limit; 0: it
+    takes nothing); cadence: seconds between starts of batches (0: as soon as possible); ceiling:
+    state partitions, the most a keyed pipeline can be scaled to without moving its state (None
+    where there is no state, or where the engine may choose).
     """
 
     operators: tuple[str, ...]
@@ -33,8 +33,8 @@ class Pipeline:
             raise InvalidPlan("a pipeline needs at least one operator")
         if self.parallelism < 1:
             raise InvalidPlan(f"pipeline '{self.name}': parallelism {self.parallelism} is below 1")
-        if self.admission is not None and self.admission < 1:
-            raise InvalidPlan(f"pipeline '{self.name}': admission {self.admission} is below 1 row")
+        if self.admission is not None and self.admission < 0:
+            raise InvalidPlan(f"pipeline '{self.name}': admission {self.admission} is below 0 rows")
         if not 0 <= self.cadence < math.inf:
             raise InvalidPlan(
                 f"pipeline '{self.name}': cadence {self.cadence} is not a time of 0 s or more"

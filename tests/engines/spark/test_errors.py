@@ -23,7 +23,7 @@ N = 200
 
 
 def letters(run_dir: Path, operator: str) -> list[dict[str, Any]]:
-    files = sorted((run_dir / "dead" / operator).glob("*.jsonl"))
+    files = sorted((run_dir / "dead" / operator).rglob("*.jsonl"))
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 

@@ -26,7 +26,9 @@ def desk(store: Store, fails: bool = False) -> Desk:
 
 def found(store: Store, operator: str = "parse") -> list[dict[str, Any]]:
     box = Path(store.path(operator))
-    lines = [line for file in sorted(box.iterdir()) for line in file.read_bytes().splitlines()]
+    lines = [
+        line for file in sorted(box.rglob("*.jsonl")) for line in file.read_bytes().splitlines()
+    ]
     return [json.loads(line) for line in lines]
 
 
@@ -47,7 +49,8 @@ def test_letters_lie_in_a_file_of_their_batch_and_partition(store: Store) -> Non
     opened = desk(store).open()
     opened.add({"n": 1}, ValueError())
     opened.send()
-    (name,) = store.child("parse").names()
+    assert store.child("parse").names() == ["000003-000000"]
+    (name,) = store.child("parse/000003-000000").names()
     assert name.startswith("000003-000000000-00000-000000000-")
 
 
@@ -79,9 +82,10 @@ def test_of_a_task_that_was_tried_again_the_last_attempt_stays(store: Store) -> 
         "00000-000000002-cc",
         "00001-000000001-dd",
     ):
-        letters.write(store, "parse", f"{label}-{name}.jsonl", [name])
+        letters.write(store, "parse", label, name, [name])
     assert letters.settle(store, "parse", label) == 3
-    assert [n[17:].split(".")[0] for n in store.child("parse").names()] == [
+    names = store.child("parse/000003-000000").names()
+    assert [n[17:].split(".")[0] for n in names] == [
         "00000-000000002-bb",
         "00000-000000002-cc",
         "00001-000000001-dd",
@@ -107,8 +111,8 @@ def test_a_text_that_cannot_be_encoded_does_not_stop_a_letter(store: Store) -> N
     opened = desk(store).open()
     opened.add({"n": 1}, ValueError("half a character: \ud800"))
     opened.send()
-    assert letters.count(store, "parse") == 1
-    (file,) = Path(store.path("parse")).iterdir()
+    assert letters.total(store, "parse") == 1
+    (file,) = Path(store.path("parse")).rglob("*.jsonl")
     assert b"half a character: \\ud800" in file.read_bytes()
 
 
@@ -138,23 +142,24 @@ def test_an_error_that_no_record_is_to_blame_for_names_the_operator(store: Store
 
 
 def test_letters_are_counted_by_operator_and_batch(store: Store) -> None:
-    for batch, lines in ((1, ["a", "b"]), (2, ["c"]), (10, ["d"])):
-        letters.write(store, "parse", f"{letters.tag(3, batch)}-00000.jsonl", lines)
-    letters.write(store, "parse", f"{letters.tag(3, 1)}-native.jsonl", ["e"])
-    assert letters.count(store, "parse") == 5
+    for batch, lines in ((1, ["a", "b"]), (2, ["c"]), (1000, ["d"])):
+        letters.write(store, "parse", letters.tag(3, batch), "00000-1-x", lines)
+    letters.write(store, "parse", letters.tag(3, 1), "native-rejects", ["e"])
+    assert letters.total(store, "parse") == 5
     assert letters.count(store, "parse", letters.tag(3, 1)) == 3
-    assert letters.count(store, "parse", letters.tag(3, 10)) == 1
-    assert letters.count(store, "split") == 0
+    assert letters.settle(store, "parse", letters.tag(3, 1)) == 3
+    assert letters.count(store, "parse", letters.tag(3, 1000)) == 1
+    assert letters.total(store, "split") == letters.settle(store, "split", letters.tag(3, 1)) == 0
 
 
 def test_letters_of_an_unfinished_batch_are_discarded_alone(store: Store) -> None:
     for batch in (1, 2, 10):
-        letters.write(store, "parse", f"{letters.tag(3, batch)}-00000.jsonl", ["a"])
+        letters.write(store, "parse", letters.tag(3, batch), "00000-1-x", ["a"])
     letters.discard(store, "parse", letters.tag(3, 1))
     letters.discard(store, "split", letters.tag(3, 1))
-    assert store.child("parse").names() == [
-        "000003-000000002-00000.jsonl",
-        "000003-000000010-00000.jsonl",
+    assert store.child("parse/000003-000000").names() == [
+        "000003-000000002-00000-1-x.jsonl",
+        "000003-000000010-00000-1-x.jsonl",
     ]
 
 

@@ -103,7 +103,7 @@ class Guarded:
     def letters(self) -> list[dict[str, Any]]:
         self.guard.close()
         box = self.dead.child("count")
-        files = [Path(box.path(file)) for file in box.names()]
+        files = sorted(Path(box.path()).rglob("*.jsonl"))
         return [json.loads(line) for file in files for line in file.read_bytes().splitlines()]
 
     def put_aside(self) -> list[int]:

@@ -45,7 +45,7 @@ class Bench:
 
     def letters(self, name: str = "step") -> list[dict[str, Any]]:
         box = self.dead.child(name)
-        files = [Path(box.path(file)) for file in box.names()]
+        files = sorted(Path(box.path()).rglob("*.jsonl"))
         return [json.loads(line) for file in files for line in file.read_bytes().splitlines()]
 
     def put_aside(self, name: str = "step") -> list[int]:

@@ -34,7 +34,7 @@ def check(graph: Graph, spark: SparkSession) -> dict[str, Schema]:
         raise InvalidDataflow(graph.name, [*structural, *_unshippable(graph)])
     schemas, problems = _resolve(graph, spark)
     problems += validation.problems(graph, schemas)
-    problems += _unshippable(graph)
+    problems += _unshippable(graph) + _connectors(graph, spark)
     if problems:
         raise InvalidDataflow(graph.name, list(dict.fromkeys(problems)))
     return {name: schema for name, schema in schemas.items() if schema is not None}
@@ -99,9 +99,27 @@ def _output(
     return Schema.of(result.schema)
 
 
+def _connectors(graph: Graph, spark: SparkSession) -> list[Problem]:
+    """Kafka's connector does not come with pyspark."""
+    jvm: Any = spark._jvm
+    loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
+    if loader.getResource("org/apache/spark/sql/kafka010/KafkaSourceProvider.class") is not None:
+        return []
+    return [
+        _problem(
+            operator,
+            "Spark's Kafka connector is missing; start with --conf spark.jars.packages="
+            f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}",
+        )
+        for operator in graph.operators
+        if isinstance(getattr(operator.body, "source", None), Kafka)
+        or isinstance(getattr(operator.body, "sink", None), Kafka)
+    ]
+
+
 def _source_schema(operator: Operator, body: op.Read, spark: SparkSession) -> Schema:
     source = body.source
-    if isinstance(source, Generator | Files):
+    if isinstance(source, Generator | Files | Kafka):
         return source.schema
     return Schema.of(foreign(spark, source).schema)
 

@@ -26,7 +26,7 @@ from penstock.engines.spark.session import default_parallelism, session
 from penstock.engines.spark.sinks import Outlets
 from penstock.engines.spark.site import Site
 from penstock.engines.spark.sources import ChannelSource, GeneratorSource
-from penstock.errors import FlowFailed, Refused
+from penstock.errors import FlowFailed, InvalidPlan, Refused
 from penstock.metrics.snapshot import LatencyMetrics, Snapshot
 from penstock.plan import fusion
 from penstock.plan.change import Change
@@ -47,8 +47,8 @@ _CAUSE = re.compile(r"\[[A-Z_.0-9]+\]|(?!org\.)[\w.]*(Error|Exception|Invalid)\b
 class SparkEngine:
     """Runs a dataflow on Spark. See `penstock.engines.port.Engine` for the contract.
 
-    window: seconds that a snapshot looks back; channel_rows: rows a channel holds before its
-    writer has to wait.
+    master and conf are for a new session, where `spark` gives none; window: seconds that a
+    snapshot looks back; channel_rows: rows a channel holds before its writer has to wait.
     """
 
     name = "spark"
@@ -58,10 +58,12 @@ class SparkEngine:
         master: str | None = None,
         spark: SparkSession | None = None,
         *,
+        conf: Mapping[str, str] | None = None,
         window: float = 5.0,
         channel_rows: int = 1_000_000,
     ) -> None:
         self._master = master
+        self._conf = conf
         self._spark = spark
         self._window = window
         self._channel_rows = channel_rows
@@ -86,10 +88,15 @@ class SparkEngine:
 
     def start(self, graph: Graph, plan: Plan | None, run_dir: Path) -> None:
         self._require("new")
-        spark = self._spark = self._spark or session(self._master)
+        spark = self._spark = self._spark or session(self._master, self._conf)
         schemas = checks.check(graph, spark)
         if plan is not None:
             plan = _checked(plan, graph)
+            if plan.executors != 1 and str(spark.sparkContext.master).startswith("local["):
+                raise InvalidPlan(
+                    f"a local master is one executor, the plan wants {plan.executors}; "
+                    "give a cluster with --master"
+                )
         self._directory = RunDirectory.open(Path(run_dir), graph, self.name)
         try:
             spark.dataSource.register(GeneratorSource)
@@ -101,7 +108,7 @@ class SparkEngine:
             self._wiring = self._directory.wiring() or self._first_wiring(graph, plan)
             self._began = time.time()
             self._site.dead_letters = sum(
-                letters.count(self._site.dead, o.name) for o in graph.operators
+                letters.total(self._site.dead, o.name) for o in graph.operators
             )
             for spec in reversed(self._wiring.plan.pipelines):
                 self._pipelines[spec.name] = self._open(spec)
@@ -265,11 +272,14 @@ class SparkEngine:
         self._forget_checkpoints()
 
     def bring_back(self, stopped: Iterable[str]) -> None:
-        """Start pipelines again that were stopped for a change that did not come about."""
+        """Let pipelines go on that were held or stopped for a change that did not come about."""
+        if self._cut_short.is_set() or self._failure is not None:
+            return
         for name in stopped:
             pipeline = self._pipelines[name]
+            spec = pipeline.spec
+            pipeline.turn(open=True, admission=spec.admission, cadence=spec.cadence)
             if pipeline.stopping:
-                pipeline.turn(open=True)
                 pipeline.start()
 
     def wait(self, condition: Callable[[], bool]) -> None:
@@ -318,8 +328,11 @@ class SparkEngine:
     def _supervise(self) -> None:
         while not self._halt.wait(_TICK):
             with self._lock:
-                if self._failure is None:
-                    self._tick()
+                try:
+                    if self._failure is None:
+                        self._tick()
+                except Exception as error:  # a flow that nobody watches must not go on
+                    self._give_up(f"the supervisor failed: {type(error).__name__}: {error}")
 
     def _tick(self) -> None:
         """Read what is new, mend what broke, clean up behind the readers."""
@@ -338,8 +351,11 @@ class SparkEngine:
         self._restarts[pipeline.name] = tries
         said = _MARK.search(str(error))
         if said is None and tries <= _RESTARTS:
-            pipeline.start()
-            return
+            try:
+                pipeline.start()
+                return
+            except Exception as again:
+                error = again
         self._give_up(said[1] if said else self._explain(pipeline, error))
 
     def _give_up(self, reason: str) -> None:
@@ -362,16 +378,21 @@ class SparkEngine:
             if operator is not None
             else f"pipeline {' + '.join(pipeline.spec.operators)}"
         )
-        return f"{where} failed {_RESTARTS + 1} times: {_reason(text)}"
+        return f"{where} failed {self._restarts[pipeline.name]} times: {_reason(text)}"
 
     def _drain(self) -> None:
         """Let no new record in and wait until every record is through."""
         now = time.time()
         for source in self._site.graph.sources:
-            if self._site.generator(source.name) is not None:
-                self._limits[source.name] = max(self._offered(source.name, now), 0)
+            if self._site.generator(source.name) is None:
+                continue
+            pipeline = self._pipelines[self._wiring.plan.pipeline_of(source.name).name]
+            paused = pipeline.spec.admission == 0
+            self._limits[source.name] = (
+                pipeline.positions[source.name] if paused else self._offered(source.name, now)
+            )
         for pipeline in self._pipelines.values():
-            pipeline.turn(limits=dict(self._limits), cadence=0.0)
+            pipeline.turn(limits=dict(self._limits), cadence=0.0, admission=None)
         try:
             self._take_all_files()
             quiesce(self, self._wiring.plan.pipelines)

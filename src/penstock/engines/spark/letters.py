@@ -1,6 +1,6 @@
 """Dead letters: records that could not be processed, kept with the operator and the error.
 
-    dead/<operator>/<epoch>-<batch>-<partition>-<attempt>-<random>.jsonl   one line a record
+    dead/<operator>/<thousand batches>/<epoch>-<batch>-<partition>-<attempt>-<random>.jsonl
 
 A task may serve several partitions one after the other, each with letters of its own, and may be
 tried again: when its batch is through, the letters of the last attempt stay.
@@ -39,9 +39,8 @@ class Desk:
         batch = context.getLocalProperty("streaming.sql.batchId") if context else None
         partition = context.partitionId() if context else 0
         attempt = context.taskAttemptId() if context else 0
-        label = tag(self.epoch, int(batch or 0))
-        name = f"{label}-{partition:05d}-{attempt:09d}-{secrets.token_hex(4)}.jsonl"
-        return Letters(self, name)
+        ending = f"{partition:05d}-{attempt:09d}-{secrets.token_hex(4)}"
+        return Letters(self, tag(self.epoch, int(batch or 0)), ending)
 
 
 def tag(epoch: int, batch: int) -> str:
@@ -52,9 +51,10 @@ def tag(epoch: int, batch: int) -> str:
 class Letters:
     """The letters of one task, written when it has gone through all its records."""
 
-    def __init__(self, desk: Desk, name: str) -> None:
+    def __init__(self, desk: Desk, label: str, ending: str) -> None:
         self._desk = desk
-        self._name = name
+        self._label = label
+        self._ending = ending
         self._lines: list[str] = []
 
     def add(self, record: Any, error: BaseException) -> None:
@@ -76,7 +76,7 @@ class Letters:
 
     def send(self) -> None:
         if self._lines:
-            write(self._desk.store, self._desk.operator, self._name, self._lines)
+            write(self._desk.store, self._desk.operator, self._label, self._ending, self._lines)
             self._lines = []
 
 
@@ -84,44 +84,61 @@ def line(operator: str, error: str, record: Any) -> str:
     return _json({"operator": operator, "error": error, "record": record})
 
 
-def write(store: Store, operator: str, name: str, lines: Iterable[str]) -> None:
-    """Put letters into an operator's directory under a name of their batch."""
-    box = store.child(operator)
-    box.make()
-    box.write_bytes(name, ("\n".join(lines) + "\n").encode(errors="backslashreplace"))
+def _box(store: Store, operator: str, label: str) -> Store:
+    """The folder of a batch's letters, shared with its thousand, so that none grows for ever."""
+    return store.child(operator).child(label[:-3])
 
 
-def count(store: Store, operator: str, prefix: str = "") -> int:
-    """Letters of an operator, of one batch if its tag is given."""
-    box = store.child(operator)
-    found = 0
-    for name in box.names(prefix):
-        if name.endswith(".jsonl"):
-            with box.filesystem.open_input_file(box.path(name)) as file:
-                found += file.read().count(b"\n")
-    return found
+def write(store: Store, operator: str, label: str, ending: str, lines: Iterable[str]) -> None:
+    """Put letters of a batch into an operator's directory."""
+    box = _box(store, operator, label).make()
+    data = ("\n".join(lines) + "\n").encode(errors="backslashreplace")
+    box.write_bytes(f"{label}-{ending}.jsonl", data)
+
+
+def total(store: Store, operator: str) -> int:
+    """All letters of an operator."""
+    boxes = store.child(operator)
+    return sum(_lines(boxes.child(name), boxes.child(name).names()) for name in boxes.names())
+
+
+def count(store: Store, operator: str, label: str) -> int:
+    """The letters of one batch."""
+    box = _box(store, operator, label)
+    return _lines(box, box.names(f"{label}-"))
 
 
 def settle(store: Store, operator: str, label: str) -> int:
     """When a batch is through: drop the letters of attempts that failed, and count the rest."""
-    box = store.child(operator)
-    attempts: dict[str, dict[str, list[str]]] = {}
-    for name in box.names(f"{label}-"):
+    box = _box(store, operator, label)
+    kept = set(box.names(f"{label}-"))
+    tries: dict[str, dict[str, list[str]]] = {}
+    for name in kept:
         partition, attempt = name.removeprefix(f"{label}-").split("-")[:2]
-        if name.endswith(".jsonl") and attempt.isdigit():
-            attempts.setdefault(partition, {}).setdefault(attempt, []).append(name)
-    for tries in attempts.values():
-        for attempt in sorted(tries)[:-1]:
-            for name in tries[attempt]:
+        if attempt.isdigit():
+            tries.setdefault(partition, {}).setdefault(attempt, []).append(name)
+    for attempts in tries.values():
+        for attempt in sorted(attempts)[:-1]:
+            for name in attempts[attempt]:
                 box.remove(name)
-    return count(store, operator, f"{label}-") if box.names(f"{label}-") else 0
+                kept.discard(name)
+    return _lines(box, kept)
 
 
-def discard(store: Store, operator: str, prefix: str) -> None:
+def discard(store: Store, operator: str, label: str) -> None:
     """Remove what an earlier, unfinished attempt at a batch left."""
-    box = store.child(operator)
-    for name in box.names(prefix):
+    box = _box(store, operator, label)
+    for name in box.names(f"{label}-"):
         box.remove(name)
+
+
+def _lines(box: Store, names: Iterable[str]) -> int:
+    found = 0
+    for name in names:
+        if name.endswith(".jsonl"):
+            with box.filesystem.open_input_file(box.path(name)) as file:
+                found += file.read().count(b"\n")
+    return found
 
 
 def _json(value: Any) -> str:

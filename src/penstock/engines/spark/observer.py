@@ -84,7 +84,7 @@ class Observer:
             label = tag(pipeline.wired.epoch, number)
             for sink in pipeline.sinks:
                 self._site.tally(sink).add(label, observed or 0)
-            for name in pipeline.spec.operators:
+            for name in pipeline.lettering:
                 self._site.dead_letters += letters.settle(self._site.dead, name, label)
         states = data.get("stateOperators", [])
         return Batch(

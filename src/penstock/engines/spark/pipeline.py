@@ -51,6 +51,7 @@ class RunningPipeline:
         self.tail = site.tail(spec.operators)
         self.sinks = site.sinks(spec.operators)
         self.feeds = site.feeds(spec.operators)
+        self.lettering = tuple(n for n in spec.operators if _can_reject(site.graph[n]))
         self.query: Any = None
         self.ended: dict[int, float] = {}
         self.stopping = False
@@ -221,14 +222,14 @@ class RunningPipeline:
         again = self._first and self._ran_before
         self._first = False
         if again:
-            for name in self.spec.operators:
+            for name in self.lettering:
                 self.site.dead_letters -= letters.count(self.site.dead, name, label)
                 letters.discard(self.site.dead, name, label)
         self._deliver(self._limited(frame), label, again)
         rows = self._observed(label)
         for sink in self.sinks:
             self.site.tally(sink).add(label, rows)
-        for name in self.spec.operators:
+        for name in self.lettering:
             self.site.dead_letters += letters.settle(self.site.dead, name, label)
         self.ended[batch] = time.time()
         self.ended.pop(batch - 1000, None)
@@ -300,7 +301,7 @@ class RunningPipeline:
     def _keep_rejects(self, name: str, condition: str, rejected: list[str], label: str) -> None:
         error = f"rejected: {condition}"
         lines = [letters.line(name, error, json.loads(record)) for record in rejected]
-        letters.write(self.site.dead, name, f"{label}-native-.jsonl", lines)
+        letters.write(self.site.dead, name, label, "native-rejects", lines)
 
     # --- what Spark says of it --------------------------------------------------------------
 
@@ -330,3 +331,10 @@ class RunningPipeline:
             return None
         error = self._error or self.query.exception()
         return error if error is not None else RuntimeError("the query ended without an error")
+
+
+def _can_reject(operator: Operator) -> bool:
+    """Whether an operator may leave dead letters."""
+    if isinstance(operator.body, op.Frame):
+        return operator.body.reject is not None
+    return isinstance(operator.body, (*op.PYTHON_BODIES, op.Process))

@@ -84,6 +84,11 @@ def _refuse_impossible(engine: SparkEngine, after: Plan) -> None:
         for name in spec.operators:
             if engine.site.graph[name].state.value != "source" or engine.site.generator(name):
                 continue
+            if spec.admission is not None:
+                raise Refused(
+                    f"'{name}' is a source of Spark's own: how much it takes is set by its options "
+                    "(such as maxOffsetsPerTrigger), it can be neither paused nor limited"
+                )
             old = engine.wiring.plan.pipeline_of(name)
             kept = engine.wiring.pipelines[old.name].checkpoint
             if checkpoint_name(engine.site, spec, 0) != kept:
@@ -138,7 +143,9 @@ def _quiesce_one(
         inner = plan.pipeline_of(entry.upstream).name in stopping
         return not inner or at >= engine.site.channel(entry.upstream).end
 
-    engine.wait(lambda: all(ended(entry) for entry in pipeline.inputs))
+    if not all(ended(entry) for entry in pipeline.inputs):
+        pipeline.turn(admission=None, cadence=0.0)  # nothing is won by taking the rest slowly
+        engine.wait(lambda: all(ended(entry) for entry in pipeline.inputs))
     if pipeline.foreign:
         _finish_foreign(engine, pipeline)
     else:

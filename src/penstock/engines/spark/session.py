@@ -46,36 +46,46 @@ _ANY_TIME = {
 }
 
 
-def session(master: str | None = None, **more: str) -> SparkSession:
-    """The session for Penstock: a running one with the settings it needs, or a new one.
+def session(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
+    """The session for Penstock: the running one with the settings it needs, or a new one.
 
-    `master` defaults to this machine with two slots a core. Settings given by name (with `_` for
-    `.`) come on top and count only for a new session.
+    `master` defaults to this machine with two slots a core; `conf` comes on top of Penstock's
+    own settings. Both are for a new session: a running one must not contradict them.
     """
-    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     spark = SparkSession.getActiveSession()
     if spark is None:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-        os.environ.setdefault("SPARK_HOME", str(_light_home()))
-        os.environ.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")
-        builder = SparkSession.builder.appName("penstock").master(_master(master))
-        for name, value in {**_AT_START, **_ANY_TIME}.items():
-            builder = builder.config(name, value)
-        for name, value in more.items():
-            builder = builder.config(name.replace("_", "."), value)
-        try:
-            spark = builder.getOrCreate()
-        except (PySparkException, RuntimeError) as error:
-            raise InvalidInput(
-                f"Spark did not start on master '{_master(master)}': "
-                f"{str(error).splitlines()[0]}; `penstock doctor` checks what it needs"
-            ) from error
+        spark = _started(_master(master), dict(conf or {}))
+    elif master is not None and spark.sparkContext.master != _master(master):
+        raise InvalidInput(
+            f"a Spark session runs already on master '{spark.sparkContext.master}', so it cannot "
+            f"be '{master}'; stop that session first, or leave the master out"
+        )
     for name, value in _ANY_TIME.items():
         spark.conf.set(name, value)
     return spark
+
+
+def _started(master: str, conf: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_HOME", str(_light_home()))
+    os.environ.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")
+    builder = SparkSession.builder.appName("penstock").master(master)
+    for name, value in {**_AT_START, **_ANY_TIME, **conf}.items():
+        builder = builder.config(name, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as error:  # Spark's own, Java's, or a plain one: all mean the same here
+        lines = str(error).strip().splitlines()
+        said = next((line for line in lines if "Exception" in line or line.startswith("[")), "")
+        raise InvalidInput(
+            f"Spark did not start on master '{master}': {said or ' '.join(lines[:1])}; "
+            "`penstock doctor` checks what it needs"
+        ) from error
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -15,11 +14,10 @@ from penstock.dataflow import operator as op
 from penstock.dataflow.arrow import arrow_schema
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.schema import Schema
+from penstock.engines.spark.folder import Folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
-
-_ENDINGS = {"parquet": "parquet", "json": "json", "csv": "csv"}
 
 
 class Outlets:
@@ -81,32 +79,17 @@ class Outlets:
         The directory stays flat and readable by anything; names sort in batch order, and a
         batch that comes again replaces what it left.
         """
-        spark = frame.sparkSession
-        jvm: Any = spark._jvm
-        path = jvm.org.apache.hadoop.fs.Path
-        root = sink.path if "://" in sink.path else os.path.abspath(sink.path)  # noqa: PTH100
-        target, staging = path(root), path(f"{root}/_staging/{label}")
-        files = target.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
-        (
-            frame.write.format(sink.format)
-            .options(**sink.options)
-            .mode("overwrite")
-            .save(staging.toString())
-        )
+        folder = Folder.at(sink.path, frame.sparkSession)
+        staging = f"_staging/{label}"
+        writer = frame.write.format(sink.format).options(**sink.options)
+        writer.mode("overwrite").save(folder.path(staging))
         if again:
-            for status in files.listStatus(target):
-                if status.getPath().getName().startswith(f"{label}-"):
-                    files.delete(status.getPath(), False)
-        ending = _ENDINGS[sink.format]
-        parts = sorted(
-            (status.getPath() for status in files.listStatus(staging)), key=lambda p: p.getName()
-        )
-        for number, part in enumerate(p for p in parts if p.getName().startswith("part-")):
-            name = part.getName()
-            packed = (
-                name[name.index(f".{ending}") + len(ending) + 1 :] if f".{ending}" in name else ""
-            )
-            place = path(f"{root}/{label}-{number:05d}.{ending}{packed}")
-            if not files.rename(part, place):
-                raise OSError(f"cannot move {part} to {place}")
-        files.delete(staging, True)
+            for name in folder.names(""):
+                if name.startswith(f"{label}-"):
+                    folder.remove(name)
+        parts = sorted(name for name in folder.names(staging) if name.startswith("part-"))
+        for number, part in enumerate(parts):
+            ending = part[part.index(f".{sink.format}") :] if f".{sink.format}" in part else ""
+            ending = ending or f".{sink.format}"
+            folder.move(f"{staging}/{part}", f"{label}-{number:05d}{ending}")
+        folder.remove(staging)

@@ -68,7 +68,7 @@ class NumberedReader(DataSourceStreamReader):
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:
         valve = self.valve.read()
-        if not valve.open:
+        if not valve.open or valve.admission == 0:
             self.valve.acknowledge(self.input, valve.turn)
             return dict(start)
         if not self._due(valve):

@@ -1,0 +1,337 @@
+"""Requests: what a person can ask of the plan of a running flow, as values.
+
+A pipeline is named by any operator in it. `apply` is pure: it returns another plan that fits the
+dataflow, or raises `Refused` or `InvalidPlan`. `parse` reads what `str` writes.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.dataflow import duration
+from penstock.dataflow.graph import Graph
+from penstock.dataflow.operator import State
+from penstock.errors import InvalidInput, Refused
+from penstock.plan import fusion
+from penstock.plan.plan import Pipeline, Plan
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Another number of instances."""
+
+    operator: str
+    parallelism: int
+
+    def apply(self, plan: Plan, graph: Graph) -> Plan:
+        pipeline = _holding(plan, graph, self.operator)
+        limits = fusion.bounds(graph, pipeline.operators)
+        what = f"'{self.operator}' cannot run with parallelism {self.parallelism}: its pipeline "
+        above = limits.most is not None and self.parallelism > limits.most
+        if above or self.parallelism < limits.least:
+            most = "or more" if limits.most is None else f"to {limits.most}"
+            raise Refused(f"{what}({_chain(pipeline.operators)}) stands {limits.least} {most}")
+        if pipeline.ceiling is not None and self.parallelism > pipeline.ceiling:
+            raise Refused(
+                f"{what}has {pipeline.ceiling} state partitions; ask for more of them first, "
+                f"{self.operator}.ceiling={self.parallelism}"
+            )
+        return _turned(plan, graph, self.operator, parallelism=self.parallelism)
+
+    def __str__(self) -> str:
+        return f"{self.operator}={self.parallelism}"
+
+
+@dataclass(frozen=True)
+class Cadence:
+    """Another time between batches, in seconds."""
+
+    operator: str
+    seconds: float
+
+    def apply(self, plan: Plan, graph: Graph) -> Plan:
+        return _turned(plan, graph, self.operator, cadence=self.seconds)
+
+    def __str__(self) -> str:
+        return f"{self.operator}.cadence={duration.text(self.seconds)}"
+
+
+@dataclass(frozen=True)
+class Admit:
+    """Another limit on the rows of a batch: None is no limit, 0 takes nothing."""
+
+    operator: str
+    rows: int | None
+
+    def apply(self, plan: Plan, graph: Graph) -> Plan:
+        return _turned(plan, graph, self.operator, admission=self.rows)
+
+    def __str__(self) -> str:
+        return f"{self.operator}.admission={'unlimited' if self.rows is None else self.rows}"
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """Another number of state partitions; None leaves it to the engine."""
+
+    operator: str
+    parts: int | None
+
+    def apply(self, plan: Plan, graph: Graph) -> Plan:
+        return _turned(plan, graph, self.operator, ceiling=self.parts)
+
+    def __str__(self) -> str:
+        return f"{self.operator}.ceiling={'automatic' if self.parts is None else self.parts}"
+
+
+@dataclass(frozen=True)
+class Executors:
+    """Another number of executors."""
+
+    count: int
+
+    def apply(self, plan: Plan, graph: Graph) -> Plan:
+        return replace(plan, executors=self.count)
+
+    def __str__(self) -> str:
+        return f"executors={self.count}"
+
+
+@dataclass(frozen=True)
+class Fuse:
+    """One pipeline of the two that hold these operators, which must be neighbours.
+
+    It gets the larger parallelism and the longer cadence of the two, the smaller admission, and
+    the ceiling of the one with state; parallelism is clipped to what all of it can stand.
+    """
+
+    first: str
+    second: str
+
+    def apply(self, plan: Plan, graph: Graph) -> Plan:
+        one = _holding(plan, graph, self.first)
+        other = _holding(plan, graph, self.second)
+        if one is other:
+            return plan
+        if not (_reads(graph, one, other) or _reads(graph, other, one)):
+            raise Refused(
+                f"'{self.first}' and '{self.second}' cannot be fused: their pipelines "
+                f"({_chain(one.operators)} and {_chain(other.operators)}) are no neighbours"
+            )
+        both = (one, other)
+        fused = _made(
+            graph,
+            {*one.operators, *other.operators},
+            parallelism=max(p.parallelism for p in both),
+            admission=min((p.admission for p in both if p.admission is not None), default=None),
+            cadence=max(p.cadence for p in both),
+            ceiling=next((p.ceiling for p in both if p.ceiling is not None), None),
+        )
+        return _regrouped(plan, graph, both, [fused])
+
+    def __str__(self) -> str:
+        return f"fuse {self.first} {self.second}"
+
+
+@dataclass(frozen=True)
+class Split:
+    """A cut in front of an operator, so that a pipeline begins there.
+
+    What fed it becomes a pipeline of its own, one for each of its inputs in the pipeline. All
+    keep cadence and admission, and parallelism as far as they can stand it; the part with the
+    state keeps the ceiling.
+    """
+
+    operator: str
+
+    def apply(self, plan: Plan, graph: Graph) -> Plan:
+        whole = _holding(plan, graph, self.operator)
+        inside = [name for name in graph[self.operator].inputs if name in whole.operators]
+        if not inside:
+            raise Refused(
+                f"there is nothing to split: '{self.operator}' stands at the beginning of its "
+                f"pipeline ({_chain(whole.operators)}) already"
+            )
+        if graph[self.operator].state is State.SINK:  # other sinks stay with what they read
+            cut = [{self.operator}]
+        else:
+            cut = [_upstream(graph, name, whole.operators) for name in inside]
+        parts = [
+            _made(graph, part, whole.parallelism, whole.admission, whole.cadence, whole.ceiling)
+            for part in (*cut, set(whole.operators).difference(*cut))
+        ]
+        return _regrouped(plan, graph, [whole], parts)
+
+    def __str__(self) -> str:
+        return f"split {self.operator}"
+
+
+@dataclass(frozen=True)
+class Pause:
+    """The pipelines of all sources take nothing; what is in flight goes on to its sinks."""
+
+    def apply(self, plan: Plan, graph: Graph) -> Plan:
+        for source in graph.sources:
+            plan = plan.with_pipeline(source.name, admission=0)
+        return plan
+
+    def __str__(self) -> str:
+        return "pause"
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Whatever takes nothing takes again, without a limit: a plan does not know the one before."""
+
+    def apply(self, plan: Plan, graph: Graph) -> Plan:
+        pipelines = (replace(p, admission=None) if p.admission == 0 else p for p in plan.pipelines)
+        return replace(plan, pipelines=tuple(pipelines))
+
+    def __str__(self) -> str:
+        return "resume"
+
+
+@dataclass(frozen=True)
+class Together:
+    """Several requests as one change: each finds the plan that the one before it made."""
+
+    requests: tuple[Request, ...]
+
+    def apply(self, plan: Plan, graph: Graph) -> Plan:
+        for request in self.requests:
+            plan = request.apply(plan, graph)
+        return plan
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.requests))
+
+
+Request = Scale | Cadence | Admit | Ceiling | Executors | Fuse | Split | Pause | Resume | Together
+
+FORMS = (
+    "count=4, count.cadence=500ms, count.admission=1000 (or unlimited), count.ceiling=16 (or "
+    "automatic), executors=2, fuse parse count, split count, pause, resume, or several with commas"
+)
+
+
+def parse(text: str) -> Request:
+    """Read a request; see `FORMS`. Raises `InvalidInput`."""
+    requests = tuple(_one(part.strip(), text) for part in text.split(","))
+    return requests[0] if len(requests) == 1 else Together(requests)
+
+
+def check(request: Request, graph: Graph) -> None:
+    """Raise `Refused` if a request names what the dataflow does not have, whatever its plan."""
+    for name in _named(request):
+        _known(graph, name)
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def _one(part: str, text: str) -> Request:
+    match part.split():
+        case ["pause"]:
+            return Pause()
+        case ["resume"]:
+            return Resume()
+        case ["fuse", first, second]:
+            return Fuse(first, second)
+        case ["split", operator]:
+            return Split(operator)
+    name, _, value = (word.strip() for word in part.partition("="))
+    if not name or not value or " " in name:
+        raise InvalidInput(f"cannot read the request '{text}': write {FORMS}")
+    if name == "executors":
+        return Executors(_number(part, value))
+    operator, _, setting = name.rpartition(".")
+    match setting if operator else "":
+        case "cadence":
+            return Cadence(operator, duration.seconds(value))
+        case "admission":
+            return Admit(operator, None if value == "unlimited" else _number(part, value))
+        case "ceiling":
+            return Ceiling(operator, None if value == "automatic" else _number(part, value))
+        case _:  # operators may have dots in their names
+            return Scale(name, _number(part, value))
+
+
+def _number(part: str, value: str) -> int:
+    if not value.isdecimal():
+        raise InvalidInput(f"cannot read the request '{part}': '{value}' is no whole number")
+    return int(value)
+
+
+def _named(request: Request) -> Iterator[str]:
+    match request:
+        case Together(requests):
+            for one in requests:
+                yield from _named(one)
+        case Fuse(first, second):
+            yield from (first, second)
+        case Scale() | Cadence() | Admit() | Ceiling() | Split():
+            yield request.operator
+
+
+# --- plans --------------------------------------------------------------------------------------
+
+
+def _known(graph: Graph, operator: str) -> None:
+    if operator not in graph:
+        close = difflib.get_close_matches(operator, list(graph.by_name), n=1)
+        hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(graph.by_name)}"
+        raise Refused(f"'{operator}' is no operator of '{graph.name}'; {hint}")
+
+
+def _holding(plan: Plan, graph: Graph, operator: str) -> Pipeline:
+    _known(graph, operator)
+    return plan.pipeline_of(operator)
+
+
+def _turned(plan: Plan, graph: Graph, operator: str, **settings: Any) -> Plan:
+    _known(graph, operator)
+    return _fitting(plan.with_pipeline(operator, **settings), graph)
+
+
+def _regrouped(plan: Plan, graph: Graph, old: Sequence[Pipeline], new: Sequence[Pipeline]) -> Plan:
+    kept = (p for p in plan.pipelines if p not in old)
+    return _fitting(replace(plan, pipelines=(*kept, *new)), graph)
+
+
+def _fitting(plan: Plan, graph: Graph) -> Plan:
+    fusion.check(plan, graph)
+    return plan
+
+
+def _made(
+    graph: Graph,
+    members: Collection[str],
+    parallelism: int,
+    admission: int | None,
+    cadence: float,
+    ceiling: int | None,
+) -> Pipeline:
+    """A pipeline of these operators; it gets only as much parallelism and ceiling as fits."""
+    operators = tuple(name for name in graph.topological if name in members)
+    if not any(graph[name].stateful for name in operators):
+        ceiling = None
+    limits = fusion.bounds(graph, operators)
+    most = min(n for n in (parallelism, limits.most, ceiling) if n is not None)
+    return Pipeline(operators, max(most, limits.least), admission, cadence, ceiling)
+
+
+def _reads(graph: Graph, reader: Pipeline, writer: Pipeline) -> bool:
+    return any(i in writer.operators for name in reader.operators for i in graph[name].inputs)
+
+
+def _upstream(graph: Graph, operator: str, members: Sequence[str]) -> set[str]:
+    """An operator and all that feeds it inside a pipeline."""
+    inside = (name for name in graph[operator].inputs if name in members)
+    return {operator}.union(*(_upstream(graph, name, members) for name in inside))
+
+
+def _chain(operators: Sequence[str]) -> str:
+    return "+".join(operators)
