@@ -57,6 +57,7 @@ class RunningPipeline:
         self.stopping = False
         self._backlog = backlog
         self._seen_batch = -1
+        self._ran = -1
         self._begun = threading.Event()
         self._turning = threading.Lock()
         self._valve_path = site.directory / "control" / f"{spec.name}.valve"
@@ -147,6 +148,7 @@ class RunningPipeline:
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
             compiler = Compiler(self.site.graph, self.site.dead, self.wired.epoch)
             self.query = self._begin(compiler.tail(self.spec.operators, self._read), once)
+            self._execution: Any = self.query._jsq.streamingQuery()
         self._begun.set()
 
     def _begin(self, frame: DataFrame, once: bool) -> Any:
@@ -232,6 +234,7 @@ class RunningPipeline:
         for name in self.lettering:
             self.site.dead_letters += letters.settle(self.site.dead, name, label)
         self.ended[batch] = time.time()
+        self._ran = batch
         self.ended.pop(batch - 1000, None)
 
     def _wait_for_room(self) -> None:
@@ -248,9 +251,11 @@ class RunningPipeline:
     def _limited(self, frame: DataFrame) -> DataFrame:
         """One task for each instance: several partitions of state or of input are joined in one."""
         most = self.valve.parallelism
-        if frame._jdf.queryExecution().toRdd().getNumPartitions() > most:
-            return frame.coalesce(most)
-        return frame
+        if self.stateful is not None:
+            crowded = self.wired.partitions > most
+        else:
+            crowded = len(self.inputs) > 1 or bool(self.foreign)
+        return frame.coalesce(most) if crowded else frame
 
     def _deliver(self, frame: DataFrame, label: str, again: bool) -> None:
         channel = self.site.channel(self.tail) if self.feeds else None
@@ -287,16 +292,24 @@ class RunningPipeline:
     def _observed(self, label: str) -> int:
         """Rows that left in this batch; native rejects are put with the dead letters."""
         self._begun.wait()
-        metrics = self.query._jsq.streamingQuery().lastExecution().observedMetrics()
-        for name in self.spec.operators:
+        metrics = self._execution.lastExecution().observedMetrics()
+        for name in self.lettering:
             body = self.site.graph[name].body
-            if isinstance(body, op.Frame) and body.reject is not None:
-                found = metrics.get(REJECT + name)
-                rejected = list(found.get().getList(0)) if found.isDefined() else []
-                if rejected:
-                    self._keep_rejects(name, body.reject, rejected, label)
-        rows = metrics.get(OUT)
-        return int(rows.get().getLong(0)) if rows.isDefined() else 0
+            if isinstance(body, op.Frame) and metrics.contains(REJECT + name):
+                found = self._lines(metrics.apply(REJECT + name).getList(0))
+                if found:
+                    self._keep_rejects(name, str(body.reject), found, label)
+        return int(metrics.apply(OUT).getLong(0)) if metrics.contains(OUT) else 0
+
+    def _lines(self, texts: Any) -> list[str]:
+        """A list of Java's. It goes through a file: element by element, or as one long text,
+        it would take longer on its way through the socket than the batch itself."""
+        if texts.isEmpty():
+            return []
+        jvm: Any = self.site.spark._jvm
+        aside = self._valve_path.with_suffix(".lines")
+        jvm.org.apache.commons.io.FileUtils.writeLines(jvm.java.io.File(str(aside)), "UTF-8", texts)
+        return aside.read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
     def _keep_rejects(self, name: str, condition: str, rejected: list[str], label: str) -> None:
         error = f"rejected: {condition}"
@@ -307,7 +320,7 @@ class RunningPipeline:
 
     def new_progress(self) -> list[Any]:
         """Progress reports of batches with input since the last call, oldest first."""
-        if self.query is None:
+        if self.query is None or (self.native_sink is None and self._ran <= self._seen_batch):
             return []
         reports = self.query._jsq.recentProgress()
         fresh = []
