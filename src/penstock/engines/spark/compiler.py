@@ -35,6 +35,10 @@ REJECT = "penstock_reject_"
 _TIMER_SECONDS = 0.5
 
 
+KEPT = "penstock_kept_"
+"""Prefix of the observations that keep the columns of a stateful operator in use."""
+
+
 class CompileError(PenstockError):
     """An operator could not be turned into a DataFrame."""
 
@@ -59,6 +63,7 @@ class Compiler:
         `read(operator, input)` gives the DataFrame of a source (input "") or of a channel.
         """
         inside = set(operators)
+        last = [n for n in operators if not isinstance(self.graph[n].body, op.Write)][-1:]
         frames: dict[str, Result] = {}
         result: Result | None = None
         for name in operators:
@@ -74,6 +79,8 @@ class Compiler:
                     frames[i] if i in inside else Result(read(operator, i)) for i in operator.inputs
                 ]
                 result = self.apply(operator, inputs)
+            if isinstance(operator.body, op.Aggregate | op.Join) and name not in last:
+                result = Result(_unpruned(name, result.frame()))
             frames[name] = result
         assert result is not None
         return result.frame().observe(OUT, F.count(F.lit(1)).alias("rows"))
@@ -160,6 +167,19 @@ class Result:
         if not self.stages:
             return self.base
         return self.base.mapInArrow(Stages(self.stages), self.struct())
+
+
+def _unpruned(name: str, frame: DataFrame) -> DataFrame:
+    """Use every column once.
+
+    Spark leaves out of an operator's state what nothing behind it uses. Then its state would
+    look different when what is behind it moves to another pipeline, and would not fit any more.
+    """
+    plain = [f.name for f in frame.schema.fields if "map<" not in f.dataType.simpleString()]
+    maps = [f.name for f in frame.schema.fields if f.name not in plain]
+    used = [F.max(F.hash(*(F.col(f"`{c}`") for c in plain))).alias("used")] if plain else []
+    used += [F.count_if(F.col(f"`{c}`").isNull()).alias(c) for c in maps]
+    return frame.observe(KEPT + name, *used)
 
 
 def struct_of(schema: Schema) -> StructType:
