@@ -6,7 +6,7 @@ import gc
 import os
 import time
 from pathlib import Path
-from statistics import mean
+from statistics import median
 from typing import Any
 
 from bench.result import Claim, Result
@@ -31,7 +31,7 @@ def _heap(spark: Any) -> float:
 
 
 def run(spark: Any, folder: Path) -> Result:
-    """Sample once a minute; compare the last three minutes with minutes two to four."""
+    """Sample once a minute; compare medians of the last three minutes and of minutes 2 to 4."""
     graph = build("wordcount", folder / "out", load="2000/s").graph
     plan = Plan(
         (Pipeline(("tweets", "parse")), Pipeline(("split",)), Pipeline(("count", "counts")))
@@ -57,8 +57,8 @@ def run(spark: Any, folder: Path) -> Result:
     engine.stop()
 
     def growth(column: str) -> float:
-        early = mean(float(row[column]) for row in rows[1:4])
-        return mean(float(row[column]) for row in rows[-3:]) / early
+        early = median(float(row[column]) for row in rows[1:4])
+        return median(float(row[column]) for row in rows[-3:]) / early
 
     return Result(
         "memory",
