@@ -8,7 +8,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Transition:
-    """The record of one applied change; times in seconds, `at` since the start of the run."""
+    """The record of one applied change; times in seconds, `at` since the start of the run.
+
+    A pipeline is emptied before it is stopped, so nothing is replayed unless an engine says so;
+    `state_rows_moved` is None where it was not measured.
+    """
 
     at: float
     changes: tuple[str, ...]
@@ -17,7 +21,7 @@ class Transition:
     reason: str = ""
     phases: tuple[tuple[str, float], ...] = field(default=())
     rows_replayed: int = 0
-    state_rows_moved: int = 0
+    state_rows_moved: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         data = asdict(self)
