@@ -17,11 +17,11 @@ from penstock.plan import fusion
 from penstock.workloads import build
 
 _BATCH = 60_000
-_BATCHES = 10
-_WARM = 3
-_ROUNDS = 3
+_BATCHES = 30
+_WARM = 5
+_ROUNDS = 5
 _STEADY = "5000/s"
-_STEADY_SECONDS = 25
+_STEADY_SECONDS = 20
 
 
 def _generator(load: str, limit: int | None) -> Generator:

@@ -81,7 +81,12 @@ class Letters:
 
 
 def line(operator: str, error: str, record: Any) -> str:
-    return _json({"operator": operator, "error": error, "record": record})
+    return raw_line(operator, error, _json(record))
+
+
+def raw_line(operator: str, error: str, record: str) -> str:
+    """A letter whose record is JSON already."""
+    return f'{{"operator": {_json(operator)}, "error": {_json(error)}, "record": {record}}}'
 
 
 def _box(store: Store, operator: str, label: str) -> Store:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import time
@@ -19,7 +18,7 @@ from penstock.engines.spark import checkpoint, letters
 from penstock.engines.spark.checks import foreign
 from penstock.engines.spark.compiler import OUT, REJECT, Compiler, needs, output_mode, struct_of
 from penstock.engines.spark.letters import tag
-from penstock.engines.spark.session import settings
+from penstock.engines.spark.session import STATE, settings
 from penstock.engines.spark.shipping import pickled, portable
 from penstock.engines.spark.site import Input, Site
 from penstock.engines.spark.valve import Valve, acknowledged
@@ -135,6 +134,7 @@ class RunningPipeline:
         special, self._least = needs(self.site.graph, self.spec.operators)
         needed = {
             **special,
+            **STATE,
             "spark.sql.streaming.internal.stateStore.partitions": parts,
             "spark.sql.shuffle.partitions": parts,
             # Sources are matched by name after a change of wiring, never by position.
@@ -313,7 +313,7 @@ class RunningPipeline:
 
     def _keep_rejects(self, name: str, condition: str, rejected: list[str], label: str) -> None:
         error = f"rejected: {condition}"
-        lines = [letters.line(name, error, json.loads(record)) for record in rejected]
+        lines = [letters.raw_line(name, error, record) for record in rejected]
         letters.write(self.site.dead, name, label, "native-rejects", lines)
 
     # --- what Spark says of it --------------------------------------------------------------
