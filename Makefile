@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast lint bench clean
+.PHONY: help setup demo test test-fast torture lint bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,6 +14,7 @@ help:
 	@echo 'make demo       set up, then count words under a changing load for 80 seconds'
 	@echo 'make test       set up, then lint, type-check and run all tests'
 	@echo 'make test-fast  the tests that need no Spark'
+	@echo 'make torture    change and kill a flow at random instants; SEEDS="1 2 3"'
 	@echo 'make lint       ruff and mypy'
 	@echo 'make bench      measure against plain Spark (takes a while)'
 	@echo 'make clean      remove .venv and caches; runs/ stays'
@@ -35,6 +36,10 @@ test: setup lint
 
 test-fast: $(INSTALLED)
 	$(BIN)/python -m pytest -m 'not spark'
+
+SEEDS ?= 1 2 3 4 5
+torture: setup
+	$(BIN)/python -m tests.torture $(SEEDS)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from penstock.metrics.snapshot import LatencyMetrics
+from penstock.plan.transition import Transition
 
 
 @runtime_checkable
@@ -14,6 +15,14 @@ class LatencyTotals(Protocol):
 
     def latency_totals(self) -> Mapping[str, LatencyMetrics]:
         """By the name of the constraint; one that was not measured is missing."""
+
+
+@runtime_checkable
+class Transitions(Protocol):
+    """Goes on watching a change after it is through: what came of it is known only later."""
+
+    def transitions(self) -> tuple[Transition, ...]:
+        """All changes of this run, with what is known of them by now."""
 
 
 @runtime_checkable

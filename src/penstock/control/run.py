@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock import policies
 from penstock.control import directory
-from penstock.control.abilities import Evidence, LatencyTotals
+from penstock.control.abilities import Evidence, LatencyTotals, Transitions
 from penstock.control.asked import Asked
 from penstock.control.clock import Clock
 from penstock.control.exactness import Verdict
@@ -264,6 +264,7 @@ class _Run:
     def sum_up(self, ended: float) -> Summary:
         final = self.engine.observe()
         totals = self.engine.latency_totals() if isinstance(self.engine, LatencyTotals) else None
+        settled = self.engine.transitions() if isinstance(self.engine, Transitions) else None
         verdict = self.verdict()
         return Summary(
             flow=self.graph.name,
@@ -280,7 +281,7 @@ class _Run:
             plan=self.engine.plan,
             run_dir=str(self.run_dir),
             latency=self.tally.latency(totals),
-            transitions=tuple(self.tally.transitions),
+            transitions=tuple(self.tally.transitions) if settled is None else settled,
             exact=verdict.exact,
             exact_reason=verdict.reason,
             interrupted=self.interrupts.finish,

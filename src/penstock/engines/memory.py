@@ -95,7 +95,9 @@ class MemoryEngine:
         change = Change(self._plan, plan)
         if change:
             self._switch(plan)
-        return Transition(float(self._clock), tuple(map(str, change.actions)), 0.0, 0.0, reason)
+        return Transition(
+            float(self._clock), tuple(map(str, change.actions)), 0.0, 0.0, reason, settled=True
+        )
 
     def observe(self) -> Snapshot:
         self._expect("running", "stopped")

@@ -79,10 +79,15 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Plan:
-    """All pipelines and the number of executors. The order of the pipelines has no meaning."""
+    """All pipelines and the number of executors. The order of the pipelines has no meaning.
+
+    `leaving` names executors that go when there are to be fewer; it is part of the way to a plan,
+    not of the plan, so it counts in no comparison and an engine forgets it once they are gone.
+    """
 
     pipelines: tuple[Pipeline, ...]
     executors: int = 1
+    leaving: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.executors < 1:

@@ -101,6 +101,22 @@ class Executors:
 
 
 @dataclass(frozen=True)
+class Leave:
+    """One executor less, and which one."""
+
+    executor: str
+
+    def apply(self, plan: Plan, graph: Graph) -> Plan:
+        if plan.executors == 1:
+            raise Refused(f"executor '{self.executor}' is the only one, so it cannot leave")
+        leaving = (*plan.leaving, self.executor)
+        return replace(plan, executors=plan.executors - 1, leaving=leaving)
+
+    def __str__(self) -> str:
+        return f"without={self.executor}"
+
+
+@dataclass(frozen=True)
 class Fuse:
     """One pipeline of the two that hold these operators, which must be neighbours.
 
@@ -209,11 +225,14 @@ class Together:
         return ", ".join(map(str, self.requests))
 
 
-Request = Scale | Cadence | Admit | Ceiling | Executors | Fuse | Split | Pause | Resume | Together
+Request = (
+    Scale | Cadence | Admit | Ceiling | Executors | Leave | Fuse | Split | Pause | Resume | Together
+)
 
 FORMS = (
     "count=4, count.cadence=500ms, count.admission=1000 (or unlimited), count.ceiling=16 (or "
-    "automatic), executors=2, fuse parse count, split count, pause, resume, or several with commas"
+    "automatic), executors=2, without=3 (that executor), fuse parse count, split "
+    "count, pause, resume, or several with commas"
 )
 
 
@@ -247,6 +266,8 @@ def _one(part: str, text: str) -> Request:
         raise InvalidInput(f"cannot read the request '{text}': write {FORMS}")
     if name == "executors":
         return Executors(_number(part, value))
+    if name == "without":
+        return Leave(value)
     operator, _, setting = name.rpartition(".")
     match setting if operator else "":
         case "cadence":

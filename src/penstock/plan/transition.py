@@ -10,8 +10,14 @@ from typing import Any
 class Transition:
     """The record of one applied change; times in seconds, `at` since the start of the run.
 
-    A pipeline is emptied before it is stopped, so nothing is replayed unless an engine says so;
-    `state_rows_moved` is None where it was not measured.
+    duration: until the new plan was in force; phases: where the time went, with the catch-up
+    behind it; interruption: longest time without output of the pipelines concerned, and sink_gap
+    of any sink; usual_gap: what that was before the change; keys_moved: share of keys that
+    another instance serves; backlog_left: rows waiting for the pipelines concerned when the plan
+    was in force. None is not measured. Until output has come again and the backlog is what it
+    was, a transition is not `settled`, and its interruption is only what the phases add up to.
+
+    A pipeline is emptied before it is stopped, so nothing is replayed unless an engine says so.
     """
 
     at: float
@@ -20,16 +26,28 @@ class Transition:
     interruption: float
     reason: str = ""
     phases: tuple[tuple[str, float], ...] = field(default=())
+    sink_gap: float | None = None
+    usual_gap: float | None = None
     rows_replayed: int = 0
     state_rows_moved: int | None = None
+    state_bytes_moved: int | None = None
+    keys_moved: float | None = None
+    backlog_left: int | None = None
+    settled: bool = False
 
     def to_json(self) -> dict[str, Any]:
         data = asdict(self)
         return {
             "at_s": round(data.pop("at"), 3),
             "changes": list(data.pop("changes")),
-            "duration_ms": round(1000 * data.pop("duration"), 1),
-            "interruption_ms": round(1000 * data.pop("interruption"), 1),
+            **{f"{name}_ms": _ms(data.pop(name)) for name in _TIMES},
             "phases": {name: round(1000 * s, 1) for name, s in data.pop("phases")},
             **data,
         }
+
+
+_TIMES = ("duration", "interruption", "sink_gap", "usual_gap")
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(1000 * seconds, 1)

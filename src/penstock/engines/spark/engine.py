@@ -7,7 +7,9 @@ import re
 import shutil
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +20,19 @@ from penstock.dataflow.operator import Operator
 from penstock.engines.rundir import RunDirectory, Wiring
 from penstock.engines.spark import checkpoint, checks, letters, repartition
 from penstock.engines.spark import wiring as wirings
+from penstock.engines.spark.aftermath import Changes
 from penstock.engines.spark.diagnosis import culprit
+from penstock.engines.spark.executors import Executors
+from penstock.engines.spark.gauges import Gauges
 from penstock.engines.spark.observer import Observer
 from penstock.engines.spark.pipeline import RunningPipeline
-from penstock.engines.spark.rewiring import quiesce, rewire
+from penstock.engines.spark.quiescence import quiesce
+from penstock.engines.spark.rewiring import rewire
 from penstock.engines.spark.session import default_parallelism, session
 from penstock.engines.spark.sinks import Outlets
 from penstock.engines.spark.site import Site
 from penstock.engines.spark.sources import ChannelSource, GeneratorSource
-from penstock.errors import FlowFailed, InvalidPlan, Refused
+from penstock.errors import FlowFailed, Refused
 from penstock.metrics.snapshot import LatencyMetrics, Snapshot
 from penstock.plan import fusion
 from penstock.plan.change import Change
@@ -78,6 +84,7 @@ class SparkEngine:
         self._limits: dict[str, int] = {}
         self._clocks: dict[str, float] = {}
         self._last: Snapshot | None = None
+        self._changes = Changes()
 
     # --- the port -------------------------------------------------------------------------------
 
@@ -90,13 +97,10 @@ class SparkEngine:
         self._require("new")
         spark = self._spark = self._spark or session(self._master, self._conf)
         schemas = checks.check(graph, spark)
+        self._executors = Executors(spark)
         if plan is not None:
             plan = _checked(plan, graph)
-            if plan.executors != 1 and str(spark.sparkContext.master).startswith("local["):
-                raise InvalidPlan(
-                    f"a local master is one executor, the plan wants {plan.executors}; "
-                    "give a cluster with --master"
-                )
+            self._executors.check(plan.executors)
         self._directory = RunDirectory.open(Path(run_dir), graph, self.name)
         try:
             spark.dataSource.register(GeneratorSource)
@@ -104,8 +108,13 @@ class SparkEngine:
             outlets = Outlets(self._directory.run_id)
             self._site = Site(spark, graph, schemas, self._directory, outlets, self._channel_rows)
             self._observer = Observer(self._site, self._window)
+            self._gauges = Gauges(
+                self._site, self._observer, self._pipelines, self._clocks, self._limits
+            )
             repartition.finish(spark, self._directory / "checkpoints")
-            self._wiring = self._directory.wiring() or self._first_wiring(graph, plan)
+            self._wiring = self._staffed(
+                self._directory.wiring() or self._first_wiring(graph, plan)
+            )
             self._began = time.time()
             self._site.dead_letters = sum(
                 letters.total(self._site.dead, o.name) for o in graph.operators
@@ -136,16 +145,13 @@ class SparkEngine:
         try:
             self._require("running")
             change = Change(self._wiring.plan, plan)
-            began = time.time()
-            phases = rewire(self, change) if change.actions else ()
-            return Transition(
-                at=began - self._began,
-                changes=tuple(str(action) for action in change.actions),
-                duration=time.time() - began,
-                interruption=sum(seconds for _, seconds in phases),
-                reason=reason,
-                phases=phases,
-            )
+            if not change:
+                return Transition(self.since_start(time.time()), (), 0.0, 0.0, reason, settled=True)
+            self._changes.close(self._observer.outputs)
+            aftermath = rewire(self, change, reason)
+            with self._lock:
+                self._changes.begin(aftermath)
+            return aftermath.transition
         finally:
             self._changing.release()
 
@@ -174,6 +180,7 @@ class SparkEngine:
                 pipeline.stop()
             for pipeline in self._pipelines.values():
                 self._observer.take(pipeline)
+            self._changes.close(self._observer.outputs)
             self._last = self._snapshot()
             self._state = "stopped"
             self._directory.close()
@@ -201,12 +208,12 @@ class SparkEngine:
     def ingested(self) -> dict[str, int]:
         """Records taken in and committed, by source with a generator."""
         with self._lock:
-            return {
-                entry.operator: pipeline.positions[entry.key]
-                for pipeline in self._pipelines.values()
-                for entry in pipeline.inputs
-                if not entry.upstream and self._site.generator(entry.operator) is not None
-            }
+            return self._gauges.ingested()
+
+    def transitions(self) -> tuple[Transition, ...]:
+        """All changes so far, with what is known of them by now."""
+        with self._lock:
+            return tuple(self._changes.done)
 
     def latency_totals(self) -> Mapping[str, LatencyMetrics]:
         """Latency over the whole run, by constraint."""
@@ -214,10 +221,25 @@ class SparkEngine:
             return self._observer.latency_totals()
 
     def _first_wiring(self, graph: Graph, plan: Plan | None) -> Wiring:
-        chosen = plan or fusion.default_plan(graph, default_parallelism(self.spark))
+        executors = self._executors.ready()
+        if plan is not None and plan.executors > executors:
+            self._executors.grow(plan.executors, self._wait_idly)
+        elif plan is not None and plan.executors < executors:
+            self._executors.shrink(plan.executors, (), Counter(), self._wait_idly)
+        chosen = plan or fusion.default_plan(graph, default_parallelism(self.spark), executors)
         wiring = wirings.first(self._site, chosen)
         self._directory.commit(wiring)
         return wiring
+
+    def _staffed(self, wiring: Wiring) -> Wiring:
+        """A wiring with the executors that there are: after a restart these may be others."""
+        there = self._executors.ready()
+        return replace(wiring, plan=replace(wiring.plan, executors=there, leaving=()))
+
+    @staticmethod
+    def _wait_idly(condition: Callable[[], bool]) -> None:
+        while not condition():
+            time.sleep(0.05)
 
     def _open_valves(self) -> None:
         """Let records in once every query is up, so that no generator runs ahead of its reader."""
@@ -248,6 +270,21 @@ class SparkEngine:
     def limits(self) -> Mapping[str, int]:
         """Where each generator ends, once it has to."""
         return self._limits
+
+    @property
+    def executors(self) -> Executors:
+        return self._executors
+
+    @property
+    def gauges(self) -> Gauges:
+        return self._gauges
+
+    @property
+    def observer(self) -> Observer:
+        return self._observer
+
+    def since_start(self, moment: float) -> float:
+        return moment - self._began
 
     def take_in(self, pipeline: RunningPipeline) -> None:
         """Read a pipeline's last reports."""
@@ -297,7 +334,7 @@ class SparkEngine:
     def _open(self, spec: Pipeline) -> RunningPipeline:
         wired = self._wiring.pipelines[spec.name]
         return RunningPipeline(
-            self._site, spec, wired, self._clocks, self._limits, self._backlog_of
+            self._site, spec, wired, self._clocks, self._limits, self._gauges.backlog
         )
 
     def _clock(self, source: str) -> float:
@@ -311,19 +348,6 @@ class SparkEngine:
             return self._began
         due = float(self._site.load(source).arrival([taken - 1])[0])
         return self._began - due if math.isfinite(due) else self._began
-
-    def _backlog_of(self, operator: str) -> int:
-        """Rows in an operator's channel that its slowest reader has not committed."""
-        return self._site.channel(operator).end - self._slowest(operator)
-
-    def _slowest(self, operator: str) -> int:
-        rows = [
-            pipeline.positions[entry.key]
-            for pipeline in tuple(self._pipelines.values())
-            for entry in pipeline.inputs
-            if entry.upstream == operator
-        ]
-        return min(rows, default=0)
 
     def _supervise(self) -> None:
         while not self._halt.wait(_TICK):
@@ -343,7 +367,12 @@ class SparkEngine:
             if error is not None:
                 self._mend(pipeline, error)
         for operator, channel in tuple(self._site.channels.items()):
-            channel.clean(self._slowest(operator))
+            channel.clean(self._gauges.slowest(operator))
+        watched = self._changes.watched
+        if watched is not None:
+            concerned = (p for p in self._pipelines.values() if p.tail in watched.changed)
+            waiting = self._gauges.waiting(concerned)
+            self._changes.look(self._observer.outputs, waiting, time.time())
 
     def _mend(self, pipeline: RunningPipeline, error: BaseException) -> None:
         """Restart a failed pipeline alone, from its last commit; give up after a few times."""
@@ -382,14 +411,14 @@ class SparkEngine:
 
     def _drain(self) -> None:
         """Let no new record in and wait until every record is through."""
-        now = time.time()
+        offered = self._gauges.offered(time.time())
         for source in self._site.graph.sources:
-            if self._site.generator(source.name) is None:
+            if source.name not in offered:
                 continue
             pipeline = self._pipelines[self._wiring.plan.pipeline_of(source.name).name]
             paused = pipeline.spec.admission == 0
             self._limits[source.name] = (
-                pipeline.positions[source.name] if paused else self._offered(source.name, now)
+                pipeline.positions[source.name] if paused else offered[source.name]
             )
         for pipeline in self._pipelines.values():
             pipeline.turn(limits=dict(self._limits), cadence=0.0, admission=None)
@@ -410,63 +439,11 @@ class SparkEngine:
             thread.start()
         self.wait(lambda: not any(thread.is_alive() for thread in threads))
 
-    def _drained(self) -> bool:
-        """Whether every row that entered is committed by its last reader."""
-        for pipeline in self._pipelines.values():
-            for entry in pipeline.inputs:
-                if entry.upstream:
-                    if pipeline.positions[entry.key] < self._site.channel(entry.upstream).end:
-                        return False
-                elif self._site.generator(entry.operator) is not None:
-                    limit = self._limits.get(entry.operator)
-                    if limit is None or pipeline.positions[entry.key] < limit:
-                        return False
-        return True
-
-    def _offered(self, source: str, now: float) -> int:
-        generator = self._site.generator(source)
-        assert generator is not None
-        due = self._site.load(source).offered(now - self._clocks[source])
-        known = [due, generator.limit, self._limits.get(source)]
-        return min(rows for rows in known if rows is not None)
-
     def _snapshot(self) -> Snapshot:
         with self._lock:
-            now = time.time()
-            site = self._site
-            pipelines = tuple(self._pipelines.values())
-            generators = [s.name for s in site.graph.sources if site.generator(s.name) is not None]
-            offered = {name: self._offered(name, now) for name in generators}
-            taken = self.ingested()
-            waiting = {p.name: self._waiting(p, offered) for p in pipelines}
-            self._last = Snapshot(
-                at=now - self._began,
-                window=self._window,
-                rows_offered=sum(offered.values()) if generators else None,
-                rows_ingested=sum(taken.values()) + self._observer.foreign_rows,
-                rows_delivered=sum(site.delivered.values()),
-                rows_dead=site.dead_letters,
-                pipelines={
-                    p.name: self._observer.pipeline(p, now, waiting[p.name]) for p in pipelines
-                },
-                latency=self._observer.latency(now),
-                sinks=dict(site.delivered),
-                drained=self._drained(),
-                source_pipelines=frozenset(
-                    self._wiring.plan.pipeline_of(s.name).name for s in site.graph.sources
-                ),
-            )
+            at = self.since_start(time.time())
+            self._last = self._gauges.snapshot(at, self._wiring.plan)
             return self._last
-
-    def _waiting(self, pipeline: RunningPipeline, offered: Mapping[str, int]) -> int | None:
-        """Rows that wait for a pipeline; None where a source of Spark's own hides them."""
-        if pipeline.foreign:
-            return None
-        return sum(
-            (self._site.channel(i.upstream).end if i.upstream else offered[i.operator])
-            - pipeline.positions[i.key]
-            for i in pipeline.inputs
-        )
 
     def _require(self, *states: str) -> None:
         if self._state not in states:

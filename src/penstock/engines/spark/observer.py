@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -47,6 +47,7 @@ class Observer:
         self._reach = {c.name: site.graph.reachable(c.first) for c in site.graph.constraints}
         self._last_foreign: dict[str, float] = {}
         self.foreign_rows = 0
+        self.outputs: dict[str, deque[float]] = {}
 
     def take(self, pipeline: RunningPipeline) -> int:
         """Read a pipeline's new progress reports; returns how many there were."""
@@ -56,6 +57,9 @@ class Observer:
             batch = self._batch(pipeline, data)
             self._batches.setdefault(pipeline.name, deque(maxlen=2000)).append(batch)
             self.foreign_rows += 0 if batch.ranges else batch.rows_in
+            if batch.rows_in or batch.rows_out:
+                for name in {pipeline.tail, *pipeline.sinks}:
+                    self.outputs.setdefault(name, deque(maxlen=1000)).append(batch.at)
             for sink in pipeline.sinks:
                 self._site.delivered[sink] += batch.rows_out or 0
             for key, (_, stop) in batch.ranges.items():
@@ -164,6 +168,18 @@ class Observer:
     def latency_totals(self) -> dict[str, LatencyMetrics]:
         found = {name: meter.total() for name, meter in self._meters.items()}
         return {name: metrics for name, metrics in found.items() if metrics is not None}
+
+    def largest_batches(self, pipelines: Iterable[str]) -> int:
+        """Rows of the largest recent batches of some pipelines together."""
+        recent = (tuple(self._batches.get(name, ()))[-5:] for name in pipelines)
+        return sum(max((b.rows_in for b in batches), default=0) for batches in recent)
+
+    def state(self, pipelines: Iterable[str]) -> tuple[int | None, int | None]:
+        """Rows and bytes of state after the last batches of some pipelines; None if not known."""
+        last = [self._batches[name][-1] for name in pipelines if self._batches.get(name)]
+        rows = [b.state_rows for b in last if b.state_rows is not None]
+        size = [b.state_bytes for b in last if b.state_bytes is not None]
+        return (sum(rows) if rows else None), (sum(size) if size else None)
 
     # --- pipelines ------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from penstock.engines.rundir import Wired
 from penstock.engines.spark import checkpoint, letters
 from penstock.engines.spark.checks import foreign
 from penstock.engines.spark.compiler import OUT, REJECT, Compiler, needs, output_mode, struct_of
+from penstock.engines.spark.executors import Executors
 from penstock.engines.spark.letters import tag
 from penstock.engines.spark.session import STATE, settings
 from penstock.engines.spark.shipping import pickled, portable
@@ -208,6 +209,16 @@ class RunningPipeline:
         self.stopping = True
         if self.query is not None:
             self.query.stop()
+
+    # --- where its state is ---------------------------------------------------------------------
+
+    def placement(self, executors: Executors) -> dict[int, str | None]:
+        """Which executor holds each part of the state."""
+        return executors.placement(self._execution, self.wired.partitions)
+
+    def place(self, executors: Executors, where: Mapping[int, str]) -> None:
+        """Have parts of the state held elsewhere from the next batch on."""
+        executors.place(self._execution, where)
 
     # --- a batch ----------------------------------------------------------------------------
 

@@ -9,47 +9,52 @@ crash before it leaves the old plan in force and a crash after it the new one.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from penstock.engines.rundir import Wiring
-from penstock.engines.spark import checkpoint
+from penstock.engines.spark.aftermath import Aftermath, moved_share
+from penstock.engines.spark.executors import spread
 from penstock.engines.spark.pipeline import RunningPipeline
+from penstock.engines.spark.quiescence import quiesce
 from penstock.engines.spark.repartition import repartition
-from penstock.engines.spark.site import Input
 from penstock.engines.spark.wiring import checkpoint_name, following
 from penstock.errors import PenstockError, Refused
 from penstock.plan.change import Change
 from penstock.plan.plan import Pipeline, Plan
+from penstock.plan.transition import Transition
 
 if TYPE_CHECKING:
     from penstock.engines.spark.engine import SparkEngine
 
-Phases = tuple[tuple[str, float], ...]
 
-
-def rewire(engine: SparkEngine, change: Change) -> Phases:
-    """Bring an engine from one plan to the next; returns the phases that interrupted something."""
+def rewire(engine: SparkEngine, change: Change, reason: str) -> Aftermath:
+    """Bring an engine from one plan to the next."""
     before, after = change.before, change.after
+    began = time.time()
     _refuse_impossible(engine, after)
     stopping = [p for p in before.pipelines if not _survives(engine, p, _same_operators(after, p))]
     starting = [p for p in after.pipelines if not _survives(engine, _same_operators(before, p), p)]
-    phases: list[tuple[str, float]] = []
-    clock = time.time()
-
-    def phase(name: str) -> None:
-        nonlocal clock
-        phases.append((name, time.time() - clock))
-        clock = time.time()
-
+    everywhere = after.executors != before.executors
+    old = [p for p in before.pipelines if everywhere or p in stopping or p not in after.pipelines]
+    new = [p for p in after.pipelines if everywhere or p in starting or p not in before.pipelines]
+    was = {spec.name: engine.pipelines[spec.name] for spec in old}
+    waiting = engine.gauges.usually_waiting(was.values())
+    cut = _cuts(was.values())
+    phases = _Phases()
     names = frozenset(p.name for p in starting)
     try:
-        positions = quiesce(engine, stopping)
+        if after.executors > before.executors:
+            engine.executors.grow(after.executors, engine.wait)
+            phases.end("executors")
+        stopped = quiesce(engine, stopping)
         if stopping:
-            phase("quiesce")
-        wiring = following(engine.site, engine.wiring, after, names, positions)
-        if _repartition(engine, wiring, starting):
-            phase("repartition")
+            phases.end("quiesce")
+        wiring = following(engine.site, engine.wiring, after, names, stopped.positions)
+        moved = _repartition(engine, wiring, starting)
+        if moved:
+            phases.end("repartition")
     except Exception as error:
         engine.bring_back(p.name for p in stopping)
         if isinstance(error, PenstockError):
@@ -57,29 +62,100 @@ def rewire(engine: SparkEngine, change: Change) -> Phases:
         raise Refused(f"the change failed and was undone: {error}") from error
     engine.put_in_force(wiring, [p.name for p in stopping], starting)
     if starting:
-        phase("restart")
+        phases.end("restart")
     for spec in after.pipelines:
         if spec.name not in names:
             engine.pipelines[spec.name].respecify(spec)
-    return tuple(phases)
+    moved += _relocate(engine, change, phases)
+    rows, size = engine.observer.state(p.name for p in moved) if moved else (0, 0)
+    now = {spec.name: engine.pipelines[spec.name] for spec in new}
+    transition = Transition(
+        at=engine.since_start(began),
+        changes=tuple(str(action) for action in change.actions),
+        duration=time.time() - began,
+        interruption=sum(seconds for name, seconds in phases.found if name != "executors"),
+        reason=reason,
+        phases=tuple(phases.found),
+        rows_replayed=stopped.replayed,
+        state_rows_moved=rows,
+        state_bytes_moved=size,
+        keys_moved=_keys_moved(cut, _cuts(now.values())),
+        backlog_left=engine.gauges.waiting(now.values()),
+    )
+    tails = {p.tail for p in was.values()} & {p.tail for p in now.values()}
+    every = frozenset(sink.name for sink in engine.site.graph.sinks)
+    return Aftermath(transition, began, time.time(), frozenset(tails), every, waiting)
 
 
-def _repartition(engine: SparkEngine, wiring: Wiring, starting: list[Pipeline]) -> bool:
-    """Cut the state of pipelines that start anew into the parts their wiring wants."""
-    done = False
+class _Phases:
+    """A clock that is read at the end of each phase."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[str, float]] = []
+        self._clock = time.time()
+
+    def end(self, name: str) -> None:
+        self.found.append((name, time.time() - self._clock))
+        self._clock = time.time()
+
+
+def _relocate(engine: SparkEngine, change: Change, phases: _Phases) -> list[RunningPipeline]:
+    """Use executors that have come, take over from those that leave; returns whose state moves."""
+    executors, after = engine.executors, change.after
+    if after.executors == change.before.executors and not after.leaving:
+        return []
+    keyed = [p for p in engine.pipelines.values() if p.stateful is not None]
+    held = {p.name: p.placement(executors) for p in keyed}
+    if after.executors < change.before.executors:
+        count = Counter(where for parts in held.values() for where in parts.values() if where)
+        executors.shrink(after.executors, after.leaving, count, engine.wait)
+        phases.end("executors")
+    there = executors.ids()
+    moved = []
+    for pipeline in keyed:
+        where = spread(held[pipeline.name], there)
+        if where and len(held[pipeline.name]) > 1:
+            pipeline.place(executors, where)
+            moved.append(pipeline)
+    return moved
+
+
+Cuts = Mapping[str, tuple[int, int]]
+"""Parts of state and instances that serve them, by stateful operator."""
+
+
+def _cuts(pipelines: Iterable[RunningPipeline]) -> Cuts:
+    return {
+        p.stateful.name: (p.wired.partitions, min(p.wired.partitions, p.valve.parallelism))
+        for p in pipelines
+        if p.stateful is not None
+    }
+
+
+def _keys_moved(before: Cuts, after: Cuts) -> float | None:
+    """Share of keys with another instance, of the state where that is most."""
+    shares = [moved_share(before[name], after[name]) for name in before.keys() & after.keys()]
+    return max(shares, default=None)
+
+
+def _repartition(
+    engine: SparkEngine, wiring: Wiring, starting: list[Pipeline]
+) -> list[RunningPipeline]:
+    """Cut the state of pipelines that start anew as their wiring wants; returns whose it was."""
+    done = []
     for spec in starting:
         wired = wiring.pipelines[spec.name]
         folder = engine.site.directory / "checkpoints" / wired.checkpoint
-        if wired.checkpoint.startswith("state-") and folder.exists():
-            done |= repartition(engine.spark, folder, wired.partitions)
+        if not wired.checkpoint.startswith("state-") or not folder.exists():
+            continue
+        if repartition(engine.spark, folder, wired.partitions):
+            held = (p for p in engine.pipelines.values() if p.wired.checkpoint == wired.checkpoint)
+            done += list(held)
     return done
 
 
 def _refuse_impossible(engine: SparkEngine, after: Plan) -> None:
-    if after.executors != engine.wiring.plan.executors:
-        raise Refused(
-            f"this engine cannot change the number of executors ({engine.wiring.plan.executors})"
-        )
+    engine.executors.check(after.executors, after.leaving)
     for spec in after.pipelines:
         for name in spec.operators:
             if engine.site.graph[name].state.value != "source" or engine.site.generator(name):
@@ -113,55 +189,3 @@ def _survives(engine: SparkEngine, old: Pipeline | None, new: Pipeline | None) -
             return False
     # Sources of Spark's own have no valve: their spread and cadence are part of the query.
     return not running.foreign or (old.parallelism, old.cadence) == (new.parallelism, new.cadence)
-
-
-def quiesce(engine: SparkEngine, specs: Iterable[Pipeline]) -> dict[str, int]:
-    """Empty and stop pipelines, upstream first; returns the rows they have read, by input."""
-    order = {name: at for at, name in enumerate(engine.site.graph.topological)}
-    upstream_first = sorted(specs, key=lambda p: order[engine.site.tail(p.operators)])
-    stopping = frozenset(p.name for p in upstream_first)
-    positions: dict[str, int] = {}
-    for spec in upstream_first:
-        positions |= _quiesce_one(engine, engine.pipelines[spec.name], stopping)
-    return positions
-
-
-def _quiesce_one(
-    engine: SparkEngine, pipeline: RunningPipeline, stopping: frozenset[str]
-) -> dict[str, int]:
-    """Stop a pipeline when it has taken in all that can still come.
-
-    That is the rest of a channel whose writer has been stopped just before, and what a
-    generator that has been given an end still owes.
-    """
-    plan = engine.wiring.plan
-
-    def ended(entry: Input) -> bool:
-        at = pipeline.positions[entry.key]
-        if not entry.upstream:
-            return at >= engine.limits.get(entry.operator, 0)
-        inner = plan.pipeline_of(entry.upstream).name in stopping
-        return not inner or at >= engine.site.channel(entry.upstream).end
-
-    if not all(ended(entry) for entry in pipeline.inputs):
-        pipeline.turn(admission=None, cadence=0.0)  # nothing is won by taking the rest slowly
-        engine.wait(lambda: all(ended(entry) for entry in pipeline.inputs))
-    if pipeline.foreign:
-        _finish_foreign(engine, pipeline)
-    else:
-        pipeline.turn(open=False)
-        engine.wait(lambda: pipeline.quiet)
-        pipeline.stop()
-    engine.take_in(pipeline)
-    done = checkpoint.committed(pipeline.checkpoint, pipeline.wired.epoch)
-    return {**pipeline.positions, **done}
-
-
-def _finish_foreign(engine: SparkEngine, pipeline: RunningPipeline) -> None:
-    """Stop a query whose source has no valve, and run the batch that this cut off."""
-    pipeline.stop()
-    if checkpoint.progress(pipeline.checkpoint, pipeline.wired.epoch)[2]:
-        return
-    pipeline.start(once=True)
-    engine.wait(lambda: checkpoint.progress(pipeline.checkpoint, pipeline.wired.epoch)[2])
-    pipeline.stop()

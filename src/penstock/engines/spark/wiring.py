@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from penstock.dataflow.connectors import Spark
 from penstock.dataflow.operator import State, Write
@@ -30,7 +31,7 @@ def following(
         else old.pipelines[p.name]
         for p in plan.pipelines
     }
-    return Wiring(number, plan, pipelines)
+    return Wiring(number, replace(plan, leaving=()), pipelines)
 
 
 def _wired(

@@ -1,0 +1,173 @@
+"""Executors: how many there are, more of them, fewer of them, and which of them holds which state.
+
+Spark leaves state where it first was. Where it should be instead is told to the one who is asked
+for it before each batch, Spark's coordinator of state stores: the tasks of the next batch go
+there, and what is missing there is read from the checkpoint. Nothing is restarted.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from penstock.errors import InvalidInput, Refused
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PATIENCE = 60.0
+
+Wait = Callable[[Callable[[], bool]], None]
+Placement = Mapping[int, str | None]
+"""Which executor holds each part of a state; None where it is not known."""
+
+
+class Executors:
+    """The executors of one session. A local master is one executor for good."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._jvm: Any = spark._jvm
+        self._context: Any = spark.sparkContext._jsc.sc()
+        self._conf: Any = spark._jsparkSession.sessionState().conf()
+        self.fixed = str(spark.sparkContext.master).split("[")[0] == "local"
+
+    def ready(self) -> int:
+        """Wait for the executors that a new session has asked for; returns how many there are."""
+        asked = self._context.conf().getInt("spark.executor.instances", 1)
+        cluster = re.match(r"local-cluster\[\s*(\d+)", str(self._context.master()))
+        expected = int(cluster[1]) if cluster else asked
+        end = time.monotonic() + _PATIENCE
+        while len(self.ids()) < expected and time.monotonic() < end:
+            time.sleep(0.05)
+        if not self.ids():
+            raise InvalidInput(
+                f"the cluster at {self._context.master()} gave no executor in {_PATIENCE:.0f} s"
+            )
+        return len(self.ids())
+
+    def ids(self) -> tuple[str, ...]:
+        """The executors that there are, oldest first."""
+        if self.fixed:
+            return ("driver",)
+        found = self._context.getExecutorIds()
+        return tuple(sorted((found.apply(i) for i in range(found.size())), key=_age))
+
+    def check(self, wanted: int, leaving: Iterable[str] = ()) -> None:
+        """Refuse what can be known to be impossible."""
+        if self.fixed and wanted != 1:
+            raise Refused(
+                f"a local master is one executor, {wanted} are wanted; give a cluster with --master"
+            )
+        there = self.ids()
+        for name in leaving:
+            if name not in there:
+                raise Refused(
+                    f"there is no executor '{name}'; the executors are {', '.join(there)}"
+                )
+
+    def grow(self, total: int, wait: Wait) -> None:
+        """Have that many executors, or as many as before and say so."""
+        before = len(self.ids())
+        self._request(total)
+        end = time.monotonic() + _PATIENCE
+        wait(lambda: len(self.ids()) >= total or time.monotonic() > end)
+        now = len(self.ids())
+        if now < total:
+            self._request(max(before, now))
+            raise Refused(
+                f"the cluster gave {now} of {total} executors in {_PATIENCE:.0f} s: it has no "
+                "room for more"
+            )
+
+    def shrink(self, total: int, leaving: Sequence[str], held: Counter[str], wait: Wait) -> None:
+        """Have that many executors: without those that shall leave, else those with least state."""
+        there = self.ids()
+        gone = chosen(there, total, leaving, held)
+        if not gone:
+            return
+        names = self._jvm.PythonUtils.toSeq(list(gone))
+        if not self._context.killExecutors(names):
+            raise Refused(f"Spark does not let go of executors {', '.join(gone)}")
+        end = time.monotonic() + _PATIENCE
+        wait(lambda: not set(gone) & set(self.ids()) or time.monotonic() > end)
+
+    def _request(self, total: int) -> None:
+        nothing = self._jvm.PythonUtils.toScalaMap({})
+        if not self._context.requestTotalExecutors(total, 0, nothing):
+            raise Refused(f"the cluster does not take a request for {total} executors")
+
+    # --- state ------------------------------------------------------------------------------
+
+    def placement(self, query: Any, parts: int) -> dict[int, str | None]:
+        """Which executor Spark believes to hold each part of a query's state."""
+        coordinator = self._coordinator
+        where = {}
+        for part in range(parts):
+            found = coordinator.getLocation(self._stores(query, part)[0])
+            where[part] = found.get().rpartition("_")[2] if found.isDefined() else None
+        return where
+
+    def place(self, query: Any, where: Mapping[int, str]) -> None:
+        """Have parts of a query's state served by certain executors from the next batch on."""
+        hosts, coordinator = self._hosts(), self._coordinator
+        nobody = self._jvm.PythonUtils.toSeq([])
+        for part, executor in where.items():
+            for store in self._stores(query, part):
+                coordinator.reportActiveInstance(store, hosts[executor], executor, nobody)
+
+    def _stores(self, query: Any, part: int) -> list[Any]:
+        """The names by which Spark knows a part: one, or in a join four."""
+        folder = f"{query.resolvedCheckpointRoot()}/state"
+        inside = Path(urlsplit(folder).path) / "0" / str(part)
+        names = [side.name for side in inside.glob("*-key*")] or ["default"]
+        run = query.runId()
+        ids = (self._state.StateStoreId(folder, 0, part, name) for name in names)
+        return [self._state.StateStoreProviderId(store, run) for store in ids]
+
+    @property
+    def _coordinator(self) -> Any:
+        return self._state.StateStoreCoordinatorRef.forDriver(self._context.env(), self._conf)
+
+    @property
+    def _state(self) -> Any:
+        return self._jvm.org.apache.spark.sql.execution.streaming.state
+
+    def _hosts(self) -> dict[str, str]:
+        found = self._context.statusStore().executorList(True)
+        every = [found.apply(i) for i in range(found.size())]
+        return {e.id(): e.hostPort().rpartition(":")[0] for e in every}
+
+
+def chosen(
+    there: Sequence[str], total: int, leaving: Sequence[str], held: Counter[str]
+) -> tuple[str, ...]:
+    """Who has to go: those that were named, then those with least state, the youngest first."""
+    rest = [name for name in there if name not in leaving]
+    rest.sort(key=lambda name: (held[name], -_age(name)[0]))
+    return (*leaving, *rest)[: max(0, len(there) - total)]
+
+
+def spread(current: Placement, executors: Sequence[str]) -> dict[int, str]:
+    """Give every executor its even share of the parts; returns only the parts that have to move."""
+    share, extra = divmod(len(current), len(executors))
+    room = dict.fromkeys(executors, share)
+    load = Counter(where for where in current.values() if where in room)
+    for name in sorted(executors, key=lambda name: -load[name])[:extra]:
+        room[name] += 1  # the odd ones stay where there is most already
+    homeless = []
+    for part, where in sorted(current.items()):
+        if where is not None and room.get(where, 0) > 0:
+            room[where] -= 1
+        else:
+            homeless.append(part)
+    free = [name for name in executors for _ in range(room[name])]
+    return dict(zip(homeless, free, strict=True))
+
+
+def _age(name: str) -> tuple[int, str]:
+    return (int(name), name) if name.isdecimal() else (-1, name)
