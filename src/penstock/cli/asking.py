@@ -11,7 +11,8 @@ from penstock.errors import InvalidInput
 
 _SETTING = (
     "NAME=NUMBER, where any operator names its pipeline: count=4, executors=2, "
-    "without=3 (that executor), count.cadence=500ms, count.admission=1000 (or unlimited), count.ceiling=16 (or automatic)"
+    "without=3 (that executor), count.cadence=500ms, count.admission=1000 (or unlimited), "
+    "count.ceiling=16 (or automatic)"
 )
 
 

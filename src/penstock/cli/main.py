@@ -38,6 +38,7 @@ _LOAD = (
 _CHANGE = (
     "what to change when: 20s:count=4, 30s:executors=2, 40s:split count; may be given several times"
 )
+_BACKUP = "let the time between commits of state follow the load within bounds, e.g. 200ms..5s"
 _CONF = "a setting of Spark, e.g. spark.jars.packages=...; may be given several times"
 
 
@@ -78,6 +79,7 @@ def parser() -> argparse.ArgumentParser:
         "--for", dest="seconds", metavar="T", help="stop and drain after, e.g. 60s or 5m"
     )
     run.add_argument("--change", metavar="C", action="append", default=[], help=_CHANGE)
+    run.add_argument("--backup", metavar="A..B", help=_BACKUP)
     run.add_argument("--run-dir", metavar="D", help="where everything is kept; continues a run")
     run.add_argument("--policy", metavar="P", default="static", help="who decides (static)")
     run.add_argument("--out", metavar="DIR", help="where a built-in workload writes its output")
@@ -146,6 +148,7 @@ def _run(given: argparse.Namespace, streams: Streams) -> int:
             load=given.load,
             seconds=given.seconds,
             changes=changes,
+            backup=given.backup,
             run_dir=home,
             view=_view(given, streams),
         )

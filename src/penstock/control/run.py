@@ -34,6 +34,7 @@ from penstock.errors import InvalidInput
 from penstock.models.load import parse
 from penstock.plan import fusion, request
 from penstock.plan.plan import Plan
+from penstock.policies.backup import Interval, WithBackup
 from penstock.policies.policy import Policy
 from penstock.report.summary import Summary
 
@@ -54,6 +55,7 @@ def run(
     load: str | None = None,
     seconds: float | str | None = None,
     changes: Iterable[str | Scripted] = (),
+    backup: str | Interval | None = None,
     run_dir: str | Path | None = None,
     view: View | None = None,
     verify: bool = True,
@@ -64,8 +66,9 @@ def run(
     policy: a name or a policy; plan: the one to start with (None: the engine's choice, or the
     last one of a run directory that is continued); master, conf: Spark's, where no `engine` is
     given; load: a profile for every generator; changes: what to change at which second, as in
-    `20s:count=4`; run_dir: where everything is kept (None: a new directory in `runs`); verify:
-    compare the sinks with what the flow expects of them.
+    `20s:count=4`; backup: bounds of the time between commits of state, which then follows the
+    load, as in `200ms..5s`; run_dir: where everything is kept (None: a new directory in
+    `runs`); verify: compare the sinks with what the flow expects of them.
 
     While the flow runs, `penstock.control.mailbox.ask` can ask it for changes from elsewhere.
 
@@ -77,6 +80,9 @@ def run(
     """
     graph = _graph(flow, load)
     chosen = policies.get(policy) if isinstance(policy, str) else policy
+    if backup is not None:
+        interval = Interval.parse(backup) if isinstance(backup, str) else backup
+        chosen = WithBackup(chosen, interval)
     lasting = None if seconds is None else duration.seconds(seconds)
     if lasting is not None and lasting <= 0:
         raise InvalidInput(f"a run must last longer than nothing, found '{seconds}'")

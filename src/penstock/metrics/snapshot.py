@@ -47,7 +47,10 @@ class LatencyMetrics:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The flow over the last `window` seconds, `at` seconds after its start; totals are so far."""
+    """The flow over the last `window` seconds, `at` seconds after its start; totals are so far.
+
+    load: share of all slots at work over the window.
+    """
 
     at: float
     window: float
@@ -59,6 +62,7 @@ class Snapshot:
     latency: Mapping[str, LatencyMetrics] = field(default_factory=dict)
     sinks: Mapping[str, int] = field(default_factory=dict)
     drained: bool = False
+    load: float | None = None
 
     @property
     def throughput(self) -> float:

@@ -30,6 +30,11 @@ def committed(checkpoint: Path, epoch: int) -> dict[str, int]:
     return _rows(checkpoint / "offsets" / str(done), epoch) if done >= 0 else {}
 
 
+def last_commit(checkpoint: Path) -> int:
+    """The last batch that is done, -1 if there is none."""
+    return _latest(checkpoint / "commits")
+
+
 def rows_of(offset: Any) -> tuple[str, int] | None:
     """The input and row of an offset of ours; None for a source of Spark's own."""
     data = offset

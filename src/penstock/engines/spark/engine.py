@@ -17,7 +17,7 @@ from penstock.dataflow import operator as op
 from penstock.dataflow.connectors import Files
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import Operator
-from penstock.engines.rundir import RunDirectory, Wiring
+from penstock.engines.rundir import RunDirectory, Wired, Wiring
 from penstock.engines.spark import checkpoint, checks, letters, repartition
 from penstock.engines.spark import wiring as wirings
 from penstock.engines.spark.aftermath import Changes
@@ -41,6 +41,8 @@ from penstock.plan.transition import Transition
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
+
+    from penstock.engines.spark.shadow import Shadow
 
 _RESTARTS = 3
 _TICK = 0.1
@@ -85,6 +87,7 @@ class SparkEngine:
         self._clocks: dict[str, float] = {}
         self._last: Snapshot | None = None
         self._changes = Changes()
+        self._shadows: list[RunningPipeline] = []
 
     # --- the port -------------------------------------------------------------------------------
 
@@ -109,13 +112,20 @@ class SparkEngine:
             self._site = Site(spark, graph, schemas, self._directory, outlets, self._channel_rows)
             self._observer = Observer(self._site, self._window)
             self._gauges = Gauges(
-                self._site, self._observer, self._pipelines, self._clocks, self._limits
+                self._site,
+                self._observer,
+                self._pipelines,
+                self._clocks,
+                self._limits,
+                self._executors,
             )
-            repartition.finish(spark, self._directory / "checkpoints")
             self._wiring = self._staffed(
                 self._directory.wiring() or self._first_wiring(graph, plan)
             )
             self._began = time.time()
+            self._forget_checkpoints()
+            repartition.finish(spark, self._directory / "checkpoints")
+            letters.forget(self._site.dead, graph.by_name, self._wiring.number + 1)
             self._site.dead_letters = sum(
                 letters.total(self._site.dead, o.name) for o in graph.operators
             )
@@ -291,8 +301,25 @@ class SparkEngine:
         with self._lock:
             self._observer.take(pipeline)
 
-    def put_in_force(self, wiring: Wiring, stopped: list[str], starting: list[Pipeline]) -> None:
-        """Commit a wiring and start the pipelines that are new in it."""
+    def open_shadow(self, spec: Pipeline, wired: Wired) -> RunningPipeline:
+        """A successor of a pipeline; what it has still to read is kept for it."""
+        shadow = RunningPipeline(
+            self._site, spec, wired, self._clocks, self._limits, self._gauges.backlog, shadow=True
+        )
+        self._shadows.append(shadow)
+        return shadow
+
+    def close_shadow(self, shadow: RunningPipeline) -> None:
+        self._shadows.remove(shadow)
+
+    def put_in_force(
+        self,
+        wiring: Wiring,
+        stopped: list[str],
+        starting: list[Pipeline],
+        successors: Mapping[str, Shadow],
+    ) -> None:
+        """Commit a wiring, start the pipelines that are new in it, let successors go live."""
         with self._lock:
             self._directory.commit(wiring)
             self._wiring = wiring
@@ -300,6 +327,11 @@ class SparkEngine:
                 del self._pipelines[name]
             for spec in starting:
                 self._pipelines[spec.name] = self._open(spec)
+            for name, shadow in successors.items():
+                self._pipelines[name] = shadow.running
+                self._shadows.remove(shadow.running)
+        for shadow in successors.values():
+            shadow.go_live(self._limits)
         try:
             for spec in starting:
                 self._pipelines[spec.name].start()
@@ -367,12 +399,17 @@ class SparkEngine:
             if error is not None:
                 self._mend(pipeline, error)
         for operator, channel in tuple(self._site.channels.items()):
-            channel.clean(self._gauges.slowest(operator))
+            channel.clean(min([self._gauges.slowest(operator), *self._held(operator)]))
         watched = self._changes.watched
         if watched is not None:
             concerned = (p for p in self._pipelines.values() if p.tail in watched.changed)
             waiting = self._gauges.waiting(concerned)
             self._changes.look(self._observer.outputs, waiting, time.time())
+
+    def _held(self, operator: str) -> list[int]:
+        """From which rows on an operator's channel is needed by successors that are prepared."""
+        entries = ((s, i) for s in self._shadows for i in s.inputs)
+        return [s.wired.first[i.key] for s, i in entries if i.upstream == operator]
 
     def _mend(self, pipeline: RunningPipeline, error: BaseException) -> None:
         """Restart a failed pipeline alone, from its last commit; give up after a few times."""
@@ -393,11 +430,16 @@ class SparkEngine:
             pipeline.stop()
 
     def _forget_checkpoints(self) -> None:
-        """Delete checkpoints of earlier wirings that hold nothing anybody needs."""
+        """Delete checkpoints of other wirings that hold nothing anybody needs."""
         kept = {wired.checkpoint for wired in self._wiring.pipelines.values()}
-        for folder in (self._directory / "checkpoints").glob("run-*"):
-            if folder.name not in kept:
-                shutil.rmtree(folder, ignore_errors=True)
+        for entry in (self._directory / "checkpoints").iterdir():
+            name = entry.name.removesuffix(".repartition")
+            if not name.startswith(("run-", "state-")) or name in kept:
+                continue
+            if entry.is_dir():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink(missing_ok=True)
 
     def _explain(self, pipeline: RunningPipeline, error: BaseException) -> str:
         text = str(error)

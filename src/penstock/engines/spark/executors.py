@@ -7,6 +7,7 @@ there, and what is missing there is read from the checkpoint. Nothing is restart
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections import Counter
@@ -69,6 +70,15 @@ class Executors:
                 raise Refused(
                     f"there is no executor '{name}'; the executors are {', '.join(there)}"
                 )
+
+    def work(self) -> tuple[float, int]:
+        """Seconds of tasks since the session began, and how many can run at once."""
+        found = self._context.statusStore().executorList(True)
+        every = [found.apply(i) for i in range(found.size())]
+        active = [e for e in every if e.totalCores() > 0]
+        slots = sum(e.totalCores() for e in active)
+        cores = min(slots, os.cpu_count() or 1) if self.fixed else slots
+        return sum(e.totalDuration() for e in every) / 1000, max(1, cores)
 
     def grow(self, total: int, wait: Wait) -> None:
         """Have that many executors, or as many as before and say so."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping
 
+from penstock.engines.spark.executors import Executors
 from penstock.engines.spark.observer import Observer
 from penstock.engines.spark.pipeline import RunningPipeline
 from penstock.engines.spark.site import Site
@@ -26,12 +28,15 @@ class Gauges:
         pipelines: Mapping[str, RunningPipeline],
         clocks: Mapping[str, float],
         limits: Mapping[str, int],
+        executors: Executors,
     ) -> None:
         self._site = site
         self._observer = observer
         self._pipelines = pipelines
         self._clocks = clocks
         self._limits = limits
+        self._executors = executors
+        self._work: deque[tuple[float, float]] = deque()
 
     def snapshot(self, at: float, plan: Plan) -> Snapshot:
         """Everything measured over the observer's window; `at` is the time of the run."""
@@ -53,6 +58,7 @@ class Gauges:
             latency=self._observer.latency(now),
             sinks=dict(site.delivered),
             drained=self._drained(),
+            load=self._load(now),
             source_pipelines=frozenset(plan.pipeline_of(s.name).name for s in site.graph.sources),
         )
 
@@ -112,6 +118,17 @@ class Gauges:
             - pipeline.positions[i.key]
             for i in pipeline.inputs
         )
+
+    def _load(self, now: float) -> float | None:
+        """Share of the slots at work over the window; tasks count when they end."""
+        done, slots = self._executors.work()
+        self._work.append((now, done))
+        while len(self._work) > 2 and self._work[1][0] <= now - self._observer.window:
+            self._work.popleft()
+        then, before = self._work[0]
+        if now - then < self._observer.window / 2 or done < before:  # executors that left
+            return None
+        return min(1.0, (done - before) / (now - then) / slots)
 
     def _drained(self) -> bool:
         """Whether every row that entered is committed by its last reader."""

@@ -137,6 +137,16 @@ def discard(store: Store, operator: str, label: str) -> None:
         box.remove(name)
 
 
+def forget(store: Store, operators: Iterable[str], epoch: int) -> None:
+    """Remove the letters of an epoch that never came into force, and of all after it."""
+    for operator in operators:
+        boxes = store.child(operator)
+        for name in boxes.names():
+            if name[:6].isdigit() and int(name[:6]) >= epoch:
+                for file in boxes.child(name).names():
+                    boxes.child(name).remove(file)
+
+
 def _lines(box: Store, names: Iterable[str]) -> int:
     found = 0
     for name in names:

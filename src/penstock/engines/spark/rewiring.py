@@ -14,12 +14,15 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from penstock.engines.rundir import Wiring
+from penstock.engines.spark import checkpoint
 from penstock.engines.spark.aftermath import Aftermath, moved_share
 from penstock.engines.spark.executors import spread
 from penstock.engines.spark.pipeline import RunningPipeline
 from penstock.engines.spark.quiescence import quiesce
 from penstock.engines.spark.repartition import repartition
-from penstock.engines.spark.wiring import checkpoint_name, following
+from penstock.engines.spark.shadow import Shadow
+from penstock.engines.spark.shadow import possible as shadow_possible
+from penstock.engines.spark.wiring import checkpoint_name, following, partitions
 from penstock.errors import PenstockError, Refused
 from penstock.plan.change import Change
 from penstock.plan.plan import Pipeline, Plan
@@ -44,24 +47,37 @@ def rewire(engine: SparkEngine, change: Change, reason: str) -> Aftermath:
     cut = _cuts(was.values())
     phases = _Phases()
     names = frozenset(p.name for p in starting)
+    successors: dict[str, Shadow] = {}
     try:
         if after.executors > before.executors:
             engine.executors.grow(after.executors, engine.wait)
             phases.end("executors")
+        successors = _successors(engine, starting)
+        if successors:
+            phases.end("prepare")
         stopped = quiesce(engine, stopping)
         if stopping:
             phases.end("quiesce")
-        wiring = following(engine.site, engine.wiring, after, names, stopped.positions)
-        moved = _repartition(engine, wiring, starting)
+        for shadow in successors.values():
+            shadow.reach(stopped.positions)
+        if successors:
+            phases.end("hand over")
+        ready = {name: shadow.wired for name, shadow in successors.items()}
+        wiring = following(engine.site, engine.wiring, after, names, stopped.positions, ready)
+        cold = [p for p in starting if p.name not in successors]
+        moved = _repartition(engine, wiring, cold)
         if moved:
             phases.end("repartition")
+        moved += [was[name] for name in successors]
     except Exception as error:
+        for shadow in successors.values():
+            shadow.dismiss()
         engine.bring_back(p.name for p in stopping)
         if isinstance(error, PenstockError):
             raise
         raise Refused(f"the change failed and was undone: {error}") from error
-    engine.put_in_force(wiring, [p.name for p in stopping], starting)
-    if starting:
+    engine.put_in_force(wiring, [p.name for p in stopping], cold, successors)
+    if cold:
         phases.end("restart")
     for spec in after.pipelines:
         if spec.name not in names:
@@ -73,7 +89,7 @@ def rewire(engine: SparkEngine, change: Change, reason: str) -> Aftermath:
         at=engine.since_start(began),
         changes=tuple(str(action) for action in change.actions),
         duration=time.time() - began,
-        interruption=sum(seconds for name, seconds in phases.found if name != "executors"),
+        interruption=sum(t for name, t in phases.found if name not in ("executors", "prepare")),
         reason=reason,
         phases=tuple(phases.found),
         rows_replayed=stopped.replayed,
@@ -97,6 +113,28 @@ class _Phases:
     def end(self, name: str) -> None:
         self.found.append((name, time.time() - self._clock))
         self._clock = time.time()
+
+
+def _successors(engine: SparkEngine, starting: list[Pipeline]) -> dict[str, Shadow]:
+    """Successors of pipelines that only get their state cut anew, as close behind as can be."""
+    found: dict[str, Shadow] = {}
+    for spec in starting:
+        old = engine.pipelines.get(spec.name)
+        if old is None or old.spec.operators != spec.operators or not shadow_possible(old):
+            continue
+        if checkpoint.last_commit(old.checkpoint) < 0:
+            continue
+        try:
+            found[spec.name] = Shadow(engine, old, spec, partitions(engine.site, spec))
+            found[spec.name].approach()
+        except PenstockError:
+            for shadow in found.values():
+                shadow.dismiss()
+            raise
+        except Exception:  # there is the other way, which needs no copy
+            if spec.name in found:
+                found.pop(spec.name).dismiss()
+    return found
 
 
 def _relocate(engine: SparkEngine, change: Change, phases: _Phases) -> list[RunningPipeline]:
@@ -167,7 +205,7 @@ def _refuse_impossible(engine: SparkEngine, after: Plan) -> None:
                 )
             old = engine.wiring.plan.pipeline_of(name)
             kept = engine.wiring.pipelines[old.name].checkpoint
-            if checkpoint_name(engine.site, spec, 0) != kept:
+            if checkpoint_name(engine.site, spec, 0, engine.wiring) != kept:
                 raise Refused(
                     f"'{name}' is a source of Spark's own: its position is kept together with the "
                     "state in its pipeline, so the two cannot be split or merged while they run"

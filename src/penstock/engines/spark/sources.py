@@ -73,13 +73,13 @@ class NumberedReader(DataSourceStreamReader):
             return dict(start)
         if not self._due(valve):
             return dict(start)
-        end = self.available(valve)
+        end = min(self.available(valve), valve.limits.get(self.input, math.inf))
         if valve.admission is not None:
             end = min(end, start["row"] + max(1, valve.admission // self.inputs))
         if end <= start["row"]:
             return dict(start)
         self._beat = self._beat_now(valve)
-        return self._offset(end)
+        return self._offset(int(end))
 
     def partitions(self, start: Any, end: Any) -> list[Split]:
         first, stop = start["row"], end["row"]
@@ -110,8 +110,8 @@ class GeneratorReader(NumberedReader):
 
     def available(self, valve: Valve) -> int:
         due = self.load.offered(max(0.0, time.time() - valve.clocks[self.input]))
-        ends = [due, self.generator.limit, valve.limits.get(self.input)]
-        return int(min(end for end in ends if end is not None))
+        limit = self.generator.limit
+        return int(due if limit is None else min(due, limit))
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         return settled(records(self.generator, partition.first, partition.stop))

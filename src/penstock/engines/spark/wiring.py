@@ -18,11 +18,17 @@ def first(site: Site, plan: Plan) -> Wiring:
 
 
 def following(
-    site: Site, old: Wiring, plan: Plan, changed: frozenset[str], positions: Mapping[str, int]
+    site: Site,
+    old: Wiring,
+    plan: Plan,
+    changed: frozenset[str],
+    positions: Mapping[str, int],
+    ready: Mapping[str, Wired],
 ) -> Wiring:
     """The wiring after a change: pipelines named in `changed` begin where others have ended.
 
-    `positions` are the rows that the stopped pipelines have read, by input.
+    `positions` are the rows that the stopped pipelines have read, by input; `ready` are those
+    that were wired before.
     """
     number = old.number + 1
     pipelines = {
@@ -30,8 +36,9 @@ def following(
         if p.name in changed
         else old.pipelines[p.name]
         for p in plan.pipelines
+        if p.name not in ready
     }
-    return Wiring(number, replace(plan, leaving=()), pipelines)
+    return Wiring(number, replace(plan, leaving=()), {**pipelines, **ready})
 
 
 def _wired(
@@ -46,10 +53,10 @@ def _wired(
             begin[entry.key] = site.channel(entry.upstream).end
         else:
             begin[entry.key] = 0
-    return Wired(checkpoint_name(site, spec, number), number, begin, partitions(site, spec))
+    return Wired(checkpoint_name(site, spec, number, old), number, begin, partitions(site, spec))
 
 
-def checkpoint_name(site: Site, spec: Pipeline, number: int) -> str:
+def checkpoint_name(site: Site, spec: Pipeline, number: int, old: Wiring | None) -> str:
     """State stays with its operator, and the position in a foreign source with that source.
 
     A sink of Spark's own knows batches by their number, which must not begin again.
@@ -57,7 +64,10 @@ def checkpoint_name(site: Site, spec: Pipeline, number: int) -> str:
     """
     for name in spec.operators:
         if site.graph[name].stateful:
-            return f"state-{name}"
+            held = None if old is None else old.plan.pipeline_of(name).name
+            return (
+                f"state-{name}" if old is None or held is None else old.pipelines[held].checkpoint
+            )
     for name in site.sinks(spec.operators):
         body = site.graph[name].body
         if isinstance(body, Write) and isinstance(body.sink, Spark):
