@@ -21,6 +21,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.processes import command, of_session
+
 ROOT = Path(__file__).parent.parent
 LIMIT, RATE = 6000, 600
 FLOW = f"""
@@ -131,35 +133,19 @@ class Process:
             "executor": "CoarseGrainedExecutorBackend",
             "worker": "pyspark.daemon",
         }[victim]
-        found = [pid for pid in self._group() if pattern in _command(pid)]
+        found = [pid for pid in of_session(self.popen.pid) if pattern in command(pid)]
         if found:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(found[-1], signal.SIGKILL)
         return victim == "java"
 
-    def _group(self) -> list[int]:
-        every = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-        found = []
-        for pid in every:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                if os.getsid(pid) == self.popen.pid:
-                    found.append(pid)
-        return sorted(found)
-
     def end(self) -> None:
         """Leave nothing behind, not even what a dead driver started."""
-        for pid in self._group():
+        for pid in of_session(self.popen.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.popen.communicate()
         self._log.close()
-
-
-def _command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
-    except OSError:
-        return ""
 
 
 def torture(seed: int, folder: Path, cluster: bool | None = None) -> dict[str, object]:

@@ -47,6 +47,13 @@ def test_a_settled_change_knows_its_gaps_and_its_catch_up() -> None:
     assert found.phases == (("quiesce", 2.0), ("catch-up", 2.0))
 
 
+def test_where_nothing_waits_no_more_output_is_owed() -> None:
+    found = AFTER.settled({"count": [99.0]}, 0, 103.0)
+    assert found is not None
+    assert found.settled
+    assert found.interruption == 2.0
+
+
 def test_a_backlog_that_stays_ends_the_watching_unsettled() -> None:
     found = AFTER.settled({"count": [99.0, 103.0]}, 1000, 102.0 + PATIENCE + 1)
     assert found is not None
@@ -65,7 +72,7 @@ def test_a_backlog_that_cannot_be_seen_does_not_hold_a_change_open() -> None:
 def test_changes_replace_what_was_known_by_what_is_known_now() -> None:
     changes = Changes()
     changes.begin(AFTER)
-    changes.look({"count": [99.0]}, 0, 103.0)
+    changes.look({"count": [99.0]}, 1, 103.0)
     assert [t.settled for t in changes.done] == [False]
     changes.look({"count": [99.0, 103.0]}, 0, 103.5)
     assert [t.settled for t in changes.done] == [True]

@@ -39,9 +39,10 @@ class Aftermath:
         late = now > self.ended + PATIENCE
         flowing = all(_after(outputs.get(name, ()), self.ended) for name in self.changed)
         caught_up = waiting is None or self.waiting is None or waiting <= self.waiting
-        if not late and not (flowing and caught_up):
+        through = (flowing and caught_up) or waiting == 0  # then no more output is owed
+        if not late and not through:
             return None
-        return self.closed(outputs, now - self.ended if flowing and caught_up else None)
+        return self.closed(outputs, now - self.ended if through else None)
 
     def closed(self, outputs: Outputs, catch_up: float | None = None) -> Transition:
         """The record as far as it is known."""

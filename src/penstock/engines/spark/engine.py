@@ -56,7 +56,8 @@ class SparkEngine:
     """Runs a dataflow on Spark. See `penstock.engines.port.Engine` for the contract.
 
     master and conf are for a new session, where `spark` gives none; window: seconds that a
-    snapshot looks back; channel_rows: rows a channel holds before its writer has to wait.
+    snapshot looks back; channel_rows: rows a channel holds before its writer has to wait;
+    make_before_break: whether moved state has its new query running before the old one stops.
     """
 
     name = "spark"
@@ -69,12 +70,14 @@ class SparkEngine:
         conf: Mapping[str, str] | None = None,
         window: float = 5.0,
         channel_rows: int = 1_000_000,
+        make_before_break: bool = True,
     ) -> None:
         self._master = master
         self._conf = conf
         self._spark = spark
         self._window = window
         self._channel_rows = channel_rows
+        self.make_before_break = make_before_break
         self._state = "new"
         self._pipelines: dict[str, RunningPipeline] = {}
         self._lock = threading.RLock()  # held for moments: the pipelines and what is known of them
@@ -87,7 +90,7 @@ class SparkEngine:
         self._clocks: dict[str, float] = {}
         self._last: Snapshot | None = None
         self._changes = Changes()
-        self._shadows: list[RunningPipeline] = []
+        self._held: dict[str, dict[str, int]] = {}  # rows that successors need, by channel
 
     # --- the port -------------------------------------------------------------------------------
 
@@ -302,15 +305,21 @@ class SparkEngine:
             self._observer.take(pipeline)
 
     def open_shadow(self, spec: Pipeline, wired: Wired) -> RunningPipeline:
-        """A successor of a pipeline; what it has still to read is kept for it."""
-        shadow = RunningPipeline(
+        """A successor of a pipeline, which delivers nothing yet."""
+        return RunningPipeline(
             self._site, spec, wired, self._clocks, self._limits, self._gauges.backlog, shadow=True
         )
-        self._shadows.append(shadow)
-        return shadow
 
-    def close_shadow(self, shadow: RunningPipeline) -> None:
-        self._shadows.remove(shadow)
+    def hold(self, pipeline: RunningPipeline) -> None:
+        """Keep in the channels what a pipeline has not committed yet, also when it has."""
+        rows = {i.upstream: pipeline.positions[i.key] for i in pipeline.inputs if i.upstream}
+        with self._lock:
+            self._held[pipeline.name] = rows
+
+    def let_go(self, name: str) -> None:
+        """End a hold."""
+        with self._lock:
+            self._held.pop(name, None)
 
     def put_in_force(
         self,
@@ -329,7 +338,7 @@ class SparkEngine:
                 self._pipelines[spec.name] = self._open(spec)
             for name, shadow in successors.items():
                 self._pipelines[name] = shadow.running
-                self._shadows.remove(shadow.running)
+                self._held.pop(name, None)
         for shadow in successors.values():
             shadow.go_live(self._limits)
         try:
@@ -399,17 +408,13 @@ class SparkEngine:
             if error is not None:
                 self._mend(pipeline, error)
         for operator, channel in tuple(self._site.channels.items()):
-            channel.clean(min([self._gauges.slowest(operator), *self._held(operator)]))
+            held = [rows[operator] for rows in self._held.values() if operator in rows]
+            channel.clean(min([self._gauges.slowest(operator), *held]))
         watched = self._changes.watched
         if watched is not None:
             concerned = (p for p in self._pipelines.values() if p.tail in watched.changed)
             waiting = self._gauges.waiting(concerned)
             self._changes.look(self._observer.outputs, waiting, time.time())
-
-    def _held(self, operator: str) -> list[int]:
-        """From which rows on an operator's channel is needed by successors that are prepared."""
-        entries = ((s, i) for s in self._shadows for i in s.inputs)
-        return [s.wired.first[i.key] for s, i in entries if i.upstream == operator]
 
     def _mend(self, pipeline: RunningPipeline, error: BaseException) -> None:
         """Restart a failed pipeline alone, from its last commit; give up after a few times."""

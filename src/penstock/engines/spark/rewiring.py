@@ -118,7 +118,7 @@ class _Phases:
 def _successors(engine: SparkEngine, starting: list[Pipeline]) -> dict[str, Shadow]:
     """Successors of pipelines that only get their state cut anew, as close behind as can be."""
     found: dict[str, Shadow] = {}
-    for spec in starting:
+    for spec in starting if engine.make_before_break else ():
         old = engine.pipelines.get(spec.name)
         if old is None or old.spec.operators != spec.operators or not shadow_possible(old):
             continue
@@ -132,6 +132,7 @@ def _successors(engine: SparkEngine, starting: list[Pipeline]) -> dict[str, Shad
                 shadow.dismiss()
             raise
         except Exception:  # there is the other way, which needs no copy
+            engine.let_go(spec.name)
             if spec.name in found:
                 found.pop(spec.name).dismiss()
     return found

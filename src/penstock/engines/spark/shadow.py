@@ -62,6 +62,7 @@ class Shadow:
         epoch = engine.wiring.number + 1
         name = f"state-{old.stateful.name}-{epoch:06d}"
         folder = engine.site.directory / "checkpoints" / name
+        engine.hold(old)
         first = copy(old.checkpoint, folder, old.wired)
         repartition(engine.spark, folder, parts)
         self.wired = Wired(name, epoch, first, parts)
@@ -97,7 +98,7 @@ class Shadow:
     def dismiss(self) -> None:
         """It is not needed after all."""
         self.running.stop()
-        self._engine.close_shadow(self.running)
+        self._engine.let_go(self._old.name)
         letters.forget(self._engine.site.dead, self.running.lettering, self.wired.epoch)
         shutil.rmtree(self.running.checkpoint, ignore_errors=True)
 

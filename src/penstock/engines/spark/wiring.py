@@ -9,6 +9,7 @@ from penstock.dataflow.connectors import Spark
 from penstock.dataflow.operator import State, Write
 from penstock.engines.rundir import Wired, Wiring
 from penstock.engines.spark.site import Site
+from penstock.plan.fusion import bounds
 from penstock.plan.plan import Pipeline, Plan
 
 
@@ -79,7 +80,17 @@ def checkpoint_name(site: Site, spec: Pipeline, number: int, old: Wiring | None)
 
 
 def partitions(site: Site, spec: Pipeline) -> int:
-    """Into how many parts the state is cut: by the plan, else as many as there are instances."""
+    """Into how many parts the state is cut: by the plan, else with some room to grow."""
     if any(site.graph[n].state is State.GLOBAL for n in spec.operators):
         return 1
-    return spec.ceiling or spec.parallelism
+    return spec.ceiling or default_ceiling(
+        spec.parallelism, bounds(site.graph, spec.operators).most
+    )
+
+
+def default_ceiling(parallelism: int, most: int | None) -> int:
+    """Parts of state for so many instances: twice as many can come without moving any state.
+
+    A part costs a few milliseconds of each batch (`make bench`, partitions).
+    """
+    return max(parallelism, min(2 * parallelism, most or 2 * parallelism))
