@@ -10,7 +10,7 @@ from bench.result import Claim, Result
 from bench.running import keyed, outputs, plan_of, running, usual, warmed
 from penstock.engines.spark.wiring import default_ceiling
 
-_PARTS = (2, 4, 8, 16, 32)
+_PARTS = (2, 3, 4, 8, 16, 32)
 _ROUNDS = 2
 _BATCHES = 25
 

@@ -347,3 +347,11 @@ def test_unknown_words_are_argparses_business(penstock: Run) -> None:
     assert penstock("fly")[0] == 2
     assert penstock("run", "wordcount", "--speed", "9")[0] == 2
     assert penstock()[0] == 2
+
+
+def test_unknown_words_are_one_json_object_where_that_was_asked_for(penstock: Run) -> None:
+    for words in (("run", "--json"), ("run", "wordcount", "--json", "--speed", "9")):
+        code, out, err = penstock(*words)
+        assert code == 2
+        assert json.loads(out)["error"]
+        assert "usage:" in err

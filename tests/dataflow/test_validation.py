@@ -45,6 +45,16 @@ def ended(write: Callable[[Stream], Stream]) -> list[str]:
     return written(lambda flow, stream: write(stream).sink("end", Memory()))
 
 
+def test_two_sinks_in_one_directory_are_refused() -> None:
+    flow = Dataflow("flow")
+    stream = flow.source("in", Generator(nothing, SCHEMA))
+    stream.sink("one", Parquet("here/out"))
+    stream.sink("two", Parquet("here/out/"))
+    stream.sink("three", Parquet("here/other"))
+    (message,) = messages(flow)
+    assert message.startswith("two: it writes to the same directory as 'one'")
+
+
 def raw(*operators: Operator, **more: Any) -> list[str]:
     """The problems of operators that the API would not write."""
     source = Operator("in", op.Read(Generator(nothing, SCHEMA)), schema=Schema.of(SCHEMA))

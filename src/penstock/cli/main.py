@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from penstock.cli import asking
 from penstock.cli.streams import Streams
@@ -44,7 +44,14 @@ _CONF = "a setting of Spark, e.g. spark.jars.packages=...; may be given several 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Do what the command line says; the exit code."""
-    given = parser().parse_args(argv)
+    try:
+        given = parser().parse_args(argv)
+    except _Misuse as error:
+        asked = "--json" in (sys.argv[1:] if argv is None else argv)
+        print(f"{error.usage}penstock: {error}", file=sys.stderr)
+        if asked:
+            print(json.dumps({"error": str(error)}, indent=2))
+        return 2
     as_json = bool(getattr(given, "json", False))
     with Streams(json=as_json, quiet=_wants_live(given)) as streams:
         try:
@@ -62,11 +69,24 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _failed(streams, 70, f"{what} (PENSTOCK_DEBUG=1 shows where)")
 
 
+class _Misuse(Exception):
+    """Words that the command does not understand, and how it wants them."""
+
+    def __init__(self, usage: str, message: str) -> None:
+        self.usage = usage
+        super().__init__(message)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Leaves it to `main` to say what is wrong, since that may have to be JSON."""
+
+    def error(self, message: str) -> NoReturn:
+        raise _Misuse(self.format_usage(), message)
+
+
 def parser() -> argparse.ArgumentParser:
     """What the command understands."""
-    top = argparse.ArgumentParser(
-        prog="penstock", description="Elastic stream processing on Apache Spark."
-    )
+    top = _Parser(prog="penstock", description="Elastic stream processing on Apache Spark.")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     run = commands.add_parser("run", help="run a dataflow", description="Run a dataflow on Spark.")

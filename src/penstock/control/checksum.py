@@ -94,7 +94,9 @@ def _arrow_hashes(column: pa.Array | pa.ChunkedArray) -> Words:
         hashes = np.zeros(len(column), dtype=np.uint64)
     elif pa.types.is_boolean(kind) or pa.types.is_integer(kind):
         hashes = _integer_hashes(_numbers(column, pa.int64()))
-    elif pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+    elif pa.types.is_decimal(kind):
+        hashes = _decimal_hashes(column)
+    elif pa.types.is_floating(kind):
         hashes = _float_hashes(_numbers(column, pa.float64()))
     elif pa.types.is_timestamp(kind):
         micros = column.cast(pa.timestamp("us", kind.tz), safe=False)
@@ -132,6 +134,17 @@ def _float_hashes(numbers: npt.NDArray[np.float64]) -> Words:
     return np.where(np.isnan(numbers), _NOT_A_NUMBER, hashes)
 
 
+def _decimal_hashes(column: pa.Array) -> Words:
+    """As the float that is written the same way, if there is one, else by every digit."""
+    coded = column.dictionary_encode()
+    distinct = [_plain(value) for value in coded.dictionary.to_pylist()] or [0]
+    exact = np.array([isinstance(value, str) and value[:1] == "d" for value in distinct])
+    floats = np.array([0.0 if own else float(v) for own, v in zip(exact, distinct, strict=True)])
+    digits = np.array([str(value).encode() for value in distinct], dtype=object)
+    hashes = np.where(exact, _mixed(_object_hashes(digits)), _float_hashes(floats))
+    return np.asarray(hashes[coded.indices.fill_null(0).to_numpy()])
+
+
 def _text_hashes(column: pa.Array) -> Words:
     """Texts and bytes alike, by their bytes; each distinct one is hashed once."""
     binary = pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary()
@@ -161,6 +174,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(v) for v in value]
     if isinstance(value, Decimal):
+        if value.is_finite() and Decimal(repr(float(value))) != value:
+            return f"d{value.normalize():f}"
         value = float(value)
     if isinstance(value, bool | np.bool_):
         return int(value)

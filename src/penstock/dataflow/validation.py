@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 from penstock.dataflow import connectors, duration
@@ -65,6 +66,7 @@ def problems(
         for message in _operator(operator, sound, known, schemas or {})
     ]
     found += _duplicates(graph)
+    found += _shared_directories(graph)
     for cycle in cycles:
         loop = " -> ".join((*cycle, cycle[0]))
         message = f"it is part of the cycle {loop}; a dataflow has none: cut one of these edges"
@@ -159,8 +161,8 @@ def _name(name: Any) -> Iterator[str]:
         yield "name is empty: give it one" if name in ("", None) else f"name {name!r} is no text"
     elif not _NAME.fullmatch(name):
         yield (
-            f"name '{name}' cannot name a directory: use up to 100 letters, digits, '_', '-' "
-            "and '.', not beginning with '-' or '.'"
+            f"name '{name}' cannot name a directory: use up to 100 letters (a to z), digits, '_', "
+            "'-' and '.', not beginning with '-' or '.'"
         )
 
 
@@ -172,6 +174,23 @@ def _duplicates(graph: Graph) -> Iterator[Problem]:
         other = first.setdefault(operator.name, operator)
         if other is not operator:
             message = f"the name is taken by the operator at {other.written}; choose another"
+            yield Problem(message, operator.name, operator.written)
+
+
+def _shared_directories(graph: Graph) -> Iterator[Problem]:
+    """Two sinks in one directory would take each other's files for their own."""
+    first: dict[str, Operator] = {}
+    for operator in graph.operators:
+        sink = operator.body.sink if isinstance(operator.body, op.Write) else None
+        if not isinstance(sink, connectors.FileSink):
+            continue
+        path = sink.path if "://" in sink.path else str(Path(sink.path).absolute())
+        other = first.setdefault(path.rstrip("/"), operator)
+        if other is not operator:
+            message = (
+                f"it writes to the same directory as '{other.name}' ({other.written}): {sink.path};"
+                " give each sink one of its own"
+            )
             yield Problem(message, operator.name, operator.written)
 
 

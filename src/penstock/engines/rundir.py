@@ -19,7 +19,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from penstock.dataflow.connectors import FileSink
 from penstock.dataflow.graph import Graph
+from penstock.dataflow.operator import Write
 from penstock.errors import RunDirectoryError
 from penstock.plan.plan import Plan
 
@@ -80,6 +82,7 @@ class RunDirectory:
             )
         if known is not None:
             _check(path, known, graph, engine)
+            _check_sinks(path, known, graph)
         try:
             path.mkdir(parents=True, exist_ok=True)
             lock = (path / "lock").open("a+")
@@ -105,6 +108,7 @@ class RunDirectory:
                 "engine": engine,
                 "run": f"{stamp}-{secrets.token_hex(2)}",
                 "created": now,
+                "sinks": _sinks(path, graph),
             }
             write_json(head, known)
         for name in ("wirings", "control", "sources", "channels", "checkpoints", "dead"):
@@ -145,9 +149,8 @@ def _only_begun(path: Path) -> bool:
 def _read(head: Path) -> Mapping[str, Any]:
     try:
         data = json.loads(head.read_text())
-        return {
-            key: data[key] for key in ("version", "flow", "fingerprint", "engine", "run", "created")
-        }
+        needed = ("version", "flow", "fingerprint", "engine", "run", "created")
+        return {**{key: data[key] for key in needed}, "sinks": dict(data.get("sinks", {}))}
     except (OSError, ValueError, KeyError, TypeError):
         raise RunDirectoryError(f"{head} cannot be read; it is not a run directory") from None
 
@@ -170,3 +173,26 @@ def _check(path: Path, known: Mapping[str, Any], graph: Graph, engine: str) -> N
         )
     if known["engine"] != engine:
         raise RunDirectoryError(f"{path} was written by the {known['engine']} engine, not {engine}")
+
+
+def _sinks(path: Path, graph: Graph) -> dict[str, str]:
+    """Where file sinks write; what is inside the run directory is told relative to it."""
+    found = {}
+    for operator in graph.sinks:
+        sink = operator.body.sink if isinstance(operator.body, Write) else None
+        if isinstance(sink, FileSink):
+            place = Path(sink.path).absolute()
+            inside = "://" not in sink.path and place.is_relative_to(path)
+            found[operator.name] = str(place.relative_to(path) if inside else sink.path)
+    return found
+
+
+def _check_sinks(path: Path, known: Mapping[str, Any], graph: Graph) -> None:
+    for name, place in _sinks(path, graph).items():
+        before = known["sinks"].get(name, place)
+        if Path(before).absolute() != Path(place).absolute():
+            raise RunDirectoryError(
+                f"sink '{name}' of the run in {path} writes to {before}, now it is to write to "
+                f"{place}: its output would be in two places; choose another directory with "
+                "--run-dir, or the output that it had"
+            )

@@ -10,6 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,7 +94,7 @@ class Guarded:
         self.dead = Store(str(folder))
         self.inner: Any = inner
         desk = Desk("count", "flow.py:12", fails, self.dead, 1)
-        self.guard = GuardedProcessor(inner, desk, COLUMNS, ("n",))
+        self.guard = GuardedProcessor(inner, desk, COLUMNS, pa.schema([("n", pa.int64())]))
         self.guard.init("handle")  # type: ignore[arg-type]
 
     def send(self, *numbers: int) -> list[int]:
@@ -312,3 +313,18 @@ def test_the_nth_records_of_all_ports_meet_however_they_arrive(
     full = [group for group in zip_longest(*sent) if None not in group]
     assert got == full
     assert barrier.waiting() == [list(queue)[len(full) :] for queue in sent]
+
+
+class Odd(Plain):
+    """Sends on what is no number."""
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timer_values: Any) -> Iterator[Row]:
+        for row in rows:
+            yield Row(n="no number" if row["n"] == 2 else row["n"])
+
+
+def test_results_that_do_not_fit_the_schema_are_put_aside(tmp_path: Path) -> None:
+    guarded = Guarded(tmp_path, Odd())
+    assert guarded.send(1, 2, 3) == [1, 3]
+    (letter,) = guarded.letters()
+    assert letter["record"] == {"result": {"n": "no number"}}

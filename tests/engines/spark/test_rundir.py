@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.dataflow.connectors import Discard, Generator
+from penstock.dataflow.connectors import Discard, Generator, Parquet
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
 from penstock.engines.rundir import RunDirectory, Wired, Wiring, write_json
@@ -63,6 +63,7 @@ def test_a_new_directory_says_what_runs_in_it(tmp_path: Path) -> None:
         "engine": "spark",
         "run": directory.run_id,
         "created": directory.created,
+        "sinks": {},
     }
     assert sorted(p.name for p in run.iterdir() if p.is_dir()) == [
         "channels",
@@ -228,3 +229,22 @@ def test_a_wiring_is_written_for_people_too(tmp_path: Path) -> None:
             }
         },
     }
+
+
+def writing(path: Path) -> Graph:
+    flow = Dataflow("flow")
+    flow.source("in", Generator(nothing, "n bigint")).sink("out", Parquet(str(path)))
+    return flow.graph
+
+
+def test_a_continued_run_that_writes_elsewhere_is_refused(tmp_path: Path) -> None:
+    opened(tmp_path / "run", writing(tmp_path / "here")).close()
+    opened(tmp_path / "run", writing(tmp_path / "here")).close()
+    with pytest.raises(RunDirectoryError, match=r"sink 'out'.*writes to .*here.*there"):
+        opened(tmp_path / "run", writing(tmp_path / "there"))
+
+
+def test_output_inside_a_run_directory_moves_with_it(tmp_path: Path) -> None:
+    opened(tmp_path / "run", writing(tmp_path / "run" / "out")).close()
+    (tmp_path / "run").rename(tmp_path / "moved")
+    opened(tmp_path / "moved", writing(tmp_path / "moved" / "out")).close()

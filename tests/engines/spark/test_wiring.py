@@ -54,7 +54,7 @@ def test_a_new_run_begins_at_row_0() -> None:
         APART,
         {
             "tweets": Wired("run-000001-tweets", 1, {"tweets": 0}, 1),
-            "count": Wired("state-count", 1, {"split>count": 0}, 1),
+            "count": Wired("state-count", 1, {"split>count": 0}, 2),
         },
     )
 
@@ -63,7 +63,7 @@ def test_a_pipeline_that_does_not_change_keeps_its_wiring() -> None:
     at = site(words(), tweets=0, split=70)
     old = wirings.first(at, APART)
     after = plan("tweets", "split", "count counts")
-    new = wirings.following(at, old, after, frozenset({"tweets", "split"}), {"tweets": 30})
+    new = wirings.following(at, old, after, frozenset({"tweets", "split"}), {"tweets": 30}, {})
     assert new.number == 2
     assert new.pipelines["count"] is old.pipelines["count"]
     assert new.pipelines["tweets"] == Wired("run-000002-tweets", 2, {"tweets": 30}, 1)
@@ -73,10 +73,10 @@ def test_a_pipeline_that_does_not_change_keeps_its_wiring() -> None:
 def test_a_new_edge_begins_at_the_end_of_its_channel() -> None:
     at = site(words(), split=311096)
     old = wirings.first(at, FUSED)
-    new = wirings.following(at, old, APART, frozenset({"tweets", "count"}), {"tweets": 105894})
+    new = wirings.following(at, old, APART, frozenset({"tweets", "count"}), {"tweets": 105894}, {})
     assert new.pipelines == {
         "tweets": Wired("run-000002-tweets", 2, {"tweets": 105894}, 1),
-        "count": Wired("state-count", 2, {"split>count": 311096}, 1),
+        "count": Wired("state-count", 2, {"split>count": 311096}, 2),
     }
 
 
@@ -84,8 +84,8 @@ def test_a_merged_pipeline_goes_on_where_its_head_was() -> None:
     at = site(words(), split=500)
     old = wirings.first(at, APART)
     positions = {"tweets": 79362, "split>count": 500}
-    new = wirings.following(at, old, FUSED, frozenset({"tweets"}), positions)
-    assert new.pipelines == {"tweets": Wired("state-count", 2, {"tweets": 79362}, 1)}
+    new = wirings.following(at, old, FUSED, frozenset({"tweets"}), positions, {})
+    assert new.pipelines == {"tweets": Wired("state-count", 2, {"tweets": 79362}, 2)}
 
 
 def test_state_stays_with_its_operator_and_a_foreign_position_with_its_source() -> None:
@@ -93,7 +93,7 @@ def test_state_stays_with_its_operator_and_a_foreign_position_with_its_source() 
     own = site(words())
 
     def name(at: Site, operators: str) -> str:
-        return wirings.checkpoint_name(at, Pipeline(tuple(operators.split())), 7)
+        return wirings.checkpoint_name(at, Pipeline(tuple(operators.split())), 7, None)
 
     assert name(own, "tweets split") == "run-000007-tweets"
     assert name(own, "split") == "run-000007-split"
@@ -103,11 +103,38 @@ def test_state_stays_with_its_operator_and_a_foreign_position_with_its_source() 
 
 
 @pytest.mark.parametrize(
-    ("parallelism", "ceiling", "parts"), [(1, None, 1), (3, None, 3), (3, 8, 8)]
+    ("parallelism", "ceiling", "now", "parts"),
+    [
+        (1, None, None, 2),
+        (2, None, None, 3),
+        (4, None, None, 6),
+        (3, 8, None, 8),
+        (3, 8, 5, 8),
+        (3, None, 5, 5),  # what is there will do
+        (5, None, 5, 5),
+        (6, None, 5, 9),
+    ],
 )
-def test_state_is_cut_as_the_plan_says(parallelism: int, ceiling: int | None, parts: int) -> None:
+def test_state_is_cut_as_the_plan_says_or_with_room_to_grow(
+    parallelism: int, ceiling: int | None, now: int | None, parts: int
+) -> None:
     spec = Pipeline(("count", "counts"), parallelism, ceiling=ceiling)
-    assert wirings.partitions(site(words()), spec) == parts
+    assert wirings.partitions(site(words()), spec, now) == parts
+
+
+def test_without_state_there_is_nothing_to_cut() -> None:
+    assert wirings.partitions(site(words()), Pipeline(("tweets", "split"), 4), None) == 4
+
+
+def test_a_successor_brings_its_own_wiring() -> None:
+    at = site(words(), split=10)
+    old = wirings.first(at, APART)
+    ready = {"count": Wired("state-count-000002", 2, {"split>count": 4}, 5)}
+    new = wirings.following(at, old, APART, frozenset({"count"}), {"split>count": 9}, ready)
+    assert new.pipelines == {**old.pipelines, **ready}
+    later = wirings.following(at, new, FUSED, frozenset({"tweets"}), {"tweets": 7}, {})
+    assert later.pipelines["tweets"].checkpoint == "state-count-000002"
+    assert later.pipelines["tweets"].partitions == 5
 
 
 def test_global_state_is_in_one_part() -> None:
@@ -115,4 +142,4 @@ def test_global_state_is_in_one_part() -> None:
     tweets = flow.source("tweets", Generator(nothing, WORDS))
     tweets.process_all("last", nothing, schema=WORDS).sink("out", Discard())
     spec = Pipeline(("tweets", "last", "out"), 4, ceiling=4)
-    assert wirings.partitions(site(flow.graph), spec) == 1
+    assert wirings.partitions(site(flow.graph), spec, None) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
@@ -10,7 +11,7 @@ from pyspark.sql import functions as F
 
 from penstock.dataflow import operator as op
 from penstock.dataflow import validation
-from penstock.dataflow.connectors import Files, Generator, Kafka, Spark
+from penstock.dataflow.connectors import Files, FileSink, Generator, Kafka, Spark
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import Operator
 from penstock.dataflow.schema import Schema
@@ -34,7 +35,7 @@ def check(graph: Graph, spark: SparkSession) -> dict[str, Schema]:
         raise InvalidDataflow(graph.name, [*structural, *_unshippable(graph)])
     schemas, problems = _resolve(graph, spark)
     problems += validation.problems(graph, schemas)
-    problems += _unshippable(graph) + _connectors(graph, spark)
+    problems += _unshippable(graph) + _connectors(graph, spark) + _missing(graph)
     if problems:
         raise InvalidDataflow(graph.name, list(dict.fromkeys(problems)))
     return {name: schema for name, schema in schemas.items() if schema is not None}
@@ -115,6 +116,33 @@ def _connectors(graph: Graph, spark: SparkSession) -> list[Problem]:
         if isinstance(getattr(operator.body, "source", None), Kafka)
         or isinstance(getattr(operator.body, "sink", None), Kafka)
     ]
+
+
+def _missing(graph: Graph) -> list[Problem]:
+    """Directories of this machine that are to be read and are not there."""
+    found = []
+    for operator in graph.sources:
+        source = operator.body.source if isinstance(operator.body, op.Read) else None
+        if isinstance(source, Files) and "://" not in source.path:
+            folder = source.path.split("*")[0].rpartition("/")[0] if "*" in source.path else ""
+            if not Path(folder or source.path).exists():
+                found.append(_problem(operator, f"there is no directory {source.path} to read"))
+    return found
+
+
+def make_directories(graph: Graph) -> None:
+    """Make the directories of file sinks, or say which cannot be made and why."""
+    problems = []
+    for operator in graph.sinks:
+        sink = operator.body.sink if isinstance(operator.body, op.Write) else None
+        if isinstance(sink, FileSink) and "://" not in sink.path:
+            try:
+                Path(sink.path).mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                message = f"it cannot write to {sink.path}: {error.strerror or error}"
+                problems.append(_problem(operator, message))
+    if problems:
+        raise InvalidDataflow(graph.name, problems)
 
 
 def _source_schema(operator: Operator, body: op.Read, spark: SparkSession) -> Schema:

@@ -142,7 +142,10 @@ class Compiler:
         assert operator.schema is not None
         modes = {"none": "None", "processing_time": "ProcessingTime", "event_time": "EventTime"}
         processor = GuardedProcessor(
-            body.processor(), self.desk(operator), tuple(frame.columns), operator.schema.names
+            body.processor(),
+            self.desk(operator),
+            tuple(frame.columns),
+            to_arrow_schema(struct_of(operator.schema), timezone="UTC"),
         )
         return _grouped(operator, _ordered(frame)).transformWithState(
             processor, struct_of(operator.schema), "Append", modes[body.time_mode]

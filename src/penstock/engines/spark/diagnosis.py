@@ -27,8 +27,9 @@ _BATCHES = 50
 def culprit(pipeline: RunningPipeline) -> Operator | None:
     """Run the failed batch again, one operator more each time, until it fails.
 
-    Spark's errors name an expression at best. Only stateless operators in front of everything
-    else can be tried like this; None if it was none of them.
+    Spark's errors name an expression at best. Sources and stateless operators in front of
+    everything else can be tried like this. If it was none of them, it is what comes next, if
+    only one thing does; else None.
     """
     with TemporaryDirectory() as aside:  # letters of this trial are nobody's
         return _search(pipeline, Compiler(pipeline.site.graph, Store(aside)))
@@ -37,12 +38,16 @@ def culprit(pipeline: RunningPipeline) -> Operator | None:
 def _search(pipeline: RunningPipeline, compiler: Compiler) -> Operator | None:
     site = pipeline.site
     frames: dict[str, DataFrame] = {}
-    for name in pipeline.spec.operators:
+    names = pipeline.spec.operators
+    for at, name in enumerate(names):
         operator = site.graph[name]
         if operator.stateful or isinstance(operator.body, op.Write):
-            return None
+            return operator if at == len(names) - 1 else None
         if isinstance(operator.body, op.Read):
-            found = _input(pipeline, name, "")
+            try:
+                found = _input(pipeline, name, "")
+            except Exception:
+                return operator
             if found is None:
                 return None
             frames[name] = found

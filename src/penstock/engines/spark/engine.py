@@ -13,6 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import PySparkException
+
 from penstock.dataflow import operator as op
 from penstock.dataflow.connectors import Files
 from penstock.dataflow.graph import Graph
@@ -32,7 +34,7 @@ from penstock.engines.spark.session import default_parallelism, session
 from penstock.engines.spark.sinks import Outlets
 from penstock.engines.spark.site import Site
 from penstock.engines.spark.sources import ChannelSource, GeneratorSource
-from penstock.errors import FlowFailed, Refused
+from penstock.errors import FlowFailed, InvalidInput, Refused
 from penstock.metrics.snapshot import LatencyMetrics, Snapshot
 from penstock.plan import fusion
 from penstock.plan.change import Change
@@ -48,6 +50,7 @@ _RESTARTS = 3
 _TICK = 0.1
 _MARK = re.compile(r"\[penstock\] (operator '.*)")
 """What the error of an operator that is set to fail begins with."""
+_PREFIX = re.compile(r"^(: |Caused by: )")
 _CAUSE = re.compile(r"\[[A-Z_.0-9]+\]|(?!org\.)[\w.]*(Error|Exception|Invalid)\b")
 """How the last line of a Python traceback or a message of Spark begins."""
 
@@ -107,6 +110,8 @@ class SparkEngine:
         if plan is not None:
             plan = _checked(plan, graph)
             self._executors.check(plan.executors)
+            self._executors.check_size(plan)
+        checks.make_directories(graph)
         self._directory = RunDirectory.open(Path(run_dir), graph, self.name)
         try:
             spark.dataSource.register(GeneratorSource)
@@ -136,7 +141,7 @@ class SparkEngine:
                 self._pipelines[spec.name] = self._open(spec)
                 self._pipelines[spec.name].turn(open=False)
             for pipeline in self._pipelines.values():
-                pipeline.start()
+                self._begin(pipeline)
             self._open_valves()
         except BaseException:
             self._abandon()
@@ -243,6 +248,14 @@ class SparkEngine:
         wiring = wirings.first(self._site, chosen)
         self._directory.commit(wiring)
         return wiring
+
+    @staticmethod
+    def _begin(pipeline: RunningPipeline) -> None:
+        try:
+            pipeline.start()
+        except PySparkException as error:
+            names = " + ".join(pipeline.spec.operators)
+            raise InvalidInput(f"pipeline {names} cannot start: {_reason(str(error))}") from error
 
     def _staffed(self, wiring: Wiring) -> Wiring:
         """A wiring with the executors that there are: after a restart these may be others."""
@@ -448,7 +461,10 @@ class SparkEngine:
 
     def _explain(self, pipeline: RunningPipeline, error: BaseException) -> str:
         text = str(error)
-        operator = culprit(pipeline)
+        try:
+            operator = culprit(pipeline)
+        except Exception:  # a trial that fails proves nothing
+            operator = None
         where = (
             f"operator '{operator.name}' ({operator.written})"
             if operator is not None
@@ -519,6 +535,6 @@ def _reads_files(operator: Operator) -> bool:
 
 def _reason(text: str) -> str:
     """The telling lines of one of Spark's long error texts."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [_PREFIX.sub("", line.strip()) for line in text.splitlines() if line.strip()]
     causes = [line for line in lines if _CAUSE.match(line)]
     return (causes[-1:] or lines or ["no message"])[0][:500]

@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from penstock.errors import InvalidInput, Refused
+from penstock.plan.plan import Plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PATIENCE = 60.0
+_CROWD = 16
 
 Wait = Callable[[Callable[[], bool]], None]
 Placement = Mapping[int, str | None]
@@ -70,6 +72,21 @@ class Executors:
                 raise Refused(
                     f"there is no executor '{name}'; the executors are {', '.join(there)}"
                 )
+
+    def check_size(self, plan: Plan) -> None:
+        """Refuse instances and parts of state in numbers that can only be a slip of the hand."""
+        slots = self.work()[1] * max(1, plan.executors) // max(1, len(self.ids()))
+        most = _CROWD * max(slots, 4)
+        for pipeline in plan.pipelines:
+            for what, number in (
+                ("instances", pipeline.parallelism),
+                ("parts of state", pipeline.ceiling or 0),
+            ):
+                if number > most:
+                    raise Refused(
+                        f"pipeline '{pipeline.name}' is to have {number} {what}; where "
+                        f"{slots} tasks can run at once, {most} is the most"
+                    )
 
     def work(self) -> tuple[float, int]:
         """Seconds of tasks since the session began, and how many can run at once."""

@@ -61,9 +61,10 @@ class Letters:
         """Put a record aside, or raise if the operator is set to fail."""
         text = f"{type(error).__name__}: {error}"
         if self._desk.fails:
+            one_line = " ".join(text.split())
             raise OperatorError(
                 f"[penstock] operator '{self._desk.operator}' ({self._desk.written}) "
-                f"cannot process a record: {text}; the record: {_json(record)[:500]}"
+                f"cannot process a record: {one_line}; the record: {_json(record)[:500]}"
             ) from error
         self._lines.append(line(self._desk.operator, text, record))
 

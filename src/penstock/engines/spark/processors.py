@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import StructType
@@ -51,17 +52,23 @@ class GuardedProcessor(StatefulProcessor):
         inner: StatefulProcessor,
         desk: Desk,
         columns: tuple[str, ...],
-        output: tuple[str, ...],
+        output: pa.Schema,
     ) -> None:
         self._inner = inner
         self._desk = desk
         self._columns = columns
-        self._output = output
+        self._schema = output
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._letters = self._desk.open()
         self._row = Row(*self._columns)
-        self._result = Row(*self._output)
+        self._result = Row(*self._schema.names)
+        # Texts take anything, and what is nested Spark converts in ways of its own.
+        self._checked = [
+            field
+            for field in self._schema
+            if pa.types.is_primitive(field.type) or pa.types.is_decimal(field.type)
+        ]
         self._inner.init(handle)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
@@ -71,7 +78,7 @@ class GuardedProcessor(StatefulProcessor):
             feed = _Feed(pending)
             try:
                 results = self._inner.handleInputRows(key, feed, timerValues)
-                yield from map(self._named, results or ())
+                yield from self._fitting(results or ())
                 return
             except Exception as error:
                 if feed.exhausted:
@@ -89,9 +96,23 @@ class GuardedProcessor(StatefulProcessor):
     ) -> Iterator[Row]:
         try:
             results = self._inner.handleExpiredTimer(key, timerValues, expiredTimerInfo)
-            yield from map(self._named, results or ())
+            yield from self._fitting(results or ())
         except Exception as error:
             self._letters.add({"timer of key": list(key)}, error)
+
+    def _fitting(self, results: Iterable[Any]) -> Iterator[Row]:
+        """Results that have the declared types; the others are put aside."""
+        for result in results:
+            row: Any = None
+            try:
+                row = self._named(result)
+                for field in self._checked:
+                    pa.scalar(row[field.name], field.type)
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                record = row.asDict(recursive=True) if isinstance(row, Row) else repr(result)
+                self._letters.add({"result": record}, error)
+                continue
+            yield row
 
     def _named(self, result: Any) -> Row:
         """Spark wants rows with names; a plain tuple is in the order of the schema."""

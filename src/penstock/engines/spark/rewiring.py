@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from penstock.engines.rundir import Wiring
@@ -22,9 +22,9 @@ from penstock.engines.spark.quiescence import quiesce
 from penstock.engines.spark.repartition import repartition
 from penstock.engines.spark.shadow import Shadow
 from penstock.engines.spark.shadow import possible as shadow_possible
-from penstock.engines.spark.wiring import checkpoint_name, following, partitions
+from penstock.engines.spark.wiring import following, kept_together, partitions
 from penstock.errors import PenstockError, Refused
-from penstock.plan.change import Change
+from penstock.plan.change import Ceiling, Change
 from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.transition import Transition
 
@@ -87,7 +87,7 @@ def rewire(engine: SparkEngine, change: Change, reason: str) -> Aftermath:
     now = {spec.name: engine.pipelines[spec.name] for spec in new}
     transition = Transition(
         at=engine.since_start(began),
-        changes=tuple(str(action) for action in change.actions),
+        changes=(*map(str, change.actions), *_recut(cut, _cuts(now.values()), change)),
         duration=time.time() - began,
         interruption=sum(t for name, t in phases.found if name not in ("executors", "prepare")),
         reason=reason,
@@ -125,7 +125,8 @@ def _successors(engine: SparkEngine, starting: list[Pipeline]) -> dict[str, Shad
         if checkpoint.last_commit(old.checkpoint) < 0:
             continue
         try:
-            found[spec.name] = Shadow(engine, old, spec, partitions(engine.site, spec))
+            parts = partitions(engine.site, spec, old.wired.partitions)
+            found[spec.name] = Shadow(engine, old, spec, parts)
             found[spec.name].approach()
         except PenstockError:
             for shadow in found.values():
@@ -171,6 +172,14 @@ def _cuts(pipelines: Iterable[RunningPipeline]) -> Cuts:
     }
 
 
+def _recut(before: Cuts, after: Cuts, change: Change) -> Iterator[str]:
+    """Parts of state that have changed though nobody has asked for it by name."""
+    asked = any(isinstance(action, Ceiling) for action in change.actions)
+    for name in before.keys() & after.keys() if not asked else ():
+        if before[name][0] != after[name][0]:
+            yield f"{name}: state cut from {before[name][0]} into {after[name][0]} parts"
+
+
 def _keys_moved(before: Cuts, after: Cuts) -> float | None:
     """Share of keys with another instance, of the state where that is most."""
     shares = [moved_share(before[name], after[name]) for name in before.keys() & after.keys()]
@@ -195,6 +204,7 @@ def _repartition(
 
 def _refuse_impossible(engine: SparkEngine, after: Plan) -> None:
     engine.executors.check(after.executors, after.leaving)
+    engine.executors.check_size(after)
     for spec in after.pipelines:
         for name in spec.operators:
             if engine.site.graph[name].state.value != "source" or engine.site.generator(name):
@@ -205,8 +215,8 @@ def _refuse_impossible(engine: SparkEngine, after: Plan) -> None:
                     "(such as maxOffsetsPerTrigger), it can be neither paused nor limited"
                 )
             old = engine.wiring.plan.pipeline_of(name)
-            kept = engine.wiring.pipelines[old.name].checkpoint
-            if checkpoint_name(engine.site, spec, 0, engine.wiring) != kept:
+            kept = engine.wiring.pipelines[old.name]
+            if not kept_together(engine.site, spec, kept.checkpoint):
                 raise Refused(
                     f"'{name}' is a source of Spark's own: its position is kept together with the "
                     "state in its pipeline, so the two cannot be split or merged while they run"

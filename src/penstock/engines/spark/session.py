@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -122,9 +123,17 @@ def default_master() -> str:
     return f"local[{2 * (os.cpu_count() or 1)},4]"
 
 
+_MASTERS = re.compile(r"local|local\[.+\]|local-cluster\[.+\]|spark://.+|yarn|k8s://.+")
+
+
 def _master(given: str | None) -> str:
     if given is None:
         return default_master()
+    if not _MASTERS.fullmatch(given):
+        raise InvalidInput(
+            f"'{given}' is no master of Spark: write local[4], local-cluster[2,2,1024], "
+            "spark://host:7077, yarn or k8s://host:443"
+        )
     # Plain local[n] fails a query at the first lost task; a streaming job wants the retries.
     if given == "local":
         return "local[1,4]"

@@ -54,10 +54,20 @@ def _wired(
             begin[entry.key] = site.channel(entry.upstream).end
         else:
             begin[entry.key] = 0
-    return Wired(checkpoint_name(site, spec, number, old), number, begin, partitions(site, spec))
+    held = _holder(site, spec, old)
+    parts = partitions(site, spec, None if held is None else held.partitions)
+    return Wired(checkpoint_name(site, spec, number, held), number, begin, parts)
 
 
-def checkpoint_name(site: Site, spec: Pipeline, number: int, old: Wiring | None) -> str:
+def _holder(site: Site, spec: Pipeline, old: Wiring | None) -> Wired | None:
+    """What held the state of a pipeline's stateful operator until now."""
+    for name in spec.operators:
+        if site.graph[name].stateful and old is not None:
+            return old.pipelines[old.plan.pipeline_of(name).name]
+    return None
+
+
+def checkpoint_name(site: Site, spec: Pipeline, number: int, held: Wired | None) -> str:
     """State stays with its operator, and the position in a foreign source with that source.
 
     A sink of Spark's own knows batches by their number, which must not begin again.
@@ -65,10 +75,7 @@ def checkpoint_name(site: Site, spec: Pipeline, number: int, old: Wiring | None)
     """
     for name in spec.operators:
         if site.graph[name].stateful:
-            held = None if old is None else old.plan.pipeline_of(name).name
-            return (
-                f"state-{name}" if old is None or held is None else old.pipelines[held].checkpoint
-            )
+            return f"state-{name}" if held is None else held.checkpoint
     for name in site.sinks(spec.operators):
         body = site.graph[name].body
         if isinstance(body, Write) and isinstance(body.sink, Spark):
@@ -79,18 +86,28 @@ def checkpoint_name(site: Site, spec: Pipeline, number: int, old: Wiring | None)
     return f"run-{number:06d}-{spec.name}"
 
 
-def partitions(site: Site, spec: Pipeline) -> int:
-    """Into how many parts the state is cut: by the plan, else with some room to grow."""
+def kept_together(site: Site, spec: Pipeline, checkpoint: str) -> bool:
+    """Whether a checkpoint that holds a foreign source's position is still that pipeline's own."""
+    own = checkpoint_name(site, spec, 0, None)
+    return checkpoint == own or (own.startswith("state-") and checkpoint.startswith(f"{own}-"))
+
+
+def partitions(site: Site, spec: Pipeline, now: int | None) -> int:
+    """Into how many parts the state is cut: by the plan, else as it is now if that will do."""
     if any(site.graph[n].state is State.GLOBAL for n in spec.operators):
         return 1
-    return spec.ceiling or default_ceiling(
-        spec.parallelism, bounds(site.graph, spec.operators).most
-    )
+    if spec.ceiling is not None or not any(site.graph[n].stateful for n in spec.operators):
+        return spec.ceiling or spec.parallelism
+    if now is not None and now >= spec.parallelism:
+        return now
+    return default_ceiling(spec.parallelism, bounds(site.graph, spec.operators).most)
 
 
 def default_ceiling(parallelism: int, most: int | None) -> int:
-    """Parts of state for so many instances: twice as many can come without moving any state.
+    """Parts of state for so many instances: half as many again can come without moving any.
 
-    A part costs a few milliseconds of each batch (`make bench`, partitions).
+    A part more costs some 8 ms of each batch (`make bench`, partitions): one on top of two keeps
+    below a tenth of the shortest batches.
     """
-    return max(parallelism, min(2 * parallelism, most or 2 * parallelism))
+    room = parallelism + (parallelism + 1) // 2
+    return max(parallelism, min(room, most or room))
