@@ -173,6 +173,7 @@ def _run(given: argparse.Namespace, streams: Streams) -> int:
             view=_view(given, streams),
         )
     finally:
+        _end_session(given.master)
         if ours:
             with suppress(OSError):
                 Path(home).rmdir()  # it never started: leave no empty directory behind
@@ -193,6 +194,14 @@ def _run(given: argparse.Namespace, streams: Streams) -> int:
         )
         return 1
     return 0
+
+
+def _end_session(master: str | None) -> None:
+    """Tell a cluster that we are done with it; a session of this machine ends with the process."""
+    if master is not None and not master.startswith("local["):
+        from penstock.engines.spark.session import end
+
+        end()
 
 
 def _explain(given: argparse.Namespace, streams: Streams) -> int:

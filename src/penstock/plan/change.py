@@ -89,13 +89,15 @@ class Regroup:
 
 @dataclass(frozen=True)
 class Executors:
-    """Another number of executors."""
+    """Another number of executors, and which ones leave if that was said."""
 
     before: int
     after: int
+    leaving: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"executors {self.before} -> {self.after}"
+        without = f", without {', '.join(self.leaving)}" if self.leaving else ""
+        return f"executors {self.before} -> {self.after}{without}"
 
 
 Action = Rescale | Admit | Cadence | Ceiling | Regroup | Executors
@@ -130,7 +132,7 @@ class Change:
                 if held is not None:
                     yield from _turned(held, now, regrouped=True)
         if self.before.executors != self.after.executors:
-            yield Executors(self.before.executors, self.after.executors)
+            yield Executors(self.before.executors, self.after.executors, self.after.leaving)
 
     @property
     def undo(self) -> Change:

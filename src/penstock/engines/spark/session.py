@@ -95,6 +95,15 @@ def _started(master: str, conf: Mapping[str, str]) -> SparkSession:
         ) from error
 
 
+def end() -> None:
+    """Stop the running session, if there is one."""
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.getActiveSession()
+    if spark is not None:
+        spark.stop()
+
+
 @contextmanager
 def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
     """Set some of a session's settings for a while: a query keeps those it was started with."""
