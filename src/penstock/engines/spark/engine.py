@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -435,11 +436,9 @@ class SparkEngine:
         self._restarts[pipeline.name] = tries
         said = _MARK.search(str(error))
         if said is None and tries <= _RESTARTS:
-            try:
+            with suppress(Exception):  # the next look will find it, and count it as another try
                 pipeline.start()
-                return
-            except Exception as again:
-                error = again
+            return
         self._give_up(said[1] if said else self._explain(pipeline, error))
 
     def _give_up(self, reason: str) -> None:

@@ -55,6 +55,7 @@ class RunningPipeline:
         self.feeds = site.feeds(spec.operators)
         self.lettering = tuple(n for n in spec.operators if _can_reject(site.graph[n]))
         self.query: Any = None
+        self._error: Exception | None = None
         self.ended: dict[int, float] = {}
         self.stopping = False
         self._backlog = backlog
@@ -130,8 +131,17 @@ class RunningPipeline:
         """
         self.stopping = False
         self._begun.clear()
-        self._error: Exception | None = None
+        self._error = None
+        if self.query is not None:
+            self.query.stop()  # one that died may still be on its way out
         self.query = None
+        try:
+            self._start(once)
+        except Exception as error:
+            self._error = error
+            raise
+
+    def _start(self, once: bool) -> None:
         self._ran_before = self.checkpoint.exists()
         self._first = True
         with self._turning:
@@ -373,7 +383,9 @@ class RunningPipeline:
 
     def failure(self) -> BaseException | None:
         """The error that ended the query, if one did."""
-        if self.query is None or self.stopping or self.query.isActive:
+        if self.query is None or self.stopping:
+            return None if self.stopping else self._error
+        if self.query.isActive:
             return None
         error = self._error or self.query.exception()
         return error if error is not None else RuntimeError("the query ended without an error")
