@@ -131,7 +131,15 @@ def run(spark: Any, folder: Path) -> Result:
     return Result(
         "recovery",
         "From a failure of the keyed step, late in a batch, to that batch being committed. "
-        "Es-Stream reports 0.7 s against 1.9 s at an interval of 2 s.",
+        "Es-Stream reports 0.7 s against 1.9 s at an interval of 2 s. What partial recovery saves "
+        "is the work in front of the state, which grows with the interval; while it recovers, the "
+        "step in front goes on and takes its share of the machine, which on two cores is felt.",
         [{name: row.get(name, "") for name in columns} for row in rows],
-        [Claim("partial / global recovery, median", median(ratios), most=1.0)],
+        [
+            Claim(
+                f"partial / global recovery at an interval of {_INTERVALS[-1]:.0f} s",
+                ratios[len(_INTERVALS) - 1],
+                most=1.0,
+            )
+        ],
     )

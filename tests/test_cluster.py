@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -13,12 +14,22 @@ import pytest
 from tests.cluster import LIMIT
 from tests.engines.spark.flows import record
 
+ROOT = Path(__file__).parent.parent
+
 pytestmark = pytest.mark.spark
 
 
 def test_the_chosen_executor_leaves_and_state_is_spread_over_a_new_one(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "tests.cluster", str(tmp_path / "run")]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        words,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},  # executors have to find the generator
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
     first, second = found["start"]["executors"]

@@ -15,4 +15,4 @@ pytestmark = pytest.mark.spark
 def test_a_flow_changed_and_killed_at_random_instants_ends_exact(
     seed: int, cluster: bool, tmp_path: Path
 ) -> None:
-    torture(seed, tmp_path, cluster)
+    torture(seed, tmp_path, cluster, kills=1)

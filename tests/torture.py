@@ -82,10 +82,10 @@ def random_request(choose: random.Random, cluster: bool) -> str:
             return f"executors={choose.randint(1, 2)}"
 
 
-def random_lives(choose: random.Random, cluster: bool) -> list[Life]:
+def random_lives(choose: random.Random, cluster: bool, kills: int) -> list[Life]:
     victims = ["driver", "driver", "java", "worker"] + ["executor"] * 4 * cluster
     lives = []
-    for _ in range(2):
+    for _ in range(kills):
         script = [f"{at}s:{random_request(choose, cluster)}" for at in CHANGES]
         at = choose.choice(CHANGES) + choose.uniform(0, 2)
         lives.append(Life(tuple(script), choose.choice(victims), at))
@@ -148,14 +148,16 @@ class Process:
         self._log.close()
 
 
-def torture(seed: int, folder: Path, cluster: bool | None = None) -> dict[str, object]:
+def torture(
+    seed: int, folder: Path, cluster: bool | None = None, kills: int = 2
+) -> dict[str, object]:
     """One story; returns the summary of the last life, or raises what is wrong."""
     choose = random.Random(seed)
     on_cluster = choose.random() < 0.25 if cluster is None else cluster
     master = "local-cluster[2,2,1024]" if on_cluster else None
     (folder / "mine.py").write_text(FLOW)
     (folder / "shop.py").write_text((ROOT / "examples" / "shop.py").read_text())
-    for life in random_lives(choose, on_cluster):
+    for life in random_lives(choose, on_cluster, kills):
         process = Process(folder, life, master)
         try:
             process.wait_until_running()
