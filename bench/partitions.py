@@ -36,7 +36,7 @@ def run(spark: Any, folder: Path) -> Result:
         }
         for parts, times in found.items()
     ]
-    chosen = default_ceiling(2, None)
+    chosen = default_ceiling(2)
     return Result(
         "partitions",
         f"Time from batch to batch at 5,000 rows/s by parts of state. Without a ceiling in the "

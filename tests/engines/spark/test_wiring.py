@@ -54,7 +54,7 @@ def test_a_new_run_begins_at_row_0() -> None:
         APART,
         {
             "tweets": Wired("run-000001-tweets", 1, {"tweets": 0}, 1),
-            "count": Wired("state-count", 1, {"split>count": 0}, 2),
+            "count": Wired("state-count", 1, {"split>count": 0}, 1),
         },
     )
 
@@ -76,7 +76,7 @@ def test_a_new_edge_begins_at_the_end_of_its_channel() -> None:
     new = wirings.following(at, old, APART, frozenset({"tweets", "count"}), {"tweets": 105894}, {})
     assert new.pipelines == {
         "tweets": Wired("run-000002-tweets", 2, {"tweets": 105894}, 1),
-        "count": Wired("state-count", 2, {"split>count": 311096}, 2),
+        "count": Wired("state-count", 2, {"split>count": 311096}, 1),
     }
 
 
@@ -85,7 +85,7 @@ def test_a_merged_pipeline_goes_on_where_its_head_was() -> None:
     old = wirings.first(at, APART)
     positions = {"tweets": 79362, "split>count": 500}
     new = wirings.following(at, old, FUSED, frozenset({"tweets"}), positions, {})
-    assert new.pipelines == {"tweets": Wired("state-count", 2, {"tweets": 79362}, 2)}
+    assert new.pipelines == {"tweets": Wired("state-count", 2, {"tweets": 79362}, 1)}
 
 
 def test_state_stays_with_its_operator_and_a_foreign_position_with_its_source() -> None:
@@ -105,17 +105,17 @@ def test_state_stays_with_its_operator_and_a_foreign_position_with_its_source() 
 @pytest.mark.parametrize(
     ("parallelism", "ceiling", "now", "parts"),
     [
-        (1, None, None, 2),
-        (2, None, None, 3),
-        (4, None, None, 6),
+        (1, None, None, 1),
+        (2, None, None, 2),
+        (4, None, None, 4),
         (3, 8, None, 8),
         (3, 8, 5, 8),
         (3, None, 5, 5),  # what is there will do
         (5, None, 5, 5),
-        (6, None, 5, 9),
+        (6, None, 5, 6),
     ],
 )
-def test_state_is_cut_as_the_plan_says_or_with_room_to_grow(
+def test_state_is_cut_as_the_plan_says_or_one_part_each(
     parallelism: int, ceiling: int | None, now: int | None, parts: int
 ) -> None:
     spec = Pipeline(("count", "counts"), parallelism, ceiling=ceiling)

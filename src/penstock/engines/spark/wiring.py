@@ -9,7 +9,6 @@ from penstock.dataflow.connectors import Spark
 from penstock.dataflow.operator import State, Write
 from penstock.engines.rundir import Wired, Wiring
 from penstock.engines.spark.site import Site
-from penstock.plan.fusion import bounds
 from penstock.plan.plan import Pipeline, Plan
 
 
@@ -100,14 +99,13 @@ def partitions(site: Site, spec: Pipeline, now: int | None) -> int:
         return spec.ceiling or spec.parallelism
     if now is not None and now >= spec.parallelism:
         return now
-    return default_ceiling(spec.parallelism, bounds(site.graph, spec.operators).most)
+    return default_ceiling(spec.parallelism)
 
 
-def default_ceiling(parallelism: int, most: int | None) -> int:
-    """Parts of state for so many instances: half as many again can come without moving any.
+def default_ceiling(parallelism: int) -> int:
+    """Parts of state for so many instances: one each, so that all have the same to do.
 
-    A part more costs some 8 ms of each batch (`make bench`, partitions): one on top of two keeps
-    below a tenth of the shortest batches.
+    A part more costs some 8 ms of each batch (`make bench`, partitions) and leaves instances with
+    unequal shares; to move state later holds the output for less time than a restart.
     """
-    room = parallelism + (parallelism + 1) // 2
-    return max(parallelism, min(room, most or room))
+    return parallelism
