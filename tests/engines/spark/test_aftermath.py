@@ -12,7 +12,8 @@ from penstock.engines.spark.aftermath import PATIENCE, Aftermath, Changes, gap, 
 from penstock.plan.transition import Transition
 
 FIRST = Transition(10.0, ("count: ceiling 2 -> 4",), 2.0, 2.0, phases=(("quiesce", 2.0),))
-AFTER = Aftermath(FIRST, 100.0, 102.0, frozenset({"count"}), frozenset({"out"}), waiting=50)
+COUNT = frozenset({"count"})
+AFTER = Aftermath(FIRST, 100.0, 102.0, COUNT, COUNT, frozenset({"out"}), waiting=50)
 
 
 def test_the_gap_reaches_from_the_last_output_before_to_the_first_one_after() -> None:

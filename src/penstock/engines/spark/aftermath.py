@@ -23,13 +23,15 @@ PATIENCE = 60.0
 class Aftermath:
     """A change that is through and not yet settled; times as in `time.time()`.
 
-    changed: operators whose output left a pipeline concerned both before and after; sinks: all
-    sinks of the dataflow; waiting: rows that waited for the pipelines concerned before it.
+    operators: all in the pipelines concerned; changed: those of them whose output left a pipeline
+    both before and after; sinks: all sinks of the dataflow; waiting: rows that waited for the
+    pipelines concerned before it.
     """
 
     transition: Transition
     began: float
     ended: float
+    operators: frozenset[str]
     changed: frozenset[str]
     sinks: frozenset[str]
     waiting: int | None

@@ -426,7 +426,8 @@ class SparkEngine:
             channel.clean(min([self._gauges.slowest(operator), *held]))
         watched = self._changes.watched
         if watched is not None:
-            concerned = (p for p in self._pipelines.values() if p.tail in watched.changed)
+            everyone = tuple(self._pipelines.values())
+            concerned = [p for p in everyone if watched.operators.intersection(p.spec.operators)]
             waiting = self._gauges.waiting(concerned)
             self._changes.look(self._observer.outputs, waiting, time.time())
 

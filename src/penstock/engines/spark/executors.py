@@ -67,6 +67,12 @@ class Executors:
                 f"a local master is one executor, {wanted} are wanted; give a cluster with --master"
             )
         there = self.ids()
+        dynamic = self._context.conf().getBoolean("spark.dynamicAllocation.enabled", False)
+        if dynamic and wanted != len(there):
+            raise Refused(
+                "Spark's dynamic allocation decides on the executors of this session; "
+                "turn spark.dynamicAllocation.enabled off to decide on them here"
+            )
         for name in leaving:
             if name not in there:
                 raise Refused(
@@ -75,7 +81,7 @@ class Executors:
 
     def check_size(self, plan: Plan) -> None:
         """Refuse instances and parts of state in numbers that can only be a slip of the hand."""
-        slots = self.work()[1] * max(1, plan.executors) // max(1, len(self.ids()))
+        slots = self._slots() * max(1, plan.executors) // max(1, len(self.ids()))
         most = _CROWD * max(slots, 4)
         for pipeline in plan.pipelines:
             for what, number in (
@@ -90,12 +96,18 @@ class Executors:
 
     def work(self) -> tuple[float, int]:
         """Seconds of tasks since the session began, and how many can run at once."""
-        found = self._context.statusStore().executorList(True)
-        every = [found.apply(i) for i in range(found.size())]
-        active = [e for e in every if e.totalCores() > 0]
-        slots = sum(e.totalCores() for e in active)
+        slots = self._slots()
         cores = min(slots, os.cpu_count() or 1) if self.fixed else slots
-        return sum(e.totalDuration() for e in every) / 1000, max(1, cores)
+        return sum(e.totalDuration() for e in self._known()) / 1000, cores
+
+    def _slots(self) -> int:
+        """Tasks that can run at once."""
+        return max(1, sum(int(e.totalCores()) for e in self._known()))
+
+    def _known(self) -> list[Any]:
+        """What Spark's own statistics say of each executor."""
+        found = self._context.statusStore().executorList(True)
+        return [found.apply(i) for i in range(found.size())]
 
     def grow(self, total: int, wait: Wait) -> None:
         """Have that many executors, or as many as before and say so."""
@@ -165,9 +177,7 @@ class Executors:
         return self._jvm.org.apache.spark.sql.execution.streaming.state
 
     def _hosts(self) -> dict[str, str]:
-        found = self._context.statusStore().executorList(True)
-        every = [found.apply(i) for i in range(found.size())]
-        return {e.id(): e.hostPort().rpartition(":")[0] for e in every}
+        return {e.id(): e.hostPort().rpartition(":")[0] for e in self._known()}
 
 
 def chosen(

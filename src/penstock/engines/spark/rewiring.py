@@ -99,8 +99,15 @@ def rewire(engine: SparkEngine, change: Change, reason: str) -> Aftermath:
         backlog_left=engine.gauges.waiting(now.values()),
     )
     tails = {p.tail for p in was.values()} & {p.tail for p in now.values()}
-    every = frozenset(sink.name for sink in engine.site.graph.sinks)
-    return Aftermath(transition, began, time.time(), frozenset(tails), every, waiting)
+    return Aftermath(
+        transition,
+        began,
+        time.time(),
+        operators=frozenset(name for spec in new for name in spec.operators),
+        changed=frozenset(tails),
+        sinks=frozenset(sink.name for sink in engine.site.graph.sinks),
+        waiting=waiting,
+    )
 
 
 class _Phases:
