@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from penstock.engines.spark.engine import SparkEngine
 from penstock.errors import Refused
 from penstock.plan.transition import Transition
 from tests.engines.spark.flows import record, source, until
+from tests.engines.spark.test_operators import POSITIONS, Position
 from tests.processes import command, descendants
 
 pytestmark = pytest.mark.spark
@@ -206,3 +209,30 @@ def test_executors_cannot_be_changed_on_one_machine(start: Start) -> None:
     with pytest.raises(Refused, match="a local master is one executor, 2 are wanted"):
         engine.apply(Plan(plan.pipelines, executors=2))
     assert engine.plan == plan
+
+
+def test_moved_state_outlives_its_old_place_and_the_run_directory_may_be_moved_too(
+    spark: Any, tmp_path: Path
+) -> None:
+    """Spark notes the full path of a processor's schemas; neither a copy nor a move may mind."""
+    flow = Dataflow("positions")
+    keyed = source(flow, limit=N, load="800/s").key_by("key")
+    positions = keyed.process("position", Position, schema=POSITIONS)
+    positions.sink("out", Memory())
+    pipeline = Pipeline(("numbers", "position", "out"), 1, ceiling=2)
+    before, after = SparkEngine(spark=spark), SparkEngine(spark=spark)
+    before.start(flow.graph, Plan((pipeline,)), tmp_path / "here")
+    try:
+        until(lambda: before.observe().rows_ingested > 500, "state")
+        before.apply(Plan((replace(pipeline, ceiling=4),)))
+        until(lambda: before.observe().rows_ingested > 2000, "more state")
+    finally:
+        before.stop(drain=False)
+    shutil.move(tmp_path / "here", tmp_path / "there")
+    after.start(flow.graph, None, tmp_path / "there")
+    try:
+        finish(after)
+    finally:
+        after.stop(drain=False)
+    seen = [(row.key, row.n) for engine in (before, after) for row in engine.rows("out")]
+    assert sorted(set(seen)) == sorted((k, n + 1) for k in EXPECTED for n in range(EXPECTED[k]))

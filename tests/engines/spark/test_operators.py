@@ -93,6 +93,9 @@ def test_a_keyed_aggregation_ends_with_the_totals_of_every_key(spark: Any, tmp_p
     assert last(engine, 1) == expected
 
 
+POSITIONS = "key string, id bigint, n bigint, ordered boolean"
+
+
 class Position(StatefulProcessor):
     """Numbers the records of a key, and notices one that is out of order."""
 
@@ -120,7 +123,7 @@ def test_a_stateful_processor_sees_the_records_of_a_key_in_order(
         source(flow, limit=N)
         .frame("same", lambda df: df)
         .key_by("key")
-        .process("position", Position, schema="key string, id bigint, n bigint, ordered boolean")
+        .process("position", Position, schema=POSITIONS)
         .sink("out", Memory())
     )
     plan = Plan((Pipeline(("numbers", "same"), 3), Pipeline(("position", "out"), 3)))

@@ -7,8 +7,11 @@ what an earlier wiring left in a checkpoint that is kept for its state is told a
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
+
+_SCHEMA_FILE = re.compile(r'file:[^"]*?/state/(\d+/_stateSchema/)')
 
 
 def source_name(epoch: int, number: int) -> str:
@@ -33,6 +36,23 @@ def committed(checkpoint: Path, epoch: int) -> dict[str, int]:
 def last_commit(checkpoint: Path) -> int:
     """The last batch that is done, -1 if there is none."""
     return _latest(checkpoint / "commits")
+
+
+def come_home(checkpoint: Path) -> None:
+    """Point a checkpoint that was copied or moved at its own files.
+
+    Spark notes the places of a processor's schemas in full, so a copy would read them from the
+    original for ever, and not start once that is gone.
+    """
+    home = f"{checkpoint.absolute().as_uri()}/state/".replace("file:///", "file:/")
+    for note in checkpoint.glob("state/*/_metadata/v2/[!.]*"):
+        text = note.read_text()
+        right = _SCHEMA_FILE.sub(lambda found: home + found.group(1), text)
+        if right != text:
+            draft = note.with_name(f".{note.name}.home")
+            draft.write_text(right)
+            note.with_name(f".{note.name}.crc").unlink(missing_ok=True)
+            draft.replace(note)
 
 
 def rows_of(offset: Any) -> tuple[str, int] | None:

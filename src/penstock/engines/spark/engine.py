@@ -133,6 +133,8 @@ class SparkEngine:
             )
             self._began = time.time()
             self._forget_checkpoints()
+            for folder in (self._directory / "checkpoints").glob("state-*/"):
+                checkpoint.come_home(folder)
             repartition.finish(spark, self._directory / "checkpoints")
             letters.forget(self._site.dead, graph.by_name, self._wiring.number + 1)
             self._site.dead_letters = sum(

@@ -118,6 +118,7 @@ def copy(source: Path, target: Path, wired: Wired) -> dict[str, int]:
             continue
         (target / "metadata").unlink()
         (target / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
+        checkpoint.come_home(target)
         return {**wired.first, **checkpoint.committed(target, wired.epoch)}
     raise OSError(f"cannot copy {source}: it changes faster than it can be read")
 
