@@ -1,17 +1,66 @@
 """Snapshots: everything measured over one window, as immutable values.
 
-`None` means "not measured"; it is never written as 0.
+`None` means "not measured"; it is never written as 0. Rates are rows per second, times are
+seconds, shares are between 0 and 1. `vocabulary.py` says what each name means.
 """
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
+class OperatorMetrics:
+    """One operator over the window, all its instances together.
+
+    service: time of one instance for one row; service_cv, arrival_cv: coefficients of variation
+    of the time for a row and of the time between rows; busy: share of the window for which an
+    instance was at work in this operator; measured: whether the times were measured where the
+    operator runs, or estimated from its share in what runs with it.
+    """
+
+    name: str
+    rows_in: int | None = None
+    rows_out: int | None = None
+    rate_in: float | None = None
+    rate_out: float | None = None
+    service: float | None = None
+    service_cv: float | None = None
+    arrival_cv: float | None = None
+    busy: float | None = None
+    measured: bool = True
+
+    @property
+    def selectivity(self) -> float | None:
+        """Rows out for a row in."""
+        if not self.rows_in or self.rows_out is None:
+            return None
+        return self.rows_out / self.rows_in
+
+
+@dataclass(frozen=True)
+class InstanceMetrics:
+    """One instance of a pipeline over the window; busy: share of the window at work."""
+
+    index: int
+    rows: int | None = None
+    busy: float | None = None
+    executor: str | None = None
+
+
+@dataclass(frozen=True)
 class PipelineMetrics:
-    """One pipeline over the window. Rates are rows per second, times are seconds."""
+    """One pipeline over the window.
+
+    rate_in: rows processed; arrival_rate: rows that came to it, processed or not; service: time
+    of one instance for one row; busy: share of the window in which a batch was running;
+    batch_seconds: from the start of a batch to its output; wait: from the arrival of a row to
+    the start of its batch, of which `batching` was spent gathering for the cadence; parts: where
+    the time of a batch went (planning, log, work, commit); backlog_seconds: what the backlog
+    takes at the rate of the window.
+    """
 
     name: str
     parallelism: int
@@ -20,12 +69,64 @@ class PipelineMetrics:
     rows_out: int | None = None
     rate_in: float = 0.0
     rate_out: float | None = None
+    arrival_rate: float | None = None
+    service: float | None = None
+    service_cv: float | None = None
+    arrival_cv: float | None = None
     batch_seconds: float | None = None
+    wait: float | None = None
+    batching: float | None = None
+    parts: Mapping[str, float] = field(default_factory=dict)
     busy: float | None = None
     backlog_rows: int | None = None
     backlog_seconds: float | None = None
     state_rows: int | None = None
     state_bytes: int | None = None
+    instances: tuple[InstanceMetrics, ...] = ()
+    hottest: str | None = None
+
+    @property
+    def skew(self) -> float | None:
+        """Coefficient of variation of the rows of the instances; None for fewer than two."""
+        rows = [i.rows for i in self.instances if i.rows is not None]
+        if len(rows) < 2 or not sum(rows):
+            return None
+        return statistics.pstdev(rows) / statistics.fmean(rows)
+
+
+@dataclass(frozen=True)
+class ChannelMetrics:
+    """One channel, as one of its readers sees it.
+
+    latency: from a row's being written to its being taken; batching: from a row's being made to
+    its being written, which is the writer's output batching.
+    """
+
+    writer: str
+    reader: str
+    backlog_rows: int | None = None
+    backlog_seconds: float | None = None
+    latency: float | None = None
+    batching: float | None = None
+
+
+@dataclass(frozen=True)
+class ExecutorMetrics:
+    """One executor over the window.
+
+    busy: share of its slots at work; cpu: share of its slots' time on a processor; memory: share
+    of its heap in use; io_bytes: bytes read and written per second. instances and state_parts
+    count what of each pipeline lives there.
+    """
+
+    name: str
+    slots: int
+    busy: float | None = None
+    cpu: float | None = None
+    memory: float | None = None
+    io_bytes: float | None = None
+    instances: Mapping[str, int] = field(default_factory=dict)
+    state_parts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -49,7 +150,9 @@ class LatencyMetrics:
 class Snapshot:
     """The flow over the last `window` seconds, `at` seconds after its start; totals are so far.
 
-    load: share of all slots at work over the window.
+    load: share of all slots at work; channels are named `writer>reader`; settled: False while the
+    window holds a change of plan or its first batches, whose numbers say nothing of the plan;
+    slot_seconds: what the run has used so far of instances times time.
     """
 
     at: float
@@ -63,10 +166,14 @@ class Snapshot:
     sinks: Mapping[str, int] = field(default_factory=dict)
     drained: bool = False
     load: float | None = None
+    source_pipelines: frozenset[str] = frozenset()
+    operators: Mapping[str, OperatorMetrics] = field(default_factory=dict)
+    channels: Mapping[str, ChannelMetrics] = field(default_factory=dict)
+    executors: Mapping[str, ExecutorMetrics] = field(default_factory=dict)
+    settled: bool = True
+    slot_seconds: float | None = None
 
     @property
     def throughput(self) -> float:
         """Rows per second taken in by the sources' pipelines over the window."""
         return sum(p.rate_in for p in self.pipelines.values() if p.name in self.source_pipelines)
-
-    source_pipelines: frozenset[str] = frozenset()

@@ -1,0 +1,93 @@
+"""What follows from measurements: each figure that a policy reasons with, defined once.
+
+All are None where something they need was not measured.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from penstock.metrics.snapshot import OperatorMetrics, PipelineMetrics
+
+
+def utilisation(pipeline: PipelineMetrics) -> float | None:
+    """Work that arrives for each instance, in seconds a second; above 1 the backlog grows."""
+    if pipeline.arrival_rate is None or pipeline.service is None:
+        return None
+    return pipeline.arrival_rate * pipeline.service / pipeline.parallelism
+
+
+def congestion(pipeline: PipelineMetrics) -> float | None:
+    """Stela's ratio: rows that come for each row that is processed; infinite if none is."""
+    if pipeline.arrival_rate is None:
+        return None
+    if pipeline.rate_in == 0:
+        return math.inf if pipeline.arrival_rate > 0 else 1.0
+    return pipeline.arrival_rate / pipeline.rate_in
+
+
+def true_rate(pipeline: PipelineMetrics) -> float | None:
+    """DS2's true processing rate: rows per second if every instance were at work all the time."""
+    if not pipeline.service:
+        return None
+    return pipeline.parallelism / pipeline.service
+
+
+def capacity(operator: OperatorMetrics, parallelism: int) -> float | None:
+    """Stepwise profiling's capacity, eq. 2: time at work over time, of one instance on average."""
+    if operator.service is None or operator.rate_in is None:
+        return None
+    return operator.service * operator.rate_in / parallelism
+
+
+@dataclass(frozen=True)
+class Queue:
+    """The queue before a pipeline, in the terms of Kingman's formula.
+
+    rate: rows that arrive for one instance per second; service: seconds for a row; wait: the mean
+    wait that was measured, without what is spent gathering for the cadence.
+    """
+
+    parallelism: int
+    rate: float
+    service: float
+    arrival_cv: float
+    service_cv: float
+    wait: float
+
+    @property
+    def utilisation(self) -> float:
+        return self.rate * self.service
+
+    @property
+    def kingman(self) -> float:
+        """The wait that Kingman's formula gives; infinite where more arrives than can be served."""
+        rho = self.utilisation
+        if rho >= 1:
+            return math.inf
+        variation = (self.arrival_cv**2 + self.service_cv**2) / 2
+        return rho / (1 - rho) * self.service * variation
+
+    @property
+    def error(self) -> float | None:
+        """Nephele's e: the measured wait for each second of the formula's; None where that is 0."""
+        expected = self.kingman
+        return self.wait / expected if 0 < expected < math.inf else None
+
+
+def queue(pipeline: PipelineMetrics) -> Queue | None:
+    """The queueing inputs of a pipeline. Variation that was not measured is that of Poisson."""
+    if None in (pipeline.arrival_rate, pipeline.service, pipeline.wait):
+        return None
+    assert pipeline.arrival_rate is not None
+    assert pipeline.service is not None
+    assert pipeline.wait is not None
+    return Queue(
+        parallelism=pipeline.parallelism,
+        rate=pipeline.arrival_rate / pipeline.parallelism,
+        service=pipeline.service,
+        arrival_cv=1.0 if pipeline.arrival_cv is None else pipeline.arrival_cv,
+        service_cv=1.0 if pipeline.service_cv is None else pipeline.service_cv,
+        wait=max(0.0, pipeline.wait - (pipeline.batching or 0.0)),
+    )
