@@ -112,9 +112,9 @@ class SparkEngine:
             plan = _checked(plan, graph)
             self._executors.check(plan.executors)
             self._executors.check_size(plan)
-        checks.make_directories(graph)
         self._directory = RunDirectory.open(Path(run_dir), graph, self.name)
         try:
+            checks.make_directories(graph)
             spark.dataSource.register(GeneratorSource)
             spark.dataSource.register(ChannelSource)
             outlets = Outlets(self._directory.run_id)
