@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
@@ -16,9 +17,10 @@ from penstock.control.asked import Asked
 from penstock.control.clock import Clock
 from penstock.control.exactness import Verdict
 from penstock.control.exactness import verify as verify_rows
-from penstock.control.history import History
+from penstock.control.guard import Guard
+from penstock.control.history import History, keep_dataflow
 from penstock.control.interrupts import Interrupts
-from penstock.control.loop import Tick, control
+from penstock.control.loop import Rules, Tick, control
 from penstock.control.mailbox import Mailbox
 from penstock.control.script import Script, Scripted, parse_change
 from penstock.control.status import Status, View
@@ -33,7 +35,9 @@ from penstock.engines.port import Engine
 from penstock.errors import InvalidInput
 from penstock.models.load import parse
 from penstock.plan import fusion, request
+from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
+from penstock.plan.request import Mode
 from penstock.policies.backup import Interval, WithBackup
 from penstock.policies.policy import Policy
 from penstock.report.summary import Summary
@@ -56,6 +60,9 @@ def run(
     seconds: float | str | None = None,
     changes: Iterable[str | Scripted] = (),
     backup: str | Interval | None = None,
+    limits: Limits | None = None,
+    guard: Guard | None = None,
+    advise: bool = False,
     run_dir: str | Path | None = None,
     view: View | None = None,
     verify: bool = True,
@@ -67,8 +74,10 @@ def run(
     last one of a run directory that is continued); master, conf: Spark's, where no `engine` is
     given; load: a profile for every generator; changes: what to change at which second, as in
     `20s:count=4`; backup: bounds of the time between commits of state, which then follows the
-    load, as in `200ms..5s`; run_dir: where everything is kept (None: a new directory in
-    `runs`); verify: compare the sinks with what the flow expects of them.
+    load, as in `200ms..5s`; limits: what a plan may use at most; guard: when the policy may
+    change something; advise: let it only say what it would change; run_dir: where everything
+    is kept (None: a new directory in `runs`); verify: compare the sinks with what the flow
+    expects of them.
 
     While the flow runs, `penstock.control.mailbox.ask` can ask it for changes from elsewhere.
 
@@ -88,12 +97,14 @@ def run(
         raise InvalidInput(f"a run must last longer than nothing, found '{seconds}'")
     check(graph)
     script = _scripted(changes, graph, lasting)
+    rules = Rules(limits or Limits(), guard or Guard(), Mode.ADVISE if advise else Mode.ON)
+    _affordable(rules.limits, graph, plan)
     if plan is not None:
         fusion.check(plan, graph)
     engine = engine or _spark(master, conf)
     clock = clock or Clock()
     home = directory.choose(graph.name, run_dir, clock.wall())
-    one = _Run(graph, chosen, plan, script, engine, lasting, home, view, verify, clock)
+    one = _Run(graph, chosen, plan, script, rules, engine, lasting, home, view, verify, clock)
     return one.whole(fresh=run_dir is None)
 
 
@@ -106,6 +117,7 @@ class _Run:
         policy: Policy,
         plan: Plan | None,
         script: Script,
+        rules: Rules,
         engine: Engine,
         seconds: float | None,
         run_dir: Path,
@@ -117,6 +129,7 @@ class _Run:
         self.policy = policy
         self.first_plan = plan
         self.script = script
+        self.rules = rules
         self.engine = engine
         self.seconds = seconds
         self.run_dir = run_dir
@@ -157,6 +170,7 @@ class _Run:
         # Spark's session puts a handler of its own in place, so ours comes after the start.
         with self.interrupts:
             history = History(self.run_dir, self.clock.wall)
+            keep_dataflow(self.run_dir, self.graph)
             try:
                 self.steer(history)
                 self.drain(history)
@@ -178,6 +192,11 @@ class _Run:
 
     def now(self) -> float:
         return self.clock.now() - self.began
+
+    def time_of_day(self) -> float:
+        """Seconds since midnight, where this process is."""
+        local = time.localtime(self.clock.wall())
+        return 3600.0 * local.tm_hour + 60.0 * local.tm_min + local.tm_sec
 
     def steer(self, history: History) -> None:
         """The control loop, until the time is up or a Ctrl-C."""
@@ -201,6 +220,8 @@ class _Run:
                 wait=wait,
                 record=record,
                 asked=asked,
+                rules=self.rules,
+                time_of_day=self.time_of_day,
             )
 
     def wait(self, called: Callable[[], bool]) -> bool:
@@ -253,11 +274,12 @@ class _Run:
     def show(self, phase: str) -> None:
         if self.view is not None:
             plan = None if self.last is None else self.engine.plan
+            mode = self.rules.mode if self.last is None else self.last.mode
             self.view.show(
                 Status(
                     graph=self.graph,
                     engine=self.engine.name,
-                    policy=self.policy.name,
+                    policy=self.policy.name + ("" if mode is Mode.ON else f" ({mode.value})"),
                     phase=phase,
                     elapsed=self.now(),
                     seconds=self.seconds,
@@ -348,6 +370,19 @@ def _scripted(changes: Iterable[str | Scripted], graph: Graph, lasting: float | 
             end = duration.text(lasting)
             raise InvalidInput(f"the change '{change}' comes too late: the run ends after {end}")
     return Script(script)
+
+
+def _affordable(limits: Limits, graph: Graph, plan: Plan | None) -> None:
+    """Raise if the run is to begin above its budget, or could never be within it."""
+    excess = None if plan is None else limits.exceeded(plan)
+    if excess is not None:
+        raise InvalidInput(f"the plan to start with is more than the budget: {excess}")
+    for operator in graph.operators:
+        if limits.slots is not None and operator.bounds.least > limits.slots:
+            raise InvalidInput(
+                f"a budget of {limits.slots} slots is too small: '{operator.name}' runs with "
+                f"{operator.bounds.least} instances or more"
+            )
 
 
 def _sources(graph: Graph) -> list[Source]:
