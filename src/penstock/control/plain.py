@@ -52,6 +52,8 @@ def _restored(kind: Any, data: Any) -> Any:
         (kind,) = (k for k in inner if k is not NoneType)
         return _restored(kind, data)
     if isinstance(kind, type) and is_dataclass(kind):
+        if not isinstance(data, Mapping):
+            raise TypeError(f"{data!r} where an object has to stand")
         hints = _hints(kind)
         return kind(**{n: _restored(k, data[n]) for n, k in hints.items() if n in data})
     if origin is tuple:
