@@ -41,6 +41,7 @@ def add(commands: Any) -> None:
         "--snapshot", action="store_true", help="print the last moment as a case for `advise`"
     )
     history.add_argument("--at", metavar="T", help="with --snapshot: this moment of the run")
+    history.add_argument("--out", metavar="FILE", help="with --snapshot: write it there")
     history.add_argument("--json", action="store_true", help="one JSON object on standard output")
     history.set_defaults(do=_history)
 
@@ -110,9 +111,9 @@ def _history(given: argparse.Namespace, streams: Streams) -> int:
     home = Path(given.run_dir).expanduser()
     graph = history.dataflow(home)
     if given.snapshot:
-        return _tell(given, streams, _moment(given, home), [])
-    if given.at is not None:
-        raise InvalidInput("--at says which moment --snapshot is to write")
+        return _write(given, streams, json.dumps(_moment(given, home), indent=2))
+    if given.at is not None or given.out is not None:
+        raise InvalidInput("--at and --out are for --snapshot: which moment, and where to")
     told = [*history.read(home / history.DECISIONS)]
     news = [d for d in told if d.get("refused") or d.get("vetoes") or d.get("error")]
     made = [*history.read(home / history.TRANSITIONS)]
@@ -161,10 +162,21 @@ def _moment(given: argparse.Namespace, home: Path) -> dict[str, Any]:
     return case.to_json(Context(history.dataflow(home), last.plan, recent, last.snapshot.at))
 
 
+def _write(given: argparse.Namespace, streams: Streams, case: str) -> int:
+    if given.out is None:
+        print(case, file=streams.out, flush=True)
+        return 0
+    try:
+        Path(given.out).expanduser().write_text(f"{case}\n")
+    except OSError as error:
+        raise InvalidInput(f"cannot write to '{given.out}': {error.strerror}") from None
+    return 0
+
+
 def _tell(
     given: argparse.Namespace, streams: Streams, shown: dict[str, Any], lines: Iterable[str]
 ) -> int:
-    if given.json or (given.do is _history and given.snapshot):
+    if given.json:
         print(json.dumps(shown, indent=2), file=streams.out, flush=True)
         return 0
     for line in lines:

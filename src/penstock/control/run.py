@@ -193,6 +193,14 @@ class _Run:
     def now(self) -> float:
         return self.clock.now() - self.began
 
+    @property
+    def mode(self) -> Mode:
+        return self.rules.mode if self.last is None else self.last.mode
+
+    @property
+    def hint(self) -> str:
+        return "" if self.mode is Mode.ON else f" ({self.mode.value})"
+
     def time_of_day(self) -> float:
         """Seconds since midnight, where this process is."""
         local = time.localtime(self.clock.wall())
@@ -263,7 +271,7 @@ class _Run:
 
     def observed(self) -> Tick:
         plan = self.engine.plan
-        return Tick(self.now(), plan, self.engine.observe())
+        return Tick(self.now(), plan, self.engine.observe(), mode=self.mode)
 
     def keep(self, tick: Tick, history: History, phase: str) -> None:
         history.append(tick)
@@ -274,12 +282,11 @@ class _Run:
     def show(self, phase: str) -> None:
         if self.view is not None:
             plan = None if self.last is None else self.engine.plan
-            mode = self.rules.mode if self.last is None else self.last.mode
             self.view.show(
                 Status(
                     graph=self.graph,
                     engine=self.engine.name,
-                    policy=self.policy.name + ("" if mode is Mode.ON else f" ({mode.value})"),
+                    policy=self.policy.name + self.hint,
                     phase=phase,
                     elapsed=self.now(),
                     seconds=self.seconds,
