@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from penstock.control import given
 from penstock.control.advice import advise, replay
 from penstock.control.context import Context
 from penstock.control.guard import Guard
@@ -188,3 +189,4 @@ def test_a_budget_that_no_plan_can_keep_is_told_at_once() -> None:
         InvalidInput, match="a budget of 2 slots is too small: 'out' runs with 3 instances or more"
     ):
         run(wide, engine=MemoryEngine(), limits=Limits(slots=2), run_dir="mine")
+    given.check_budget(Limits(slots=3), wide.graph, None)

@@ -188,6 +188,19 @@ def test_a_change_waits_until_the_one_before_has_settled_but_not_for_ever() -> N
     assert review(MORE, Past((made(80.0, WHOLE, PLAN),))).vetoes == ()
 
 
+@pytest.mark.parametrize(("then", "now", "waits"), [(500, 900, False), (500, 400, True)])
+def test_a_backlog_that_grows_is_not_waited_for(then: int, now: int, waits: bool) -> None:
+    def shot(at: float, rows: int, **given: Any) -> Snapshot:
+        counted = replace(snapshot().pipelines["count"], backlog_rows=rows)
+        return snapshot(at=at, pipelines={**snapshot().pipelines, "count": counted}, **given)
+
+    before, unsettled = shot(79.0, 9), shot(81.0, 9, settled=False)
+    seen = (before, unsettled, shot(85.0, then), shot(99.0, now))
+    past = Past((made(80.0, WHOLE, PLAN, settled=False),))
+    found = review(MORE, past, snapshots=seen)
+    assert [v.rule for v in found.vetoes] == (["cool-down"] if waits else [])
+
+
 def test_admission_and_cadence_neither_start_a_cool_down_nor_wait_for_one() -> None:
     turned = PLAN.with_pipeline("in", cadence=1.0, admission=50)
     assert review(turned, Past((made(99.0, WHOLE, PLAN),))).vetoes == ()

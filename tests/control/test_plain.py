@@ -112,7 +112,7 @@ def recorded(run_dir: Path, *turns: tuple[float, Plan]) -> None:
 
 def test_snapshots_come_back_with_the_plan_they_were_measured_under(tmp_path: Path) -> None:
     recorded(tmp_path, (1.0, ONE), (2.0, ONE), (3.0, TWO))
-    recorded(tmp_path, (1.0, TWO), (2.0, ONE))
+    recorded(tmp_path, (4.0, TWO), (5.0, ONE))
     found = [*seen(tmp_path)]
     assert [one.plan for one in found] == [ONE, ONE, TWO, TWO, ONE]
     assert [one.first for one in found] == [True, False, False, True, False]

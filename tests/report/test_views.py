@@ -149,8 +149,8 @@ def test_advice_is_told_once() -> None:
 
 
 def test_a_policy_that_fails_is_told_once() -> None:
-    told = lines(*(turn(second, error="policy 'x' failed: boom") for second in (1, 2, 3)))
-    assert told == ["[ 0:01] wordcount: error: policy 'x' failed: boom"]
+    told = lines(*(turn(at, error=f"policy 'x' failed: {at} is too many") for at in (1, 2, 3)))
+    assert told == ["[ 0:01] wordcount: error: policy 'x' failed: 1 is too many"]
 
 
 def test_a_switch_is_told() -> None:

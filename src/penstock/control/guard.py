@@ -57,10 +57,10 @@ class Guard:
     """When a change may be made; all times in seconds.
 
     cooldown: after a change, until the next one; settle: how long to wait at most for the
-    backlog of a change to be worked off; undo: how long nothing that was changed is turned back;
-    horizon: the time over which a change has to pay for itself; quiet: when nothing may change.
-    Admission and cadence turn with the next batch and restart nothing, so they neither start a
-    cool-down nor wait for one.
+    backlog of a change to be worked off, as long as it does not grow; undo: how long nothing that
+    was changed is turned back; horizon: the time over which a change has to pay for itself; quiet:
+    when nothing may change. Admission and cadence turn with the next batch and restart nothing, so
+    they neither start a cool-down nor wait for one.
     """
 
     cooldown: float = 10.0
@@ -136,7 +136,8 @@ class Guard:
         since = context.now - last.at
         if since < self.cooldown:
             return f"{since:.1f} s since the last change < {duration.text(self.cooldown)}"
-        if since < self.settle and not last.transition.settled:
+        waits = since < self.settle and not last.transition.settled
+        if waits and not _backlog_grows(context, last.at):
             return (
                 f"the change {since:.1f} s ago has not settled, its backlog is not worked off; "
                 f"that is waited for up to {duration.text(self.settle)}"
@@ -258,6 +259,16 @@ def _measured(metrics: PipelineMetrics | None) -> bool:
         return False
     worked = metrics.batches > 0 or metrics.rows_in > 0 or metrics.busy is not None
     return worked or metrics.backlog_rows == 0
+
+
+def _backlog_grows(context: Context, since: float) -> bool:
+    """Whether more rows wait now than when a change was made: then it was not enough."""
+    totals = [
+        sum(p.backlog_rows or 0 for p in snapshot.pipelines.values())
+        for snapshot in context.snapshots
+        if snapshot.at >= since and snapshot.settled
+    ]
+    return len(totals) > 1 and totals[-1] > totals[0]
 
 
 def _turned_back(change: Change, made: Made) -> Iterator[Action]:

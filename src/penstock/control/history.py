@@ -9,7 +9,6 @@ that ran is in `dataflow.json`, without its functions.
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -43,6 +42,8 @@ class History:
     def append(self, tick: Tick) -> None:
         """Keep one turn of the loop."""
         snapshot = {**plain(tick.snapshot), "plan_slots": tick.plan.slots}
+        if self._plan is None:
+            snapshot["first"] = True
         if tick.plan != self._plan:  # it stays the plan of all lines up to the next one with a plan
             self._plan = tick.plan
             snapshot["plan"] = tick.plan.to_json()
@@ -85,15 +86,13 @@ class Seen:
 
 def seen(run_dir: Path) -> Iterator[Seen]:
     """What was measured in a run directory under which plan, oldest first."""
-    plan, before = None, -math.inf
+    plan = None
     for line in read(run_dir / SNAPSHOTS):
         if "plan" in line:
             plan = Plan.from_json(line["plan"])
         if plan is None:
             raise RunDirectoryError(f"the snapshots in {run_dir} do not say under which plan")
-        snapshot = restored(Snapshot, line)
-        yield Seen(snapshot, plan, first=snapshot.at < before or before == -math.inf)
-        before = snapshot.at
+        yield Seen(restored(Snapshot, line), plan, line.get("first", False))
 
 
 def snapshots(run_dir: Path) -> Iterator[Snapshot]:

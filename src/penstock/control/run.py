@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock import policies
-from penstock.control import directory
+from penstock.control import directory, given
 from penstock.control.abilities import Evidence, LatencyTotals, Transitions
 from penstock.control.asked import Asked
 from penstock.control.clock import Clock
@@ -22,19 +22,16 @@ from penstock.control.history import History, keep_dataflow
 from penstock.control.interrupts import Interrupts
 from penstock.control.loop import Rules, Tick, control
 from penstock.control.mailbox import Mailbox
-from penstock.control.script import Script, Scripted, parse_change
+from penstock.control.script import Script, Scripted
 from penstock.control.status import Status, View
 from penstock.control.tally import Tally
 from penstock.dataflow import duration
-from penstock.dataflow.connectors import Generator, Source
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operator import Read
 from penstock.dataflow.validation import check
 from penstock.engines.port import Engine
 from penstock.errors import InvalidInput
-from penstock.models.load import parse
-from penstock.plan import fusion, request
+from penstock.plan import fusion
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
 from penstock.plan.request import Mode
@@ -87,7 +84,7 @@ def run(
     directory what is in flight, and raises `KeyboardInterrupt`. Everything wrong with the
     arguments raises before anything starts. A flow that fails raises `FlowFailed`.
     """
-    graph = _graph(flow, load)
+    graph = given.graph(flow, load)
     chosen = policies.get(policy) if isinstance(policy, str) else policy
     if backup is not None:
         interval = Interval.parse(backup) if isinstance(backup, str) else backup
@@ -96,9 +93,9 @@ def run(
     if lasting is not None and lasting <= 0:
         raise InvalidInput(f"a run must last longer than nothing, found '{seconds}'")
     check(graph)
-    script = _scripted(changes, graph, lasting)
+    script = given.script(changes, graph, lasting)
     rules = Rules(limits or Limits(), guard or Guard(), Mode.ADVISE if advise else Mode.ON)
-    _affordable(rules.limits, graph, plan)
+    given.check_budget(rules.limits, graph, plan)
     if plan is not None:
         fusion.check(plan, graph)
     engine = engine or _spark(master, conf)
@@ -140,7 +137,7 @@ class _Run:
         self.began = clock.now()
         self.due = 0.0
         self.rows_before = 0
-        self.rows_to_come = _bounded(graph)
+        self.rows_to_come = given.rows_to_come(graph)
         self.last: Tick | None = None
         self.interrupts = Interrupts()
 
@@ -354,56 +351,6 @@ class _Stopping:
     def result(self) -> None:
         if self._error is not None:
             raise self._error
-
-
-def _graph(flow: Dataflow | Graph, load: str | None) -> Graph:
-    graph = flow.graph if isinstance(flow, Dataflow) else flow
-    if load is None:
-        return graph
-    parse(load)
-    if not any(isinstance(source, Generator) for source in _sources(graph)):
-        raise InvalidInput(
-            f"a load is for generated input, and dataflow '{graph.name}' has no generator"
-        )
-    return graph.with_load(load)
-
-
-def _scripted(changes: Iterable[str | Scripted], graph: Graph, lasting: float | None) -> Script:
-    """The script, if every change names operators that there are and comes before the end."""
-    script = [parse_change(c) if isinstance(c, str) else c for c in changes]
-    for change in script:
-        request.check(change.request, graph)
-        if lasting is not None and change.at >= lasting:
-            end = duration.text(lasting)
-            raise InvalidInput(f"the change '{change}' comes too late: the run ends after {end}")
-    return Script(script)
-
-
-def _affordable(limits: Limits, graph: Graph, plan: Plan | None) -> None:
-    """Raise if the run is to begin above its budget, or could never be within it."""
-    excess = None if plan is None else limits.exceeded(plan)
-    if excess is not None:
-        raise InvalidInput(f"the plan to start with is more than the budget: {excess}")
-    for operator in graph.operators:
-        if limits.slots is not None and operator.bounds.least > limits.slots:
-            raise InvalidInput(
-                f"a budget of {limits.slots} slots is too small: '{operator.name}' runs with "
-                f"{operator.bounds.least} instances or more"
-            )
-
-
-def _sources(graph: Graph) -> list[Source]:
-    return [o.body.source for o in graph.operators if isinstance(o.body, Read)]
-
-
-def _bounded(graph: Graph) -> int | None:
-    """How many records there will ever be, where that is known."""
-    total = 0
-    for source in _sources(graph):
-        if not isinstance(source, Generator) or source.limit is None:
-            return None
-        total += source.limit
-    return total
 
 
 def _spark(master: str | None, conf: Mapping[str, str] | None) -> Engine:

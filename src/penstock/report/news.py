@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from penstock.control.loop import Tick
@@ -28,12 +29,18 @@ class News:
             self._told = None
         if tick.refused is not None:
             yield "refused", " ".join(tick.refused.split())
-        if tick.error is not None and tick.error not in self._errors:
-            self._errors.add(tick.error)
+        if tick.error is not None and self._first(tick.error):
             yield "error", tick.error
         if tick.asked is not None and tick.asked.mode is not None and tick.refused is None:
             yield "policy", tick.asked.mode.value
         yield from self._reviewed(tick)
+
+    def _first(self, error: str) -> bool:
+        """Whether an error is new; with other numbers in it, it is the same one."""
+        error = re.sub(r"\d+", "#", error)
+        known = error in self._errors
+        self._errors.add(error)
+        return not known
 
     def _reviewed(self, tick: Tick) -> Iterator[tuple[str, str]]:
         review = tick.review
