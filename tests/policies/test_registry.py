@@ -8,6 +8,7 @@ import pytest
 from penstock import policies
 from penstock.errors import InvalidInput
 from penstock.plan.decision import Decision
+from penstock.policies import registry
 from penstock.policies.static import Static
 
 
@@ -27,7 +28,7 @@ def entries(monkeypatch: pytest.MonkeyPatch) -> None:
         EntryPoint("odd", f"{here}:Any", policies.GROUP),
         EntryPoint("static", f"{here}:Foreign", policies.GROUP),
     ]
-    monkeypatch.setattr(policies, "entry_points", lambda group: found)
+    monkeypatch.setattr(registry, "entry_points", lambda group: found)
 
 
 def test_static_is_there() -> None:
@@ -41,7 +42,7 @@ def test_a_close_name_is_suggested() -> None:
 
 
 def test_a_far_name_gets_the_list() -> None:
-    with pytest.raises(InvalidInput, match="unknown policy 'zzz'; known policies: static"):
+    with pytest.raises(InvalidInput, match="unknown policy 'zzz'; known policies: drs, ds2, "):
         policies.get("zzz")
 
 

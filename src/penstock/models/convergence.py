@@ -44,16 +44,12 @@ def convergence_time(
 
 def _calm(apart: Sequence[float], bound: float) -> bool:
     """Whether some stretch that ends here swings often enough and not too far."""
-    squares, swings, side, count = 0.0, 0, 0, 0
-    for x in reversed(apart):
-        count += 1
+    squares, swings, side = 0.0, 0, 0
+    for count, x in enumerate(reversed(apart), start=1):
         squares += x * x
         here = 0 if abs(x) <= 1e-9 * bound else int(math.copysign(1, x))
-        # a sample at the average ends the swing before it on whichever side that was
-        if not swings or here == 0 or here == -side:
+        if here == 0 or here != side:  # a sample at the average is on the side that is due
             swings, side = swings + 1, here or -side
-        if math.sqrt(squares / count) > bound and swings < _SWINGS:
-            continue
         if swings >= _SWINGS and math.sqrt(squares / count) <= bound:
             return True
     return False

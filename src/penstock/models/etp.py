@@ -37,7 +37,7 @@ class Reach:
         closed = frozenset(congested)
         bit = {name: 1 << at for at, name in enumerate(topology.sinks)}
         masks: dict[str, int] = {}
-        for name in reversed(topology.pipelines):
+        for name in reversed(tuple(topology.pipelines)):
             mask = bit.get(name, 0)
             for reader in topology.downstream[name]:
                 if reader not in closed:

@@ -161,7 +161,7 @@ def _released(
     at work all the time.
     """
     held: set[str] = set()  # those that something slow stands behind
-    for name in reversed(topology.pipelines):
+    for name in reversed(tuple(topology.pipelines)):
         for reader in topology.downstream[name]:
             if reader in held or (snapshot.pipelines[reader].busy or 0.0) >= _AT_WORK:
                 held.add(name)
