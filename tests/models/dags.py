@@ -11,6 +11,7 @@ from penstock.control.context import Context
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow, Stream
 from penstock.dataflow.graph import Graph
+from penstock.dataflow.operator import State
 from penstock.metrics.snapshot import ExecutorMetrics, PipelineMetrics, Snapshot
 from penstock.models import rates
 from penstock.models.topology import Topology
@@ -48,7 +49,7 @@ def plan(dag: Graph, instances: Mapping[str, int] | None = None, executors: int 
     pipelines = [
         Pipeline((o.name, sinks[o.name]) if o.name in sinks else (o.name,))
         for o in dag.operators
-        if o.name not in sinks.values()
+        if o.state is not State.SINK
     ]
     made = Plan(tuple(pipelines), executors)
     for name, count in (instances or {}).items():

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from penstock.models.rates import CONGESTED, Rates, sinks
 from penstock.models.topology import Topology
@@ -56,16 +57,19 @@ class Reach:
         total = float(weights.sum())
         if total <= 0:
             return dict.fromkeys(of, 0.0)
-        size = len(self.sinks)
-        found = {}
-        for name in of:
-            packed = self.masks[name].to_bytes((size + 7) // 8, "little")
-            bits = np.unpackbits(np.frombuffer(packed, np.uint8), count=size, bitorder="little")
-            found[name] = min(1.0, float(np.where(bits, weights, 0.0).sum()) / total)
-        return found
+        return {name: min(1.0, _sum(self.masks[name], weights) / total) for name in of}
 
 
 def etp(topology: Topology, rates: Rates, over: float = CONGESTED) -> dict[str, float]:
     """The share of the throughput of all sinks that depends on each pipeline, between 0 and 1."""
     reach = Reach.of(topology, congested(rates, over))
     return reach.shares(sinks(topology, rates), topology.pipelines)
+
+
+def _sum(mask: int, weights: npt.NDArray[np.float64]) -> float:
+    """The weights whose bits are set."""
+    if mask.bit_count() < 2:  # most pipelines near the end reach one sink
+        return float(weights[mask.bit_length() - 1]) if mask else 0.0
+    packed = mask.to_bytes((len(weights) + 7) // 8, "little")
+    bits = np.unpackbits(np.frombuffer(packed, np.uint8), count=len(weights), bitorder="little")
+    return float(np.where(bits, weights, 0.0).sum())

@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from penstock.dataflow.operator import State
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.models.topology import Topology
 
@@ -88,13 +87,11 @@ def grown(topology: Topology, rates: Rates, name: str, factor: float) -> Rates:
 
 def sinks(topology: Topology, rates: Rates) -> Mapping[str, float]:
     """Rows per second delivered by the sinks of each pipeline that holds some."""
-    graph, found = topology.graph, {}
-    for name in topology.sinks:
-        states = [graph[o].state for o in topology.pipelines[name].operators]
-        inside = states.count(State.SINK)
+    found = {}
+    for name, count in topology.outlets.items():
         # sinks fused with others read their tail; a sink alone delivers what it takes
-        alone = inside == len(states)
-        found[name] = inside * (rates[name].processed if alone else rates[name].output)
+        alone = count == len(topology.pipelines[name].operators)
+        found[name] = count * (rates[name].processed if alone else rates[name].output)
     return found
 
 
@@ -182,9 +179,10 @@ def _follow(topology: Topology, rates: Rates, turned: Rates) -> Rates:
         if name not in turned and moved.isdisjoint(feeds):
             continue
         more = math.fsum(n * (found[up].output - rates[up].output) for up, n in feeds.items())
-        arrival = max(0.0, found[name].arrival + more)
-        processed = min(arrival, found[name].capacity)
-        found[name] = replace(found[name], arrival=arrival, processed=processed)
+        rate = found[name]
+        arrival = max(0.0, rate.arrival + more)
+        processed = min(arrival, rate.capacity)
+        found[name] = Rate(arrival, processed, rate.capacity, rate.selectivity)
         if found[name].output != rates[name].output:
             moved.add(name)
     return found

@@ -66,10 +66,15 @@ class Topology:
         return tuple(name for name in self.pipelines if name in inside)
 
     @cached_property
+    def outlets(self) -> Mapping[str, int]:
+        """How many sinks of the dataflow each pipeline holds that holds some."""
+        count = Counter(self.plan.pipeline_of(s.name).name for s in self.graph.sinks)
+        return {name: count[name] for name in self.pipelines if name in count}
+
+    @property
     def sinks(self) -> tuple[str, ...]:
         """Pipelines that hold a sink of the dataflow."""
-        inside = {self.plan.pipeline_of(s.name).name for s in self.graph.sinks}
-        return tuple(name for name in self.pipelines if name in inside)
+        return tuple(self.outlets)
 
     def bounds(self, pipeline: str) -> Bounds:
         """The parallelism that a pipeline can stand."""

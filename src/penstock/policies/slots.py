@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -11,7 +11,7 @@ from penstock.control.context import Context
 from penstock.dataflow.operator import Bounds
 from penstock.errors import InvalidInput
 from penstock.models import rates as model
-from penstock.models.etp import congested, etp
+from penstock.models.etp import Reach, congested
 from penstock.models.rates import CONGESTED, Rates
 from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
@@ -49,6 +49,11 @@ class Growth:
     def congested(self) -> frozenset[str]:
         return congested(self.rates, self.over)
 
+    def shares(self, names: Iterable[str]) -> dict[str, float]:
+        """The effective throughput percentage of some pipelines."""
+        reach = Reach.of(self.topology, self.congested)
+        return reach.shares(model.sinks(self.topology, self.rates), names)
+
     def instances(self, name: str) -> int:
         return self.topology.pipelines[name].parallelism + self.given.get(name, 0)
 
@@ -64,7 +69,7 @@ class Growth:
         that is what the slot is for.
         """
         factor = (self.instances(name) + 1) / self.instances(name)
-        grows = not self.congested and name in self.topology.sources
+        grows = name in self.topology.sources and not self.congested
         change = model.grown if grows else model.scaled
         rates = change(self.topology, self.rates, name, factor)
         given = {**self.given, name: self.given.get(name, 0) + 1}
@@ -137,7 +142,7 @@ def each(plan: Plan) -> int:
 
 def describe(start: Growth, end: Growth) -> str:
     """Who gets how much, and why, in words."""
-    shares = etp(start.topology, start.rates, start.over)
+    shares = start.shares(end.given)
     parts = []
     for name in end.given:
         told = f"{name} {start.instances(name)} -> {end.instances(name)}"
@@ -150,7 +155,7 @@ def describe(start: Growth, end: Growth) -> str:
 
 def numbers(start: Growth, end: Growth) -> dict[str, float]:
     """What the words are about, and the throughput now and then."""
-    shares = etp(start.topology, start.rates, start.over)
+    shares = start.shares(end.given)
     found: dict[str, float] = {}
     for name in end.given:
         found[f"{name}.congestion"] = start.rates[name].congestion

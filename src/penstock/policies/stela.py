@@ -14,8 +14,7 @@ from typing import Any, ClassVar
 from penstock.control.context import Context
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import Snapshot
-from penstock.models.etp import Reach, etp
-from penstock.models.rates import CONGESTED, NotMeasured, sinks
+from penstock.models.rates import CONGESTED, NotMeasured
 from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
 from penstock.policies import slots
@@ -57,18 +56,17 @@ def by_etp(growth: Growth) -> str | None:
 
     Of equals the most congested comes first, of sources the one with fewest instances.
     """
-    able = [n for n in growth.topology.pipelines if n in growth.congested and growth.room(n)]
-    if not growth.congested:
-        able = [name for name in growth.topology.sources if growth.room(name)]
-    reach = Reach.of(growth.topology, growth.congested)
-    shares = reach.shares(sinks(growth.topology, growth.rates), able)
+    pipelines = [name for name in growth.topology.pipelines if name in growth.congested]
+    candidates = pipelines or growth.topology.sources
+    shares = growth.shares(candidates)
 
     def worth(name: str) -> tuple[float, float]:
-        if growth.congested:
+        if pipelines:
             return shares[name], growth.rates[name].congestion
         return shares[name], -growth.instances(name)
 
-    return max(able, key=worth, default=None)
+    ranked = sorted(candidates, key=worth, reverse=True)
+    return next((name for name in ranked if growth.room(name)), None)
 
 
 def scale_out(context: Context, executors: int, congested: float = CONGESTED) -> Decision:
@@ -97,7 +95,7 @@ def scale_in(context: Context, executors: int, congested: float = CONGESTED) -> 
     unknown = _unplaced(start.topology, context.latest)
     if unknown is not None:
         return Decision(None, f"no scale-in: {unknown}")
-    shares = etp(start.topology, start.rates, congested)
+    shares = start.shares(start.topology.pipelines)
     placed = _Placement.of(context, shares)
     said, numbers = [], {f"{n}.etp_sum": placed.sum(n) for n in placed.instances}
     for _ in range(executors):

@@ -79,8 +79,9 @@ def by(ranking: Ranking) -> Choice:
     """The choice that goes round in the order of a ranking."""
 
     def choose(growth: Growth) -> str | None:
-        able = (name for name in ranking(growth.topology, growth.rates) if growth.room(name))
-        return min(able, key=lambda name: growth.given.get(name, 0), default=None)
+        ranked = ranking(growth.topology, growth.rates)
+        turns = sorted(ranked, key=lambda name: growth.given.get(name, 0))
+        return next((name for name in turns if growth.room(name)), None)
 
     return choose
 
@@ -110,12 +111,12 @@ class _Ranked:
             return Decision(None, calm), memory
         served: frozenset[str] = memory or frozenset()
         ranking = RANKINGS[self.name](start.topology, start.rates)
-        able = [name for name in ranking if start.room(name)]
-        if not able:
-            return Decision(None, "every pipeline is at its bounds"), memory
-        turn = next((name for name in able if name not in served), None)
+        turns = sorted(ranking, key=lambda name: name in served)
+        turn = next((name for name in turns if start.room(name)), None)
         if turn is None:
-            served, turn = frozenset(), able[0]
+            return Decision(None, "every pipeline is at its bounds"), memory
+        if turn in served:
+            served = frozenset()  # the next round begins
         return slots.one_more(context, start, turn, f"{turn} is next"), served | {turn}
 
 
