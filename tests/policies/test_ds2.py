@@ -16,6 +16,7 @@ from penstock.models import rates
 from penstock.models.topology import Topology
 from penstock.plan import fusion
 from penstock.plan.limits import Limits
+from penstock.plan.plan import Pipeline, Plan
 from penstock.policies.ds2 import Ds2, fitted, needed
 from tests.models import dags
 from tests.policies.closed import DIAMOND, LINEAR, Loop
@@ -170,8 +171,27 @@ def test_a_short_budget_keeps_the_worst_off_as_well_off_as_can_be(
 
 def test_what_a_source_is_offered_is_told_from_what_others_send_it() -> None:
     dag = dags.graph({"s": (), "t": (), "u": ("s", "t")})
-    from penstock.plan.plan import Pipeline, Plan
-
     pair = Topology(dag, Plan((Pipeline(("s",)), Pipeline(("t", "u", "u-out")))))
     now = rates.through(pair, {"s": 100.0, "t": 50.0}, {}, {"s": 10.0, "t": 100.0})
     assert needed(pair, dags.snapshot(pair, now)) == pytest.approx({"s": 10.0, "t": 1.5})
+
+
+@few
+@given(dags.flows(), st.sampled_from((1.5, 2.0, 4.0)))
+def test_more_load_never_needs_fewer_and_the_unit_of_time_does_not_matter(
+    flow: tuple[Topology, rates.Rates], c: float
+) -> None:
+    found, now = flow
+    capacity = {n: r.capacity for n, r in now.items()}
+    selectivity = {n: r.selectivity for n, r in now.items()}
+
+    def wanted(offered: float, speed: float) -> dict[str, int] | None:
+        load = {s: offered * now[s].arrival for s in found.sources}
+        rate = rates.through(found, load, selectivity, {n: speed * k for n, k in capacity.items()})
+        decision, _ = ONE.decide(dags.context(found, rate), None)
+        return None if "not" in decision.reason else parallelism(decision.plan or found.plan)
+
+    once, faster, more = wanted(1, 1), wanted(4, 4), wanted(c, 1)
+    assert once == faster
+    if once is not None and more is not None:
+        assert all(more[n] >= k for n, k in once.items())

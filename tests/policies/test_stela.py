@@ -80,6 +80,17 @@ def test_where_nothing_is_congested_sources_grow_and_then_what_they_would_conges
     assert "nothing is congested" in decision.reason
 
 
+def test_by_gain_prefers_what_one_instance_speeds_up_most() -> None:
+    # 60 % depends on x, but its 13th instance adds 5 rows a second and the second of y adds 40
+    dag = dags.graph({"s": (), "x": ("s",), "y": ("s",)})
+    found = Topology(dag, dags.plan(dag, {"x": 12}, executors=14))
+    now = rates.through(found, {"s": 200.0}, {}, {"x": 60.0, "y": 40.0})
+    assert parallelism(scale_out(dags.context(found, now), 1).plan)["x"] == 13
+    assert parallelism(scale_out(dags.context(found, now), 1, by="gain").plan)["y"] == 2
+    decision, _ = Stela(automatic=True, by="gain").decide(dags.context(found, now), None)
+    assert "y has the highest expected gain: y 1 -> 2" in decision.reason
+
+
 def test_bounds_are_kept_and_said() -> None:
     dag = dags.graph({"s": (), "a": ("s",)}, most={"a": 2})
     found = Topology(dag, dags.plan(dag))
@@ -329,7 +340,8 @@ def run_on_the_engine(seed: int, run_dir: Path) -> dict[str, float]:
     costs = {n: rng.choice((0.002, 0.01, 0.02, 0.05)) for n in inputs}
     found: dict[str, float] = {}
     for name, ranking in {"stela": None, **strategies.RANKINGS}.items():
-        loop = Loop(dag, dags.plan(dag), run_dir / f"{seed}-{name}", costs, 60.0, window=2.0)
+        plan = dags.plan(dag, executors=2)
+        loop = Loop(dag, plan, run_dir / f"{seed}-{name}", costs, 60.0, window=2.0)
         before = loop.throughput()
         asked = loop.measure()
         decision = strategies.scale_out(asked, 1, ranking) if ranking else scale_out(asked, 1)
@@ -365,6 +377,7 @@ def compared(seed: int) -> dict[str, float]:
     before = rates.throughput(found, now)
     after = {n: strategies.scale_out(asked, 1, r).plan for n, r in strategies.RANKINGS.items()}
     after["stela"] = scale_out(asked, 1).plan
+    after["stela by gain"] = scale_out(asked, 1, by="gain").plan
     return {name: settled(plan) / before for name, plan in after.items()}
 
 
@@ -373,3 +386,4 @@ def test_on_average_it_beats_every_comparison_strategy() -> None:
     mean = {name: fmean(run[name] for run in runs) for name in runs[0]}
     for name in strategies.RANKINGS:
         assert mean["stela"] > mean[name], mean
+    assert mean["stela by gain"] > mean["stela"], mean

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from penstock.control.context import Context
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import Snapshot
+from penstock.models import rates
 from penstock.models.rates import CONGESTED, NotMeasured
 from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
 from penstock.policies import slots
-from penstock.policies.slots import Growth
+from penstock.policies.slots import Choice, Growth
 
 
 @dataclass(frozen=True)
@@ -26,12 +27,14 @@ class Stela:
     """More executors where they raise throughput most, fewer where they do least, when asked.
 
     congested: rows that come for each row processed above which a pipeline is congested;
-    automatic: give congested pipelines one more instance after the other without being asked.
+    automatic: give congested pipelines one more instance after the other without being asked;
+    by: who gets it, the one with the highest ETP, or the one with the highest expected gain.
     """
 
     name: ClassVar[str] = "stela"
     congested: float = CONGESTED
     automatic: bool = False
+    by: Literal["etp", "gain"] = "etp"
 
     def __post_init__(self) -> None:
         slots.check_congested(self.congested)
@@ -45,10 +48,11 @@ class Stela:
             return Decision(None, str(why)), memory
         if (calm := slots.nothing_to_give(context, start)) is not None:
             return Decision(None, calm), memory
-        name = by_etp(start)
+        name = CHOICES[self.by](start)
         if name is None:
             return Decision(None, "every congested pipeline is at its bounds"), memory
-        return slots.one_more(context, start, name, f"{name} has the highest ETP"), memory
+        best = f"{name} has the highest {_WORDS[self.by]}"
+        return slots.one_more(context, start, name, best), memory
 
 
 def by_etp(growth: Growth) -> str | None:
@@ -56,22 +60,53 @@ def by_etp(growth: Growth) -> str | None:
 
     Of equals the most congested comes first, of sources the one with fewest instances.
     """
-    pipelines = [name for name in growth.topology.pipelines if name in growth.congested]
-    candidates = pipelines or growth.topology.sources
+    return next((name for name in _ranked(growth) if growth.room(name)), None)
+
+
+def by_gain(growth: Growth) -> str | None:
+    """As `by_etp`, but whose one more instance is expected to raise throughput most.
+
+    A large share of the throughput may depend on a pipeline that one instance hardly makes
+    faster. Of equals the highest ETP comes first, and only the highest are tried.
+    """
+    able = [name for name in _ranked(growth) if growth.room(name)][:_TRIED]
+
+    def throughput(name: str) -> float:
+        expected = rates.throughput(growth.topology, growth.give(name).rates)
+        return float(f"{expected:.9g}")  # what rounding adds is no gain
+
+    return max(able, key=throughput, default=None)
+
+
+CHOICES: Mapping[str, Choice] = {"etp": by_etp, "gain": by_gain}
+
+_WORDS = {"etp": "ETP", "gain": "expected gain"}
+
+_TRIED = 32
+
+
+def _ranked(growth: Growth) -> list[str]:
+    """The congested pipelines, or else the sources, those that count most first."""
+    congested = [name for name in growth.topology.pipelines if name in growth.congested]
+    candidates = congested or growth.topology.sources
     shares = growth.shares(candidates)
 
     def worth(name: str) -> tuple[float, float]:
-        if pipelines:
+        if congested:
             return shares[name], growth.rates[name].congestion
         return shares[name], -growth.instances(name)
 
-    ranked = sorted(candidates, key=worth, reverse=True)
-    return next((name for name in ranked if growth.room(name)), None)
+    return sorted(candidates, key=worth, reverse=True)
 
 
-def scale_out(context: Context, executors: int, congested: float = CONGESTED) -> Decision:
+def scale_out(
+    context: Context,
+    executors: int,
+    congested: float = CONGESTED,
+    by: Literal["etp", "gain"] = "etp",
+) -> Decision:
     """Add executors, and give their slots to whom they help most; what runs stays where it is."""
-    return slots.scale_out(context, executors, by_etp, congested)
+    return slots.scale_out(context, executors, CHOICES[by], congested)
 
 
 def scale_in(context: Context, executors: int, congested: float = CONGESTED) -> Decision:
