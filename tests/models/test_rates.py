@@ -34,7 +34,9 @@ def test_a_slow_pipeline_passes_on_what_it_can() -> None:
 def test_two_operators_of_one_pipeline_that_read_the_same_get_it_twice() -> None:
     dag = dags.graph(DIAMOND)
     pair = Topology(dag, Plan((Pipeline(("s",)), Pipeline(("a", "b", "c", "c-out")))))
-    assert rates.through(pair, {"s": 100.0}, {}, {})["a"].arrival == 200
+    now = rates.through(pair, {"s": 100.0}, {}, {"s": 50.0})
+    assert now["a"].arrival == 100
+    assert rates.scaled(pair, now, "s", 2)["a"].arrival == 200
 
 
 def test_a_source_beside_other_inputs_adds_what_it_is_offered() -> None:

@@ -53,6 +53,12 @@ def test_it_scales_down_as_well_and_rests_where_it_is() -> None:
     assert rest.reason == "every pipeline has what it needs"
 
 
+def test_a_rounding_error_is_no_need() -> None:
+    asked = seen({"s": 500.0, "a": 1 / 0.07, "b": 9000.0})
+    assert needed(Topology(asked.graph, asked.plan), asked.snapshots[0])["a"] > 7
+    assert parallelism(ONE.decide(asked, None)[0].plan)["a"] == 7
+
+
 def test_headroom_counts_on_top() -> None:
     asked = seen({"s": 500.0, "a": 100.0, "b": 200.0})
     decision, _ = Ds2(headroom=0.1, activation=1).decide(asked, None)

@@ -209,6 +209,13 @@ def test_instances_without_a_slot_go_too_those_that_matter_least_first() -> None
     decision = scale_in(star_on(where, slots=2, x=4), 1)
     assert parallelism(decision.plan) == {"s": 1, "x": 2, "y": 1}
     assert "no slot left: x 4 -> 2" in decision.reason
+    where = {"e1": {"s": 1, "y": 1}, "e2": {"s": 1, "x": 1, "y": 1}, "e3": {"x": 1, "y": 1}}
+    one_slot = scale_in(star_on(where, slots=3, s=2, x=2, y=3), 1)
+    assert parallelism(one_slot.plan) == {"s": 2, "x": 1, "y": 3}
+
+
+def test_as_long_as_there_are_slots_all_instances_stay() -> None:
+    where = {"e1": {"s": 1, "x": 1}, "e2": {"x": 1, "y": 1}, "e3": {"x": 2}}
     roomy = scale_in(star_on(where, slots=3, x=4), 1)
     assert parallelism(roomy.plan) == {"s": 1, "x": 4, "y": 1}
 
@@ -351,7 +358,7 @@ def run_on_the_engine(seed: int, run_dir: Path) -> dict[str, float]:
 
 
 def test_on_the_engine_too(tmp_path: Path) -> None:
-    runs = [run_on_the_engine(seed, tmp_path) for seed in range(12)]
+    runs = [run_on_the_engine(seed, tmp_path) for seed in range(6)]
     mean = {name: fmean(run[name] for run in runs) for name in runs[0]}
     for name in strategies.RANKINGS:
         assert mean["stela"] >= mean[name], mean
@@ -382,7 +389,7 @@ def compared(seed: int) -> dict[str, float]:
 
 
 def test_on_average_it_beats_every_comparison_strategy() -> None:
-    runs = [compared(seed) for seed in range(200)]
+    runs = [compared(seed) for seed in range(150)]
     mean = {name: fmean(run[name] for run in runs) for name in runs[0]}
     for name in strategies.RANKINGS:
         assert mean["stela"] > mean[name], mean
