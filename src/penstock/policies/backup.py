@@ -67,8 +67,10 @@ class WithBackup:
         latest = context.latest
         if decision.plan is not None:
             return decision, (inner, context.now)
-        if latest is None or latest.load is None or context.now - since < latest.window:
-            return decision, (inner, since)  # a window must pass before a change can be judged
+        if latest is None or latest.load is None or not latest.settled:
+            return decision, (inner, since)
+        if context.now - since < latest.window:  # a change cannot be judged before
+            return decision, (inner, since)
         plan, said = context.plan, []
         for pipeline in context.plan.pipelines:
             metrics = latest.pipelines.get(pipeline.name)

@@ -13,7 +13,7 @@ from penstock.engines.spark.batch import Batch, arrival_cv, parts, span_of, wait
 from penstock.engines.spark.breakdown import Estimate, Window, executor_metrics
 from penstock.engines.spark.lineage import Span
 from penstock.engines.spark.meter import Report
-from penstock.engines.spark.statistics import ExecutorFacts, Task
+from penstock.engines.spark.statistics import ExecutorFacts, Running, Task
 from penstock.metrics.snapshot import OperatorMetrics
 from tests.engines.spark.flows import source
 
@@ -171,10 +171,14 @@ def test_instances_are_the_tasks_behind_the_shuffle() -> None:
 
 
 def test_an_executor_has_what_ran_on_it() -> None:
-    tasks = [task(1, 1), task(2, 1, executor="2", index=1), task(3, 2)]
+    tasks = [task(1, 1), task(2, 1, executor="2", index=1), task(3, 2, ended=9.6)]
     facts = [ExecutorFacts("1", 2, 500), ExecutorFacts("2", 2, 0)]
-    found = executor_metrics(facts, tasks, {"r": "numbers"}, 1.0, 1000, {"1": {"numbers": 3}})
-    assert found["1"].busy == pytest.approx(0.6 / 2)
+    running = [Running("2", 4.0), Running("2", 10.1)]
+    found = executor_metrics(
+        facts, tasks, running, {"r": "numbers"}, 9.5, 10.5, 1000, {"1": {"numbers": 3}}
+    )
+    assert found["1"].busy == pytest.approx((0.3 + 0.1) / 2)  # one was begun before the window
+    assert found["2"].busy == pytest.approx((0.3 + 1.0 + 0.4) / 2)
     assert found["1"].cpu == pytest.approx(0.4 / 2)
     assert found["1"].memory == pytest.approx(0.5)
     assert found["2"].memory is None

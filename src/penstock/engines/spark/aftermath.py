@@ -10,6 +10,7 @@ from statistics import median
 
 import numpy as np
 
+from penstock.plan.plan import Pipeline
 from penstock.plan.transition import Transition
 
 Outputs = Mapping[str, Sequence[float]]
@@ -35,6 +36,10 @@ class Aftermath:
     changed: frozenset[str]
     sinks: frozenset[str]
     waiting: int | None
+
+    def touches(self, pipeline: Pipeline) -> bool:
+        """Whether a pipeline was concerned."""
+        return bool(self.operators.intersection(pipeline.operators))
 
     def settled(self, outputs: Outputs, waiting: int | None, now: float) -> Transition | None:
         """The whole record, once output has come again and the backlog is what it was."""

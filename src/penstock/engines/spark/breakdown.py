@@ -12,7 +12,7 @@ from penstock.dataflow import operator as op
 from penstock.dataflow.graph import Graph
 from penstock.engines.spark.batch import Batch, arrival_cv, span_of, waits
 from penstock.engines.spark.meter import Report
-from penstock.engines.spark.statistics import ExecutorFacts, Task
+from penstock.engines.spark.statistics import ExecutorFacts, Running, Task
 from penstock.metrics.snapshot import (
     ExecutorMetrics,
     InstanceMetrics,
@@ -279,13 +279,21 @@ class Window:
 def executor_metrics(
     facts: Iterable[ExecutorFacts],
     tasks: Sequence[Task],
+    running: Iterable[Running],
     owners: Mapping[str, str],
-    seconds: float,
+    since: float,
+    now: float,
     heap: int | None,
     parts: Mapping[str, Mapping[str, int]],
 ) -> dict[str, ExecutorMetrics]:
     """Executors over the window. owners: the pipeline of each run; parts: state by executor."""
     found = {}
+    seconds = now - since
+    held: Counter[str] = Counter()
+    for task in tasks:
+        held[task.executor] += min(task.slot, task.ended - since)  # type: ignore[assignment]
+    for one in running:
+        held[one.executor] += now - max(since, one.started)  # type: ignore[assignment]
     for fact in facts:
         here = [t for t in tasks if t.executor == fact.name]
         room = seconds * fact.slots
@@ -296,7 +304,7 @@ def executor_metrics(
         found[fact.name] = ExecutorMetrics(
             name=fact.name,
             slots=fact.slots,
-            busy=min(1.0, sum(t.slot for t in here) / room),
+            busy=min(1.0, held[fact.name] / room),
             cpu=min(1.0, sum(t.cpu for t in here) / room),
             memory=min(1.0, fact.heap / heap) if heap and fact.heap else None,
             io_bytes=sum(t.moved_bytes for t in here) / seconds,

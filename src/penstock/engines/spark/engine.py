@@ -188,6 +188,8 @@ class SparkEngine:
             aftermath = rewire(self, change, reason)
             with self._lock:
                 self._changes.begin(aftermath)
+                touched = (p.name for p in self._pipelines.values() if aftermath.touches(p.spec))
+                self._observer.start_anew(touched, aftermath.ended)
             return aftermath.transition
         finally:
             self._changing.release()
@@ -446,7 +448,7 @@ class SparkEngine:
         watched = self._changes.watched
         if watched is not None:
             everyone = tuple(self._pipelines.values())
-            concerned = [p for p in everyone if watched.operators.intersection(p.spec.operators)]
+            concerned = [p for p in everyone if watched.touches(p.spec)]
             waiting = self._gauges.waiting(concerned)
             self._changes.look(self._observer.outputs, waiting, time.time())
 
@@ -529,10 +531,8 @@ class SparkEngine:
 
     def _settled(self, at: float) -> bool:
         """Whether the window shows the plan in force, and neither a change nor the start."""
-        if self._changes.watched is not None or at < 2 * self._window:
-            return False
-        changes = (t.at + sum(seconds for _, seconds in t.phases) for t in self._changes.done[-1:])
-        return all(at - end > self._window for end in changes)
+        changes = (t.at + t.duration for t in self._changes.done[-1:])
+        return at >= 2 * self._window and all(at - end > self._window for end in changes)
 
     def _require(self, *states: str) -> None:
         if self._state not in states:

@@ -159,8 +159,10 @@ class Gauges:
         return executor_metrics(
             self.statistics.executors(),
             self._observer.tasks(now),
+            self.statistics.running,
             owners,
-            self._observer.window,
+            now - self._observer.window,
+            now,
             self._executors.heap,
             parts,
         )

@@ -36,6 +36,7 @@ class Observer:
         self._origins = {c.name: Origins() for c in site.graph.constraints}
         self._reach = {c.name: site.graph.reachable(c.first) for c in site.graph.constraints}
         self._last_foreign: dict[str, float] = {}
+        self._fresh: dict[str, float] = {}
         self._reports: deque[Report] = deque(maxlen=20_000)
         self._tasks: deque[Task] = deque(maxlen=20_000)
         self.foreign_rows = 0
@@ -191,6 +192,10 @@ class Observer:
         """All tasks that ended in the window, of whatever query."""
         return [t for t in self._tasks if t.ended > now - self.window]
 
+    def start_anew(self, pipelines: Iterable[str], at: float) -> None:
+        """What was measured of some pipelines before a moment holds no longer."""
+        self._fresh.update(dict.fromkeys(pipelines, at))
+
     def last(self, pipeline: str) -> Batch | None:
         batches = self._batches.get(pipeline)
         return batches[-1] if batches else None
@@ -200,7 +205,11 @@ class Observer:
     ) -> Window:
         """What was seen of a pipeline in the window."""
         since = now - self.window
-        recent = [b for b in self._batches.get(pipeline.name, ()) if b.at > since]
+        fresh = self._fresh.get(pipeline.name, 0.0)
+        # The first batch under a plan pays for the change: it says nothing of what comes.
+        valid = [b for b in self._batches.get(pipeline.name, ()) if b.started >= fresh][1:]
+        # Where a batch takes longer than the window, the last one is what is known.
+        recent = [b for b in valid if b.at > since] or valid[-1:]
         keys = {(b.run, b.number) for b in recent}
         numbers = {b.number for b in recent}
         own = set(pipeline.spec.operators)

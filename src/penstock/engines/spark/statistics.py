@@ -46,6 +46,14 @@ class Task:
 
 
 @dataclass(frozen=True)
+class Running:
+    """A task that is under way, of whatever job."""
+
+    executor: str
+    started: float
+
+
+@dataclass(frozen=True)
 class ExecutorFacts:
     """What Spark knows of an executor; heap: the most that was in use so far, in bytes."""
 
@@ -55,7 +63,7 @@ class ExecutorFacts:
 
 
 class Statistics:
-    """Reads what is new. `aside` is a file of its own."""
+    """Reads what is new. `aside` is a file of its own; `running` is as of the last look."""
 
     def __init__(self, spark: SparkSession, aside: Path) -> None:
         jvm: Any = spark._jvm
@@ -72,6 +80,7 @@ class Statistics:
         self._owners: dict[int, tuple[str, int] | None] = {}
         self._first = 0  # no task below it is of interest any more
         self._told: set[int] = set()
+        self.running: list[Running] = []
         self._lock = threading.Lock()  # there is one file
 
     def new_tasks(self) -> list[Task]:
@@ -82,10 +91,12 @@ class Statistics:
     def _new_tasks(self) -> list[Task]:
         found = [t for t in self._newest("TaskData", self._reaches_back) if self._is_new(t)]
         done = [t for t in found if t["status"] != "RUNNING"]
-        running = [t["taskId"] for t in found if t["status"] == "RUNNING"]
+        under_way = [t for t in found if t["status"] == "RUNNING"]
+        self.running = [Running(t["executorId"], t["launchTime"] / 1000) for t in under_way]
         self._told.update(t["taskId"] for t in done)
         if found:
-            self._first = min(running, default=max(t["taskId"] for t in found) + 1)
+            last = max(t["taskId"] for t in found)
+            self._first = min((t["taskId"] for t in under_way), default=last + 1)
             self._told = {number for number in self._told if number >= self._first}
         succeeded = [t for t in done if t["status"] == "SUCCESS" and t["hasMetrics"]]
         self._learn({t["stageId"] for t in succeeded})
