@@ -19,7 +19,7 @@ from typing import Any
 from bench.result import Result
 from penstock.engines.spark.session import session
 
-NAMES = ("wordcount", "hop", "memory", "rescale", "partitions", "recovery")
+NAMES = ("wordcount", "hop", "memory", "overhead", "rescale", "partitions", "recovery")
 _HERE = Path(__file__).parent
 
 

@@ -317,6 +317,7 @@ class _Run:
             exact=verdict.exact,
             exact_reason=verdict.reason,
             interrupted=self.interrupts.finish,
+            operators=self.tally.settled.operators if self.tally.settled else {},
         )
 
     def verdict(self) -> Verdict:

@@ -22,6 +22,7 @@ class Tally:
         self.throughput_last = 0.0
         self.transitions: list[Transition] = []
         self.snapshot: Snapshot | None = None
+        self.settled: Snapshot | None = None
 
     def add(self, tick: Tick, *, running: bool = True) -> None:
         """Take a turn in; `running` is False once the sources have been told to stop."""
@@ -30,6 +31,7 @@ class Tally:
         self.snapshot = tick.snapshot
         if running:
             self.throughput_last = tick.snapshot.throughput
+            self.settled = tick.snapshot if tick.snapshot.settled else self.settled
         if tick.transition is not None:
             self.transitions.append(tick.transition)
         for name, windows in self._windows.items():

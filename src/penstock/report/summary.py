@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.metrics.snapshot import OperatorMetrics
 from penstock.plan.plan import Plan
 from penstock.plan.transition import Transition
 
@@ -42,7 +43,8 @@ class Summary:
     `seconds` runs from the start until the flow had drained. `throughput_mean` is rows ingested
     over that time, `throughput_last` the last window in which the sources were on. `exact` is
     None where nothing can be said, e.g. without expectation or generated input; `exact_reason`
-    says why it is not True.
+    says why it is not True. `operators` are those of the last window that showed nothing but the
+    plan in force.
     """
 
     flow: str
@@ -63,6 +65,7 @@ class Summary:
     exact: bool | None = None
     exact_reason: str = ""
     interrupted: bool = False
+    operators: Mapping[str, OperatorMetrics] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -79,6 +82,7 @@ class Summary:
                 "last": round(self.throughput_last, 2),
             },
             "latency": {name: one.to_json() for name, one in self.latency.items()},
+            "operators": {name: _operator(one) for name, one in self.operators.items()},
             "slot_seconds": round(self.slot_seconds, 3),
             "plan": self.plan.to_json(),
             "transitions": [t.to_json() for t in self.transitions],
@@ -86,6 +90,24 @@ class Summary:
             "run_dir": self.run_dir,
             "interrupted": self.interrupted,
         }
+
+
+def _operator(one: OperatorMetrics) -> dict[str, Any]:
+    return {
+        "rate_in": _rounded(one.rate_in),
+        "rate_out": _rounded(one.rate_out),
+        "selectivity": _rounded(one.selectivity),
+        "service_ms": _rounded(one.service, 1000),
+        "service_cv": _rounded(one.service_cv),
+        "arrival_cv": _rounded(one.arrival_cv),
+        "busy": _rounded(one.busy),
+        "basis": "measured" if one.measured else "estimated",
+    }
+
+
+def _rounded(value: float | None, factor: float = 1.0) -> float | None:
+    """Five significant digits."""
+    return None if value is None else float(f"{factor * value:.5g}")
 
 
 def _ms(seconds: float | None) -> float | None:
