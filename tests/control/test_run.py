@@ -67,6 +67,7 @@ def test_the_json_has_exactly_these_names() -> None:
         "throughput",
         "latency",
         "slot_seconds",
+        "operators",
         "plan",
         "transitions",
         "exact",
