@@ -12,6 +12,7 @@ threshold on the gain is found by bisection, which leaves few steps to be taken 
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -100,15 +101,30 @@ def rebalance(vertices: Sequence[Vertex], budget: float) -> Allotment:
 def spread(vertices: Sequence[Vertex], instances: int) -> Allotment:
     """The least sum of waits that so many instances allow, without any that gains nothing.
 
-    If they are too few for a steady state, all vertices are at their fewest, and the allotment is
-    not met.
+    If they are too few for a steady state, the busiest vertex is as little busy as can be, and
+    the allotment is not met.
     """
     ladder = _Ladder(vertices)
-    if not ladder.stable:
-        return ladder.allotment(ladder.most, met=False)
-    if int(ladder.start.sum()) > instances:
-        return ladder.allotment(ladder.start, met=False)
+    if not ladder.stable or int(ladder.start.sum()) > instances:
+        return Allotment(_levelled(vertices, instances), math.inf, met=False)
     return ladder.allotment(ladder.climb(lambda p: int(p.sum()) >= instances), met=True)
+
+
+def _levelled(vertices: Sequence[Vertex], instances: int) -> Mapping[str, int]:
+    """One instance after the other for the vertex with the most load for each it has."""
+    found = {v.name: v.least for v in vertices}
+    heap = [(-v.b / v.least, at) for at, v in enumerate(vertices) if v.least < v.most]
+    heapq.heapify(heap)
+    for _ in range(instances - sum(found.values())):
+        if not heap:
+            break
+        vertex = vertices[heap[0][1]]
+        found[vertex.name] += 1
+        if (p := found[vertex.name]) < vertex.most:
+            heapq.heapreplace(heap, (-vertex.b / p, heap[0][1]))
+        else:
+            heapq.heappop(heap)
+    return found
 
 
 def _first(holds: Callable[[int], bool], guess: int, least: int) -> int:
