@@ -278,9 +278,10 @@ def test_time_that_is_left_is_gathered() -> None:
     decision = decided(seen, Latency())
     assert decision.plan is not None
     x = decision.plan.pipeline_of("x")
-    # 2.7 s beside overhead and half of it; source and x share 80 % of that
-    rho = 2.0 / x.parallelism
-    assert x.cadence == pytest.approx(0.4 * 2.7 / (0.5 + rho), rel=0.1)
+    # 2.7 s beside 0.3 s that stay; source and x share 80 % of that. Batches one after the other
+    # would take 0.4 s, and rows wait half of that before.
+    assert x.parallelism == 4
+    assert x.cadence == 1.4  # (1.08 + 0.4) / (0.5 + 0.5), in two digits
     assert "cadence" in decision.reason
 
 

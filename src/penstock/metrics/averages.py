@@ -32,7 +32,8 @@ def pipelines(snapshots: Sequence[Snapshot]) -> Mapping[str, PipelineMetrics]:
     """Every pipeline of the last snapshot, over all snapshots in which it had as many instances.
 
     What was not measured in some of them is the mean of the others. Backlog and state are those
-    of the last snapshot, because they are levels.
+    of the last snapshot, because they are levels; so is the wait while a backlog is worked off,
+    because the rows before had to wait for what is gone by now.
     """
     if not snapshots:
         return {}
@@ -54,9 +55,17 @@ def _together(last: PipelineMetrics, all_of_it: Sequence[PipelineMetrics]) -> Pi
     for name in _MEANS:
         values = [v for m in all_of_it if (v := getattr(m, name)) is not None]
         means[name] = statistics.fmean(values) if values else None
+    if last.wait is not None and _worked_off(all_of_it):
+        means["wait"] = last.wait
     return replace(
         last,
         batches=sum(m.batches for m in all_of_it),
         rows_in=sum(m.rows_in for m in all_of_it),
         **means,
     )
+
+
+def _worked_off(all_of_it: Sequence[PipelineMetrics]) -> bool:
+    """Whether less than half of the backlog is left."""
+    first, last = all_of_it[0].backlog_rows, all_of_it[-1].backlog_rows
+    return first is not None and last is not None and last < first / 2

@@ -104,8 +104,14 @@ def resolve(sequence: Sequence, rho_max: float) -> Outcome | None:
     return Outcome(wanted, trouble=tuple(trouble))
 
 
-def balance(sequence: Sequence, wait_share: float, cadence_share: float) -> Outcome:
-    """The fewest instances that keep the waits within their share, and cadences for the rest."""
+def balance(
+    sequence: Sequence, wait_share: float, cadence_share: float, tolerance: float = 0.0
+) -> Outcome:
+    """The fewest instances that keep the waits within their share, and cadences for the rest.
+
+    What there is stays if it waits longer than that by less than the tolerance, and if fewer
+    instances would save less than that share of them.
+    """
     stations = sequence.stations
     if sequence.left <= 0:
         said = (
@@ -115,6 +121,8 @@ def balance(sequence: Sequence, wait_share: float, cadence_share: float) -> Outc
         held = {n: max(s.parallelism, sequence.least[n]) for n, s in stations.items()}
         return Outcome(held, dict.fromkeys(stations, 0.0) if cadence_share else {}, (said,))
     wanted, trouble = _instances(sequence, wait_share)
+    if not trouble and _will_do(sequence, wanted, wait_share, tolerance):
+        wanted = {name: s.parallelism for name, s in stations.items()}
 
     def wait(name: str) -> float:
         return sequence.vertex(name, 1).wait(wanted[name])
@@ -146,6 +154,22 @@ def _instances(sequence: Sequence, share: float) -> tuple[dict[str, int], tuple[
     return _evenly(sequence, wanted, share * sequence.left), ()
 
 
+def _will_do(sequence: Sequence, wanted: Mapping[str, int], share: float, tolerance: float) -> bool:
+    """Whether the instances there are come near enough to those that are wanted."""
+    stations = sequence.stations
+    held = {name: s.parallelism for name, s in stations.items()}
+    if any(held[n] < sequence.least[n] for n in held):
+        return False
+    if sum(wanted.values()) < (1 - tolerance) * sum(held.values()):
+        return False
+
+    def weight(name: str) -> float:
+        return stations[name].wait + share * (1 + tolerance) * stations[name].task
+
+    worst = math.fsum(map(weight, sequence.heaviest(weight)))
+    return worst <= share * (1 + tolerance) * sequence.bound
+
+
 def _evenly(sequence: Sequence, wanted: Mapping[str, int], budget: float) -> dict[str, int]:
     """Each pipeline its part of the budget: too careful, but enough for any number of paths."""
     part = budget / len(sequence.heaviest(lambda name: 1.0))
@@ -175,9 +199,14 @@ def _why(vertices: list[Vertex], found: Allotment, budget: float) -> Iterator[st
 def _cadences(
     sequence: Sequence, instances: Mapping[str, int], share: float
 ) -> Mapping[str, float]:
-    """What is left for gathering, in equal parts for the pipelines of the longest path."""
+    """What is left for gathering, in equal parts for the pipelines of the longest path.
+
+    A pipeline that works in batches may take that in addition to what batches cost anyway.
+    """
     part = share * sequence.left / len(sequence.heaviest(lambda name: 1.0))
-    return {
-        name: cadence(part, s.load / instances[name], s.overhead)
-        for name, s in sequence.stations.items()
-    }
+    found = {}
+    for name, s in sequence.stations.items():
+        usual = s.overhead / 2 + sequence.vertex(name, 1).wait(instances[name])
+        rho = s.load / instances[name]
+        found[name] = cadence(part + (usual if s.overhead else 0.0), rho)
+    return found

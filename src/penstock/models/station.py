@@ -4,15 +4,15 @@ An engine that takes rows one by one keeps a row waiting in a queue, and then wo
 instances shorten the queue alone. One that works in batches keeps a row waiting for its batch,
 and then for all of that batch. If batches follow one another, a batch has what came during the
 last one. With an overhead of c seconds and a load of b instances on p of them it takes
-B = c + B b/p, that is c + c b/(p - b). So of batch and wait (B/2) a part stays whatever p is, and
-the rest is of the form a/(p - b), as in a queue. With a cadence longer than that, batches have
-what came in a cadence, and their work is a price of the cadence, not of a queue.
+B = c + B b/p, that is c + c b/(p - b), and a row waits B/2 before. Of this 3/2 c stay whatever p
+is, and the rest, 3/2 c b/(p - b), has the form of a queue. A cadence longer than B makes rows
+wait longer than they would have to; that is no matter of instances, and is not counted here.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.metrics import derived
 from penstock.metrics.snapshot import PipelineMetrics
@@ -73,22 +73,25 @@ def station(metrics: PipelineMetrics, cadence: float, patience: float) -> Statio
     behind = backlog > patience * load
     wait = min(queue.wait, queue.kingman) if behind else queue.wait
     whole = queue.service if metrics.batch_seconds is None else metrics.batch_seconds
-    work = min(whole, _divided(metrics, queue.service))
-    overhead = whole - work
-    gathered = min(wait, overhead / 2) if metrics.batches else 0.0
-    if cadence > whole:
-        work = 0.0
-    elif load < queue.parallelism:  # a backlog makes batches larger than they are going to be
-        work = min(work, overhead * load / (queue.parallelism - load))
-    return Station(
-        name=metrics.name,
-        parallelism=queue.parallelism,
-        load=load,
-        task=overhead + gathered,
-        wait=wait - gathered + work,
-        overhead=overhead if metrics.batches else 0.0,
-        backlog=backlog if behind else 0.0,
-    )
+    found = Station(metrics.name, queue.parallelism, load, whole, wait)
+    if metrics.batches:
+        found = _in_batches(found, metrics, queue.service, gathers=cadence > whole)
+    return replace(found, backlog=backlog if behind else 0.0)
+
+
+def _in_batches(found: Station, metrics: PipelineMetrics, service: float, gathers: bool) -> Station:
+    """The same for batches: the overhead stays, the rows of a batch are shared by the instances.
+
+    Rows that were gathered, or that are left from before, make a batch larger than it would be
+    one after the other, which is what counts.
+    """
+    work = min(found.task, _divided(metrics, service))
+    overhead = found.task - work
+    if found.load < found.parallelism:
+        usual = overhead * found.load / (found.parallelism - found.load)
+        work = usual if gathers else min(work, usual)
+    early = work / 2 if gathers else -min(found.wait, overhead / 2)
+    return replace(found, task=1.5 * overhead, wait=found.wait + early + work, overhead=overhead)
 
 
 def _divided(metrics: PipelineMetrics, service: float) -> float:
@@ -104,13 +107,13 @@ def up(instances: float) -> int:
     return math.ceil(round(instances, 9))
 
 
-def cadence(seconds: float, utilisation: float, overhead: float) -> float:
-    """The cadence that costs a row `seconds` on average; 0 if batches take longer than that.
+def cadence(seconds: float, utilisation: float) -> float:
+    """The cadence that costs a row `seconds` on average, in two digits; 0 if that is hardly any.
 
     A row waits for half a cadence, and then for the work that has come in a whole one.
     """
     found = seconds / (0.5 + utilisation)
-    if utilisation >= 1 or found <= overhead / (1 - utilisation) or found < 0.01:
+    if utilisation >= 1 or found < 0.01:
         return 0.0
     unit = 10.0 ** (1 - math.floor(math.log10(found)))
     return math.floor(found * unit) / unit

@@ -50,8 +50,9 @@ class Latency:
     adjust: seconds between two looks; inactive: so many of them nothing is done after instances
     were added; wait_share: share of the time beside the work that may be waited, cadence_share:
     share that may be gathered (0 leaves cadences alone); rho_max: utilisation from which a
-    pipeline is a bottleneck, rho_target: the highest that is planned for; hysteresis: a cadence
-    that would move by less stays; load_drop: instances that proved too few are not tried again
+    pipeline is a bottleneck, rho_target: the highest that is planned for; tolerance: instances
+    that would wait or save so little more than wanted stay; hysteresis: a cadence that would
+    move by less stays; load_drop: instances that proved too few are not tried again
     until the load is lower by that share; catch_up: seconds in which a backlog is to be worked
     off; most: instances of a pipeline that nothing else bounds.
     """
@@ -62,6 +63,7 @@ class Latency:
     cadence_share: float = 0.8
     rho_max: float = 0.95
     rho_target: float = 0.85
+    tolerance: float = 0.1
     hysteresis: float = 0.2
     load_drop: float = 0.1
     catch_up: float = 30.0
@@ -158,7 +160,8 @@ class _Adjustment:
             )
             outcome = resolve(sequence, policy.rho_max)
             if outcome is None:
-                outcome = balance(sequence, policy.wait_share, policy.cadence_share)
+                shares = policy.wait_share, policy.cadence_share
+                outcome = balance(sequence, *shares, policy.tolerance)
             found[constraint] = outcome
             least = {**least, **outcome.instances}
         return found
@@ -180,10 +183,13 @@ class _Adjustment:
 
     def _least(self, name: str) -> int:
         """Instances below which it must not go: for its bounds, its load, its backlog, by trial."""
-        s = self.stations[name]
-        least = max(self.topology.bounds(name).least, up(s.load / self.policy.rho_target))
+        s, policy = self.stations[name], self.policy
+        stable = up(s.load / policy.rho_target)
+        if s.utilisation <= (policy.rho_target + policy.rho_max) / 2:
+            stable = min(stable, s.parallelism)
+        least = max(self.topology.bounds(name).least, stable)
         if s.backlog:
-            catching_up = up(s.load + s.backlog / self.policy.catch_up)
+            catching_up = up(s.load + s.backlog / policy.catch_up)
             least = max(least, s.parallelism, catching_up)
         if name in self.too_few:
             least = max(least, self.too_few[name][0] + 1)
