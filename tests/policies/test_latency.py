@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from penstock import Dataflow, Discard, Generator
 from penstock.control.context import Context
-from penstock.dataflow.graph import Graph
+from penstock.dataflow.graph import Constraint, Graph
+from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.plan import fusion
 from penstock.plan.decision import Decision
@@ -361,6 +362,33 @@ def test_only_settled_snapshots_of_the_interval_count() -> None:
     assert mean.numbers["x utilisation"] == pytest.approx((3.9 + 2.1 + 0.1) / 12)
 
 
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"adjust": -1.0},
+        {"wait_share": 0.0},
+        {"wait_share": 0.3, "cadence_share": 0.8},
+        {"rho_target": 0.99},
+        {"most": 0},
+        {"catch_up": 0.0},
+    ],
+)
+def test_impossible_options_are_refused(bad: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match="latency: "):
+        Latency(**bad)
+
+
+def test_executors_follow_only_where_there_is_a_budget_of_them() -> None:
+    found = {"x": metrics("x", 4, 2.0, 0.3)}
+    slots = Limits(executors=5, executor_slots=2)
+    plan = decided(context(chain("x"), found, slots)).plan
+    assert plan is not None
+    assert plan.executors == 4  # 6 instances of x and the source
+    free = decided(context(chain("x"), found, Limits(executor_slots=8))).plan
+    assert free is not None
+    assert free.executors == 1
+
+
 # --- laws -----------------------------------------------------------------------------------------
 
 
@@ -371,8 +399,6 @@ def test_every_decision_is_a_valid_plan_within_its_budget(data: st.DataObject) -
     plan = data.draw(strategies.plans(graph))
     ends = [o.name for o in graph.sinks]
     start = data.draw(st.sampled_from([o.name for o in graph.sources]))
-    from penstock.dataflow.graph import Constraint
-
     reached = [name for name in ends if name in graph.reachable(start)]
     bounds = st.floats(0.01, 10)
     made = tuple(Constraint(start, end, data.draw(bounds)) for end in reached)

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from penstock.metrics.snapshot import PipelineMetrics
 from penstock.models.topology import Topology
 
+_ROW = 1e-6
+"""Rows per second below which a pipeline has processed nothing: one row in eleven days."""
+
 
 @dataclass(frozen=True)
 class Inflow:
@@ -59,5 +62,5 @@ def _output(metrics: PipelineMetrics, processed: float) -> float:
     """How much more it puts out than was measured when it processes so much."""
     if metrics.rate_out is None:
         return 0.0
-    selectivity = metrics.rate_out / metrics.rate_in if metrics.rate_in > 0 else 1.0
+    selectivity = metrics.rate_out / metrics.rate_in if metrics.rate_in > _ROW else 1.0
     return processed * selectivity - metrics.rate_out

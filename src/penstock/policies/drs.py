@@ -30,12 +30,13 @@ class Drs:
 
     adjust: seconds between two looks; slack: fewer instances are taken only if they would meet
     the bound with so much to spare; gain: under a budget, instances move only for so much less
-    time in the flow.
+    time in the flow; most: instances of a pipeline that nothing else bounds.
     """
 
     adjust: float = 10.0
     slack: float = 0.2
     gain: float = 0.05
+    most: int = 1000
 
     name = "drs"
 
@@ -148,9 +149,9 @@ class _Look:
     def _server(self, name: str, least: int) -> Server:
         bounds, ceiling = self.topology.bounds(name), self.topology.pipelines[name].ceiling
         limits = (bounds.most, ceiling, self.context.limits.slots)
-        most = min((m for m in limits if m is not None), default=None)
+        most = min((m for m in limits if m is not None), default=self.policy.most)
         least = max(bounds.least, least)
-        return Server(name, self.flows[name].load, least, most and max(most, least))
+        return Server(name, self.flows[name].load, least, max(most, least))
 
 
 def _seconds(number: float, rate: float) -> str:

@@ -47,7 +47,8 @@ class EsStream:
     stays below alpha; some are given back if the skewness is at least chi and the mean at most
     zeta. A skewness of -3 to -4 is that of one idle executor among busy ones, which is one to give
     back, so chi is below that. io_capacity: bytes per second that an executor can move, 0 if that
-    is not looked at; heap: whether memory is. backup_least, backup_most: seconds between
+    is not looked at; heap: whether memory is; most: instances of a pipeline that nothing else
+    bounds. backup_least, backup_most: seconds between
     commits of state, seldom under load; 0 leaves cadences alone.
     """
 
@@ -62,6 +63,7 @@ class EsStream:
     alpha: float = 0.9
     io_capacity: float = 0.0
     heap: bool = True
+    most: int = 1000
     backup_least: float = 0.0
     backup_most: float = 0.0
 
@@ -107,7 +109,8 @@ class EsStream:
 
         def choose(name: str, flow: Inflow) -> int:
             bounds, ceiling = topology.bounds(name), topology.pipelines[name].ceiling
-            most = min((m for m in (bounds.most, ceiling) if m is not None), default=None)
+            most = min((m for m in (bounds.most, ceiling) if m is not None), default=self.most)
+            most = max(most, bounds.least, topology.pipelines[name].parallelism)
             wanted[name] = instances.best(flow.load, self.share, bounds.least, most)
             return wanted[name]
 

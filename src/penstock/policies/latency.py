@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from penstock.control.context import Context
 from penstock.dataflow import duration
 from penstock.dataflow.graph import Constraint
+from penstock.errors import InvalidInput
 from penstock.metrics import averages
 from penstock.metrics.snapshot import PipelineMetrics
 from penstock.models import rebalance
@@ -70,6 +71,23 @@ class Latency:
     most: int = 1000
 
     name = "latency"
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            if not getattr(self, one.name) >= 0:
+                raise InvalidInput(f"latency: {one.name} is {getattr(self, one.name)}, below 0")
+        if not self.wait_share > 0 or self.wait_share + self.cadence_share > 1 + 1e-9:
+            raise InvalidInput(
+                f"latency: wait_share {self.wait_share} is above 0, and with cadence_share "
+                f"{self.cadence_share} it is 1 at most"
+            )
+        if not 0 < self.rho_target <= self.rho_max <= 1:
+            raise InvalidInput(
+                f"latency: rho_target {self.rho_target} is above 0 and not above rho_max "
+                f"{self.rho_max}, which is 1 at most"
+            )
+        if not self.most >= 1 or self.catch_up == 0:
+            raise InvalidInput("latency: most is 1 or more, catch_up is above 0")
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
         before = memory or Memory()
