@@ -102,3 +102,13 @@ def test_ctrl_c_drains_and_ends_well_with_an_exact_result(folder: Path) -> None:
     assert summary["interrupted"] is True
     assert summary["exact"] is True
     assert summary["rows_ingested"] == summary["rows_offered"] < 10000
+
+
+def test_a_workload_runs_in_an_empty_directory_by_its_name_alone(tmp_path: Path) -> None:
+    """The first thing a user tries: no options but an end, everything else by default."""
+    process = penstock(tmp_path, "run", "wordcount", "--for", "4s", "--json")
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, (tmp_path / "stderr.txt").read_text()[-2000:]
+    summary = json.loads(out)
+    assert summary["exact"] is True
+    assert summary["rows_ingested"] > 0

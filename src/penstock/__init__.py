@@ -3,6 +3,8 @@
 Write a dataflow with no parallelism in it, say what latency you want, and run it.
 """
 
+from penstock.control.guard import Guard
+from penstock.control.quiet import Quiet
 from penstock.control.run import run
 from penstock.dataflow.connectors import (
     Console,
@@ -29,6 +31,7 @@ from penstock.errors import (
     Refused,
     RunDirectoryError,
 )
+from penstock.plan.limits import Limits
 from penstock.plan.plan import Pipeline, Plan
 from penstock.report.summary import Summary
 
@@ -42,17 +45,20 @@ __all__ = [
     "ForeachBatch",
     "Generator",
     "Graph",
+    "Guard",
     "InvalidDataflow",
     "InvalidInput",
     "InvalidPlan",
     "Json",
     "Kafka",
     "KeyedStream",
+    "Limits",
     "Memory",
     "Parquet",
     "PenstockError",
     "Pipeline",
     "Plan",
+    "Quiet",
     "Refused",
     "RunDirectoryError",
     "Spark",

@@ -6,13 +6,19 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from penstock import policies
 from penstock.cli import doctor, main
+from penstock.control.context import Context
 from penstock.engines.memory import MemoryEngine
+from penstock.errors import Refused
+from penstock.plan.decision import Decision
+from penstock.plan.plan import Plan
 
 from ..control.doubles import FailingEngine, FakeTime, StuckEngine, TellingEngine, running
 
@@ -137,6 +143,10 @@ def test_a_plan_file_is_where_the_run_starts(
         (["wordcount", "--for", "soon"], "penstock: cannot read the duration 'soon'"),
         (["wordcount", "--policy", "magic"], "penstock: unknown policy 'magic'"),
         (["wordcount", "--change", "count=4"], "penstock: cannot read the change 'count=4'"),
+        (["wordcount", "--quiet", "tonight"], "penstock: cannot read the quiet period 'tonight'"),
+        (["wordcount", "--cooldown", "soon"], "penstock: cannot read the duration 'soon'"),
+        (["wordcount", "--undo=-1s"], "penstock: the guard's undo is a time of 0 s or more"),
+        (["wordcount", "--max-slots", "0"], "penstock: a budget of 0 slots runs nothing"),
         (["wordcount", "--change", "9s:faster"], "penstock: cannot read the request 'faster'"),
         (
             ["wordcount", "--change", "9s:cuont=4"],
@@ -289,6 +299,176 @@ def test_words_that_cannot_be_asked_are_told_at_once(penstock: Run) -> None:
     assert "'four' is no whole number" in penstock("scale", "mine", "count=four")[2]
     assert "cannot read the duration 'long'" in penstock("pause", "mine", "--timeout", "long")[2]
     assert penstock("fuse", "mine", "parse")[0] == 2
+
+
+def test_scaling_on_demand_and_switching_the_policy(
+    penstock: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scale_out(context: Context, executors: int) -> Decision:
+        return Decision(Plan(context.plan.pipelines, 1 + executors), "there is work for them")
+
+    def scale_in(context: Context, executors: int) -> Decision:
+        raise Refused("one executor is the least")
+
+    fake = SimpleNamespace(scale_out=scale_out, scale_in=scale_in)
+    monkeypatch.setitem(sys.modules, "penstock.policies.stela", fake)
+    engine = MemoryEngine()
+    with running(Path("mine"), engine):
+        code, out, _ = penstock("scale-out", "mine", "2", "--json")
+        assert (code, engine.plan.executors) == (0, 3)
+        answer = json.loads(out)["transition"]
+        assert answer["reason"] == "asked: scale-out 2; there is work for them"
+        code, _, err = penstock("scale-in", "mine", "1")
+        assert (code, err) == (2, "penstock: one executor is the least\n")
+        assert penstock("policy", "mine", "off")[1] == "the policy of this run is now: off\n"
+    assert "'none' is no whole number" in penstock("scale-in", "mine", "none")[2]
+    assert "cannot read the request 'policy maybe'" in penstock("policy", "mine", "maybe")[2]
+
+
+def test_scaling_on_demand_is_scripted(penstock: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def scale_out(context: Context, executors: int) -> Decision:
+        return Decision(Plan(context.plan.pipelines, 1 + executors), "there is work for them")
+
+    monkeypatch.setitem(
+        sys.modules, "penstock.policies.stela", SimpleNamespace(scale_out=scale_out)
+    )
+    play(monkeypatch, MemoryEngine())
+    code, out, _ = penstock(
+        "run", "wordcount", "--for", "9s", "--json", "--change", "3s:scale-out 2"
+    )
+    assert code == 0
+    data = json.loads(out)
+    assert data["plan"]["executors"] == 3
+    assert data["transitions"][0]["reason"] == "scripted: scale-out 2; there is work for them"
+
+
+# --- policies that decide -----------------------------------------------------------------------
+
+
+class Greedy:
+    """One instance more, always."""
+
+    name = "greedy"
+
+    def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
+        plan = context.plan
+        first = plan.pipelines[0]
+        more = plan.with_pipeline(first.name, parallelism=first.parallelism + 1)
+        return Decision(more, "more is more", {"instances": plan.slots}), memory
+
+
+@pytest.fixture
+def greedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = policies.get
+    monkeypatch.setattr(policies, "get", lambda name: Greedy() if name == "greedy" else known(name))
+
+
+@pytest.mark.usefixtures("greedy")
+def test_a_budget_and_a_cool_down_are_given_as_options(
+    penstock: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(monkeypatch, MemoryEngine())
+    words = ("--policy", "greedy", "--max-slots", "3", "--cooldown", "2s", "--quiet", "5s..9s")
+    code, out, err = penstock("run", "wordcount", "--for", "20s", "--json", *words)
+    assert code == 0
+    made = json.loads(out)["transitions"]
+    assert [t["changes"] for t in made] == [
+        ["tweets: parallelism 1 -> 2"],
+        ["tweets: parallelism 2 -> 3"],
+    ]
+    assert "vetoed: tweets: parallelism 2 -> 3: more is more [cool-down: 1.0 s since" in err
+    assert "[budget: 4 instances, the budget is 3, which the plan in force uses up]" in err
+
+
+@pytest.mark.usefixtures("greedy")
+def test_a_dry_run_says_what_it_would_do_and_does_nothing(
+    penstock: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(monkeypatch, MemoryEngine())
+    words = ("run", "wordcount", "--for", "9s", "--json", "--policy", "greedy", "--advise")
+    code, out, err = penstock(*words)
+    assert (code, json.loads(out)["transitions"]) == (0, [])
+    assert err.count("would change: tweets: parallelism 1 -> 2: more is more") == 1
+
+
+@pytest.mark.usefixtures("greedy")
+def test_a_run_is_played_to_another_policy(penstock: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(monkeypatch, MemoryEngine())
+    script = ("--change", "3s:count=4")
+    assert penstock("run", "wordcount", "--for", "6s", "--run-dir", "mine", *script)[0] == 0
+    code, out, err = penstock("advise", "mine", "--policy", "greedy", "--max-slots", "9")
+    assert (code, err) == (0, "")
+    said = out.splitlines()
+    assert said[0] == "[ 0:01] tweets: parallelism 1 -> 2: more is more"
+    assert said[1].endswith("tweets: parallelism 4 -> 5: more is more")
+    assert said[2].startswith("greedy would have changed something at ")
+    data = json.loads(penstock("advise", "mine", "--policy", "greedy", "--json")[1])
+    assert (data["flow"], data["policy"]) == ("wordcount", "greedy")
+    assert data["snapshots"] == len(data["decisions"])
+    assert data["decisions"][0]["numbers"] == {"instances": 1}
+    assert penstock("advise", "mine", "--policy", "static")[1].startswith("static would have")
+
+
+@pytest.mark.usefixtures("greedy")
+def test_one_moment_of_a_run_is_put_to_a_policy(
+    penstock: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(monkeypatch, MemoryEngine())
+    script = ("--change", "3s:count=4")
+    penstock("run", "wordcount", "--for", "6s", "--run-dir", "mine", *script)
+    Path("late.json").write_text(penstock("history", "mine", "--snapshot")[1])
+    words = ("history", "mine", "--snapshot", "--at", "2s", "--out", "early.json")
+    assert penstock(*words) == (0, "", "")
+    code, out, _ = penstock("advise", "--snapshot", "early.json", "--policy", "greedy", "--json")
+    answer = json.loads(out)
+    assert (code, answer["flow"], answer["policy"]) == (0, "wordcount", "greedy")
+    assert answer["changes"] == ["tweets: parallelism 1 -> 2"]
+    assert answer["plan"]["pipelines"][0]["parallelism"] == 2
+    late = penstock("advise", "--snapshot", "late.json", "--policy", "greedy")[1]
+    assert late.endswith("tweets: parallelism 4 -> 5: more is more\n")
+    words = ("advise", "--snapshot", "late.json", "--policy", "greedy", "--max-slots", "4")
+    assert "vetoed [budget: 5 instances, the budget is 4" in penstock(*words)[1]
+    assert "no change" in penstock("advise", "--snapshot", "late.json", "--policy", "static")[1]
+
+
+@pytest.mark.usefixtures("greedy")
+def test_the_history_of_a_run_is_told(penstock: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(monkeypatch, MemoryEngine())
+    script = ("--change", "3s:count=4", "--change", "4s:split tweets")
+    penstock("run", "wordcount", "--for", "6s", "--run-dir", "mine", *script)
+    said = penstock("history", "mine")[1].splitlines()
+    assert said[0] == "[ 0:03] tweets: parallelism 1 -> 4 (0 ms without output): scripted: count=4"
+    assert said[1].startswith("[ 0:04] refused: scripted: split tweets [there is nothing to split")
+    assert penstock("history", "mine", "--at", "3s")[2].startswith("penstock: --at and --out are")
+    early = penstock("history", "mine", "--snapshot", "--at", "10ms")[2]
+    assert early == "penstock: nothing was measured in 'mine' by then\n"
+    data = json.loads(penstock("history", "mine", "--json")[1])
+    assert [len(data["transitions"]), len(data["not_done"])] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["advise", "--policy", "static"], "say what to look at: a run directory, or --snapshot"),
+        (["advise", "x", "--snapshot", "y", "--policy", "static"], "say what to look at"),
+        (["advise", "gone", "--policy", "static"], "'gone' holds no run that can be read"),
+        (["advise", "gone", "--policy", "sttic"], "unknown policy 'sttic', did you mean 'static'"),
+        (["advise", "--snapshot", "gone", "--policy", "static"], "cannot read the case 'gone'"),
+        (["advise", "--snapshot", "bad.json", "--policy", "static"], "the case 'bad.json' is not"),
+        (["advise", "--snapshot", "odd.json", "--policy", "static"], "a case is written as"),
+        (["history", "gone"], "'gone' holds no run that can be read"),
+        (["history", "gone", "--at", "3s"], "'gone' holds no run that can be read"),
+    ],
+)
+def test_bad_words_to_look_back_with_are_one_line(
+    penstock: Run, words: list[str], said: str
+) -> None:
+    Path("bad.json").write_text("{")
+    Path("odd.json").write_text("[]")
+    code, out, err = penstock(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"penstock: {said}")
+    assert err.count("\n") == 1
 
 
 # --- the other commands -------------------------------------------------------------------------

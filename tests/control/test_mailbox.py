@@ -1,22 +1,26 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from penstock.control.asked import Asked
 from penstock.control.clock import Clock
+from penstock.control.context import Context
 from penstock.control.history import DECISIONS, read
 from penstock.control.loop import Tick
 from penstock.control.mailbox import Answer, Mailbox, ask
 from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput, PenstockError, Refused, RunDirectoryError
+from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
 from penstock.plan.request import Pause, Scale
 from penstock.plan.transition import Transition
@@ -92,6 +96,23 @@ def test_what_is_impossible_is_refused_and_changes_nothing(tmp_path: Path) -> No
         assert engine.plan == before
     refusals = [d["refused"] for d in read(tmp_path / DECISIONS) if d["refused"]]
     assert len(refusals) == 4
+
+
+def test_what_changes_no_plan_is_answered_with_what_it_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scale_out(context: Context, executors: int) -> Decision:
+        return Decision(None, f"nothing is congested, {executors} more would gain nothing")
+
+    monkeypatch.setitem(
+        sys.modules, "penstock.policies.stela", SimpleNamespace(scale_out=scale_out)
+    )
+    with running(tmp_path, MemoryEngine()):
+        assert ask(tmp_path, "policy off").message == "the policy of this run is now: off"
+        assert ask(tmp_path, "policy advise, double=4").message.startswith("numbers: parallelism")
+        assert ask(tmp_path, "scale-out 3").message == (
+            "nothing to change: asked: scale-out 3; nothing is congested, 3 more would gain nothing"
+        )
 
 
 def test_a_second_change_while_one_is_under_way_is_refused(

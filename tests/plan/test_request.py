@@ -18,11 +18,15 @@ from penstock.plan.request import (
     Ceiling,
     Executors,
     Fuse,
+    Mode,
     Pause,
     Request,
     Resume,
     Scale,
+    ScaleIn,
+    ScaleOut,
     Split,
+    Switch,
     Together,
     check,
     parse,
@@ -205,6 +209,20 @@ def test_a_flow_that_is_split_while_it_is_paused_can_be_resumed() -> None:
     assert [p.admission for p in Resume().apply(paused, words()).pipelines] == [None, None]
 
 
+# --- what leaves the plan alone or needs more than a plan ----------------------------------------
+
+
+def test_switching_the_policy_leaves_the_plan_as_it_is() -> None:
+    assert Switch(Mode.OFF).apply(CUT, words()) is CUT
+
+
+@pytest.mark.parametrize("request_", [ScaleOut(2), ScaleIn(1)])
+def test_scaling_on_demand_needs_measurements(request_: Request) -> None:
+    with pytest.raises(Refused, match=f"'{request_}' is decided from measurements"):
+        request_.apply(CUT, words())
+    check(request_, words())
+
+
 # --- reading ------------------------------------------------------------------------------------
 
 
@@ -223,6 +241,9 @@ def test_a_flow_that_is_split_while_it_is_paused_can_be_resumed() -> None:
         ("count.admission=unlimited", Admit("count", None)),
         ("count.ceiling=16", Ceiling("count", 16)),
         ("count.ceiling=automatic", Ceiling("count", None)),
+        ("scale-out 2", ScaleOut(2)),
+        ("scale-in 1", ScaleIn(1)),
+        ("policy advise", Switch(Mode.ADVISE)),
         ("count=4, executors=2", Together((Scale("count", 4), Executors(2)))),
     ],
 )
@@ -243,6 +264,10 @@ def test_a_request_is_read_and_written(text: str, request_: Request) -> None:
         ("count=four", "'four' is no whole number"),
         ("count=-1", "'-1' is no whole number"),
         ("executors=1.5", "'1.5' is no whole number"),
+        ("scale-out", "cannot read the request 'scale-out'"),
+        ("scale-out 0", "'scale-out 0': it takes one executor at least"),
+        ("scale-in few", "'few' is no whole number"),
+        ("policy maybe", r"cannot read the request 'policy maybe'.*policy on \(or advise, off\)"),
         ("count.cadence=often", "cannot read the duration 'often'"),
     ],
 )

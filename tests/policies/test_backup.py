@@ -103,3 +103,9 @@ def test_bounds_that_make_no_sense_are_refused(text: str) -> None:
 
 def test_bounds_are_read() -> None:
     assert Interval.parse("200ms..5s") == BOUNDS
+
+
+def test_an_interval_outside_its_bounds_says_so() -> None:
+    decision = decided(WithBackup(Static(), BOUNDS), context(0.6, cadence=0.0))
+    assert decision.plan is not None
+    assert decision.reason.startswith("the backup interval was outside 200ms..5s: ")

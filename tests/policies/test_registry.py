@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from enum import Enum
 from importlib.metadata import EntryPoint
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import pytest
 
 from penstock import policies
 from penstock.errors import InvalidInput
 from penstock.plan.decision import Decision
+from penstock.policies import registry
+from penstock.policies.ds2 import Ds2
 from penstock.policies.static import Static
+from penstock.policies.stela import Stela
+from penstock.policies.threshold import Threshold
 
 
 class Foreign:
@@ -18,16 +24,41 @@ class Foreign:
         return Decision(None, "not ours"), memory
 
 
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclass(frozen=True)
+class Rich(Foreign):
+    """Takes options of every kind.
+
+    pause: seconds.
+    """
+
+    name: ClassVar[str] = "rich"
+    count: int = 1
+    share: float = 0.5
+    pause: float = 2.0
+    eager: bool = False
+    word: str = "yes"
+    most: int | None = None
+    colour: Colour = Colour.RED
+    order: Literal["up", "down"] = "up"
+    hidden: int = field(default=0, init=False)
+
+
 @pytest.fixture
 def entries(monkeypatch: pytest.MonkeyPatch) -> None:
     here = __name__
     found = [
         EntryPoint("foreign", f"{here}:Foreign", policies.GROUP),
+        EntryPoint("rich", f"{here}:Rich", policies.GROUP),
         EntryPoint("gone", f"{here}:Gone", policies.GROUP),
         EntryPoint("odd", f"{here}:Any", policies.GROUP),
         EntryPoint("static", f"{here}:Foreign", policies.GROUP),
     ]
-    monkeypatch.setattr(policies, "entry_points", lambda group: found)
+    monkeypatch.setattr(registry, "entry_points", lambda group: found)
 
 
 def test_static_is_there() -> None:
@@ -41,7 +72,7 @@ def test_a_close_name_is_suggested() -> None:
 
 
 def test_a_far_name_gets_the_list() -> None:
-    with pytest.raises(InvalidInput, match="unknown policy 'zzz'; known policies: static"):
+    with pytest.raises(InvalidInput, match="unknown policy 'zzz'; known policies: drs, ds2, "):
         policies.get("zzz")
 
 
@@ -57,3 +88,96 @@ def test_a_broken_policy_is_named() -> None:
         policies.get("gone")
     with pytest.raises(InvalidInput, match="policy 'odd' from"):
         policies.get("odd")
+
+
+# --- options -----------------------------------------------------------------------------------
+
+
+def test_options_set_fields() -> None:
+    assert policies.get("threshold:above=0.7,step=2") == Threshold(above=0.7, step=2)
+    assert policies.get(" threshold : above = 70% , below=0.1") == Threshold(above=0.7, below=0.1)
+    assert policies.get("threshold:") == Threshold()
+    assert policies.get("stela:automatic=true") == Stela(automatic=True)
+    assert policies.get("ds2") == Ds2()
+
+
+@pytest.mark.usefixtures("entries")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("count=7", {"count": 7}),
+        ("share=25%,pause=250ms", {"share": 0.25, "pause": 0.25}),
+        ("pause=1.5m,eager=on", {"pause": 90.0, "eager": True}),
+        ("word=a:b=c", {"word": "a:b=c"}),
+        ("most=3", {"most": 3}),
+        ("most=none,share=1e-3", {"most": None, "share": 0.001}),
+        ("colour=blue,order=down", {"colour": Colour.BLUE, "order": "down"}),
+    ],
+)
+def test_values_of_every_kind_are_read(text: str, expected: dict[str, Any]) -> None:
+    assert policies.get(f"rich:{text}") == Rich(**expected)
+
+
+@pytest.mark.usefixtures("entries")
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("threshold:abov=1", "has no option 'abov', did you mean 'above'. known options: above, "),
+        ("threshold:zzz=1", "has no option 'zzz'; known options: above, below, step, patience"),
+        ("threshold:step=1.5", "policy 'threshold', option 'step': '1.5' is no whole number"),
+        ("threshold:above=much", "option 'above': 'much' is no number"),
+        ("threshold:above=nan", "option 'above': 'nan' is no number"),
+        ("threshold:above", "cannot read the option 'above': write it like above=0.7"),
+        ("threshold:above=", "cannot read the option 'above='"),
+        ("threshold:step=1,step=2", "the option 'step' is given twice"),
+        ("threshold:above=0.1", "policy 'threshold': threshold: 0 <= below < above"),
+        ("stela:automatic=maybe", "'maybe' is no true or false"),
+        ("static:speed=1", "policy 'static' has no options, found 'speed'"),
+        ("foreign:speed=1", "policy 'foreign' has no options, found 'speed'"),
+        ("rich:colour=green", "'green' is no red or blue"),
+        ("rich:hidden=1", "has no option 'hidden'"),
+        ("rich:name=x", "has no option 'name'"),
+        ("thresold:above=1", "unknown policy 'thresold', did you mean 'threshold'"),
+    ],
+)
+def test_bad_options_are_told_in_one_line(text: str, wrong: str) -> None:
+    with pytest.raises(InvalidInput, match=wrong) as told:
+        policies.get(text)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.usefixtures("entries")
+def test_a_description_has_the_line_the_rest_and_the_options() -> None:
+    found = policies.describe("rich")
+    assert (found.name, found.summary, found.details) == (
+        "rich", "Takes options of every kind.", "pause: seconds.",
+    )  # fmt: skip
+    assert [(o.name, o.kind, o.default) for o in found.options] == [
+        ("count", "whole number", "1"),
+        ("share", "number", "0.5"),
+        ("pause", "number", "2"),
+        ("eager", "true or false", "false"),
+        ("word", "text", "yes"),
+        ("most", "whole number or none", "none"),
+        ("colour", "red or blue", "red"),
+        ("order", "up or down", "up"),
+    ]
+    assert policies.describe("static").options == ()
+    with pytest.raises(InvalidInput, match="unknown policy"):
+        policies.describe("zzz")
+
+
+def test_every_name_of_the_design_is_known() -> None:
+    expected = "drs ds2 es-stream latency least-link-load organic round-robin static stela stepwise"
+    assert {*expected.split(), "threshold"} <= set(policies.names())
+
+
+@pytest.mark.parametrize("name", sorted(registry._OURS))
+def test_every_policy_of_ours_can_be_made_and_described(name: str) -> None:
+    pytest.importorskip(registry._OURS[name].partition(":")[0])
+    policy = policies.get(name)
+    assert policy.name == name
+    found = policies.describe(name)
+    assert found.summary.endswith(".")
+    written = ",".join(f"{o.name}={o.default}" for o in found.options if o.default)
+    assert type(policies.get(f"{name}:{written}")) is type(policy)

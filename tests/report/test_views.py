@@ -1,10 +1,17 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from rich.console import Console
 
+from penstock.control.asked import Asked
+from penstock.control.guard import Reviewed, Veto
+from penstock.control.status import Status
+from penstock.plan.decision import Decision
+from penstock.plan.request import Mode, Switch
 from penstock.report.live import LiveView
 from penstock.report.plain import PlainView
 from penstock.report.table import summary_table
@@ -80,3 +87,81 @@ def test_the_summary_table_fits(width: int, exact: bool | None) -> None:
     assert max(len(line) for line in page.splitlines()) <= width
     assert {True: "yes: the sinks", False: "NO: the sinks", None: "not checked"}[exact] in page
     assert "1,500 dead" in page
+
+
+# --- news ---------------------------------------------------------------------------------------
+
+
+def turn(second: float, **given: Any) -> Status:
+    before = statuses.status(second)
+    assert before.tick is not None
+    return replace(before, tick=replace(before.tick, **given))
+
+
+MORE = statuses.PLAN.with_pipeline("count", parallelism=5)
+BUSY = Decision(MORE, "count is busy 0.93 > 0.80")
+
+
+def vetoed(second: float, *rules: str, wanted: Decision = BUSY) -> Status:
+    vetoes = tuple(Veto(rule, f"{second:.1f} s") for rule in rules)
+    nothing = replace(wanted, plan=None)
+    return turn(second, decision=nothing, review=Reviewed(nothing, wanted, vetoes))
+
+
+def lines(*seen: Status) -> list[str]:
+    out = io.StringIO()
+    view = PlainView(out, every=1000)
+    for status in seen:
+        view.show(status)
+    return [line for line in out.getvalue().splitlines() if "ingested" not in line]
+
+
+def test_a_veto_is_told_with_what_was_wanted_and_why_not() -> None:
+    assert lines(vetoed(4, "cool-down", "undo")) == [
+        "[ 0:04] wordcount: vetoed: count: parallelism 4 -> 5: count is busy 0.93 > 0.80 "
+        "[cool-down: 4.0 s; undo: 4.0 s]"
+    ]
+
+
+def test_a_veto_is_told_again_only_if_something_else_is_wanted_or_in_the_way() -> None:
+    other = replace(BUSY, plan=statuses.PLAN.with_pipeline("count", parallelism=6))
+    told = lines(
+        vetoed(1, "cool-down"),
+        vetoed(2, "cool-down"),
+        turn(3, decision=Decision(None, "fine")),
+        vetoed(4, "cool-down"),
+        vetoed(5, "cool-down", wanted=other),
+        vetoed(6, "metrics", wanted=other),
+        vetoed(7, "metrics", wanted=other),
+        statuses.status(8, transition=statuses.TRANSITION),
+        vetoed(9, "metrics", wanted=other),
+    )
+    assert [line[1:6].strip() for line in told] == ["0:01", "0:05", "0:06", "0:08", "0:09"]
+
+
+def test_advice_is_told_once() -> None:
+    advice = {"decision": BUSY, "review": Reviewed(BUSY, BUSY), "mode": Mode.ADVISE}
+    told = lines(turn(1, **advice), turn(2, **advice))
+    assert told == [
+        "[ 0:01] wordcount: would change: count: parallelism 4 -> 5: count is busy 0.93 > 0.80"
+    ]
+    assert lines(turn(1, **{**advice, "mode": Mode.ON})) == []  # the transition tells it
+
+
+def test_a_policy_that_fails_is_told_once() -> None:
+    told = lines(*(turn(at, error=f"policy 'x' failed: {at} is too many") for at in (1, 2, 3)))
+    assert told == ["[ 0:01] wordcount: error: policy 'x' failed: 1 is too many"]
+
+
+def test_a_switch_is_told() -> None:
+    asked = Asked("asked", Switch(Mode.OFF))
+    assert lines(turn(1, asked=asked)) == ["[ 0:01] wordcount: policy: off"]
+    assert lines(turn(1, asked=asked, refused="no\nroom")) == [
+        "[ 0:01] wordcount: refused: no room"
+    ]
+
+
+def test_the_live_view_tells_the_same() -> None:
+    page = drawn(160, statuses.first(), vetoed(4, "cool-down"), turn(5, error="policy failed"))
+    assert "vetoed: count: parallelism 4 -> 5: count is busy 0.93 > 0.80 [cool-down: 4.0 s]" in page
+    assert "error: policy failed" in page

@@ -1,4 +1,4 @@
-"""The commands that ask a running flow for a change: scale, fuse, split, pause, resume."""
+"""The commands that ask a running flow for something: a change, or another way to be steered."""
 
 from __future__ import annotations
 
@@ -27,6 +27,16 @@ def add(commands: Any) -> None:
     split.add_argument("words", metavar="OPERATOR", nargs=1, help="where the second one begins")
     _command(commands, "pause", "let the sources of a running flow take nothing")
     _command(commands, "resume", "let the sources of a paused flow take again, without a limit")
+    for name, what in (
+        ("scale-out", "add executors to a running flow, and instances where they gain most"),
+        ("scale-in", "take executors from a running flow, those that it misses least"),
+    ):
+        on_demand = _command(commands, name, what)
+        on_demand.add_argument("words", metavar="N", nargs=1, help="how many executors")
+    policy = _command(commands, "policy", "switch the policy of a running flow")
+    policy.add_argument(
+        "words", metavar="MODE", nargs=1, help="on, advise (say what it would do), or off"
+    )
 
 
 def _command(commands: Any, name: str, what: str) -> argparse.ArgumentParser:

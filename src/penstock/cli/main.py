@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from penstock.cli import asking
+from penstock.cli import advising, asking, guarding
 from penstock.cli.streams import Streams
 from penstock.errors import InvalidInput, PenstockError
 
@@ -102,6 +102,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--backup", metavar="A..B", help=_BACKUP)
     run.add_argument("--run-dir", metavar="D", help="where everything is kept; continues a run")
     run.add_argument("--policy", metavar="P", default="static", help="who decides (static)")
+    guarding.add(run)
     run.add_argument("--out", metavar="DIR", help="where a built-in workload writes its output")
     run.add_argument("--no-view", action="store_true", help="show nothing while it runs")
     run.add_argument("--json", action="store_true", help="one JSON object on standard output")
@@ -119,6 +120,7 @@ def parser() -> argparse.ArgumentParser:
     explain.set_defaults(do=_explain)
 
     asking.add(commands)
+    advising.add(commands)
 
     doctor = commands.add_parser(
         "doctor",
@@ -155,6 +157,7 @@ def _run(given: argparse.Namespace, streams: Streams) -> int:
     if given.load is not None:
         parse(given.load)  # a typing error should not wait for Spark to start
     changes = [parse_change(text) for text in given.change]
+    limits, guard = guarding.limits(given), guarding.guard(given)
     # A workload writes into its run directory, which therefore is chosen here and not in `run`.
     ours = reference.file is None and given.run_dir is None
     home = directory.choose(reference.name, None, time.time()) if ours else given.run_dir
@@ -169,6 +172,9 @@ def _run(given: argparse.Namespace, streams: Streams) -> int:
             seconds=given.seconds,
             changes=changes,
             backup=given.backup,
+            limits=limits,
+            guard=guard,
+            advise=given.advise,
             run_dir=home,
             view=_view(given, streams),
         )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib import import_module
 
-from penstock.plan.request import Request
+from penstock.control.context import Context
+from penstock.plan.decision import Decision
+from penstock.plan.request import Mode, Request, ScaleIn, ScaleOut, Switch, Together
 
 
 @dataclass(frozen=True)
@@ -18,7 +22,57 @@ class Asked:
     def reason(self) -> str:
         return f"{self.how}: {self.request}"
 
+    @property
+    def mode(self) -> Mode | None:
+        """The mode that it puts the policy in, None if it says nothing of that."""
+        parts = self.request.requests if isinstance(self.request, Together) else (self.request,)
+        modes = [part.mode for part in parts if isinstance(part, Switch)]
+        return modes[-1] if modes else None
+
+    def decide(self, context: Context) -> Decision:
+        """The decision that was asked for. Raises `InvalidPlan` or `Refused`."""
+        decision = decide(self.request, context)
+        why = f"; {decision.reason}" if decision.reason else ""
+        return replace(decision, reason=f"{self.reason}{why}")
+
+
+def decide(request: Request, context: Context) -> Decision:
+    """What a request comes to, with its numbers if it needed any; no plan if nothing changes.
+
+    Raises `InvalidPlan` or `Refused`.
+    """
+    match request:
+        case Together(requests):
+            return _one_after_the_other(requests, context)
+        case ScaleOut(executors):
+            return _stela("scale_out")(context, executors)
+        case ScaleIn(executors):
+            return _stela("scale_in")(context, executors)
+        case _:
+            return Decision(request.apply(context.plan, context.graph), "")
+
 
 def nothing(at: float) -> Asked | None:
     """What was asked of a flow that nobody can talk to."""
     return None
+
+
+def _one_after_the_other(requests: tuple[Request, ...], context: Context) -> Decision:
+    """Each finds the plan that the one before it made, and the measurements of the first."""
+    reasons: list[str] = []
+    numbers: dict[str, float] = {}
+    for request in requests:
+        decision = decide(request, context)
+        numbers |= decision.numbers
+        reasons += [decision.reason] if decision.reason else []
+        if decision.plan is not None:
+            context = replace(context, plan=decision.plan)
+    return Decision(context.plan, "; ".join(reasons), numbers)
+
+
+def _stela(name: str) -> Callable[[Context, int], Decision]:
+    """The policy is loaded when it is first asked for: a run without it needs none of it."""
+    found: Callable[[Context, int], Decision] = getattr(
+        import_module("penstock.policies.stela"), name
+    )
+    return found

@@ -2,24 +2,31 @@
 
 Three files, each only ever appended to: `snapshots.jsonl`, `decisions.jsonl` and
 `transitions.jsonl`. A line is written by one call to the system, so the death of the process
-can tear the last line at most; readers leave it out and the next run cuts it off.
+can tear the last line at most; readers leave it out and the next run cuts it off. The dataflow
+that ran is in `dataflow.json`, without its functions.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Set
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from penstock.control.loop import Tick
+from penstock.control.plain import plain, restored
+from penstock.dataflow import structure
+from penstock.dataflow.graph import Graph
+from penstock.errors import InvalidInput, RunDirectoryError
+from penstock.metrics.snapshot import Snapshot
+from penstock.plan.plan import Plan
 
 SNAPSHOTS = "snapshots.jsonl"
 DECISIONS = "decisions.jsonl"
 TRANSITIONS = "transitions.jsonl"
+DATAFLOW = "dataflow.json"
 
 
 class History:
@@ -28,15 +35,21 @@ class History:
     def __init__(self, run_dir: Path, wall: Callable[[], float]) -> None:
         self._wall = wall
         self._files: dict[str, int] = {}
+        self._plan: Plan | None = None
         for name in (SNAPSHOTS, DECISIONS, TRANSITIONS):
             self._files[name] = _opened(run_dir / name)
 
     def append(self, tick: Tick) -> None:
         """Keep one turn of the loop."""
-        self._write(SNAPSHOTS, {**plain(tick.snapshot), "plan_slots": tick.plan.slots})
+        snapshot = {**plain(tick.snapshot), "plan_slots": tick.plan.slots}
+        if self._plan is None:
+            snapshot["first"] = True
+        if tick.plan != self._plan:  # it stays the plan of all lines up to the next one with a plan
+            self._plan = tick.plan
+            snapshot["plan"] = tick.plan.to_json()
+        self._write(SNAPSHOTS, snapshot)
         if tick.decision is not None:
-            decision = {"at": tick.at, **tick.decision.to_json(), "refused": tick.refused}
-            self._write(DECISIONS, decision)
+            self._write(DECISIONS, plain(_decision(tick)))
         if tick.transition is not None:
             self._write(TRANSITIONS, tick.transition.to_json())
 
@@ -62,19 +75,63 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def plain(value: Any) -> Any:
-    """Our values as JSON has them: dataclasses and mappings as objects, the rest as arrays."""
-    if is_dataclass(value):
-        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, Set):
-        return sorted(plain(v) for v in value)
-    if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None  # JSON has no word for it, and "not measured" is what it means
-    return value
+@dataclass(frozen=True)
+class Seen:
+    """A snapshot as it was recorded, and the plan that was in force; `first`: of its run."""
+
+    snapshot: Snapshot
+    plan: Plan
+    first: bool
+
+
+def seen(run_dir: Path) -> Iterator[Seen]:
+    """What was measured in a run directory under which plan, oldest first."""
+    plan = None
+    for line in read(run_dir / SNAPSHOTS):
+        if "plan" in line:
+            plan = Plan.from_json(line["plan"])
+        if plan is None:
+            raise RunDirectoryError(f"the snapshots in {run_dir} do not say under which plan")
+        yield Seen(restored(Snapshot, line), plan, line.get("first", False))
+
+
+def snapshots(run_dir: Path) -> Iterator[Snapshot]:
+    """The snapshots of a run directory, oldest first."""
+    return (restored(Snapshot, line) for line in read(run_dir / SNAPSHOTS))
+
+
+def keep_dataflow(run_dir: Path, graph: Graph) -> None:
+    """Write down which dataflow runs here."""
+    (run_dir / DATAFLOW).write_text(json.dumps(structure.to_json(graph), indent=1) + "\n")
+
+
+def dataflow(run_dir: Path) -> Graph:
+    """The dataflow that ran in a directory, without its functions."""
+    try:
+        data = json.loads((run_dir / DATAFLOW).read_text())
+    except OSError as error:
+        raise RunDirectoryError(
+            f"'{run_dir}' holds no run that can be read: {DATAFLOW}: {error.strerror}"
+        ) from None
+    except ValueError:
+        raise InvalidInput(f"{run_dir / DATAFLOW} is not JSON") from None
+    return structure.from_json(data).graph()
+
+
+def _decision(tick: Tick) -> dict[str, Any]:
+    """A decision and what became of it; `wanted` is the policy's plan if it is another one."""
+    assert tick.decision is not None
+    review = tick.review
+    wanted = None if review is None or review.wanted.plan == tick.decision.plan else review.wanted
+    return {
+        "at": tick.at,
+        **tick.decision.to_json(),
+        "refused": tick.refused,
+        "vetoes": [] if review is None else review.vetoes,
+        "wanted": None if wanted is None or wanted.plan is None else wanted.plan.to_json(),
+        "mode": tick.mode.value,
+        "error": tick.error,
+    }
 
 
 def _opened(path: Path) -> int:

@@ -1,20 +1,27 @@
-"""The control loop: observe, decide, apply, remember. No engine and no clock is imported here."""
+"""The control loop: observe, decide, review, apply, remember. It imports no engine and no clock."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from penstock.control.abilities import Transitions
 from penstock.control.asked import Asked, nothing
 from penstock.control.context import Context
+from penstock.control.deciding import decided, told
+from penstock.control.guard import Guard, Reviewed
+from penstock.control.past import Attempt, Past
 from penstock.dataflow.graph import Graph
 from penstock.engines.port import Engine
 from penstock.errors import InvalidPlan, Refused
 from penstock.metrics.snapshot import Snapshot
+from penstock.plan.change import Change
 from penstock.plan.decision import Decision
+from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
+from penstock.plan.request import Mode
 from penstock.plan.transition import Transition
 from penstock.policies.policy import Policy
 
@@ -23,8 +30,10 @@ from penstock.policies.policy import Policy
 class Tick:
     """One turn of the loop. `plan` was in force while `snapshot` was measured.
 
-    `refused` says why a decision was not carried out. A turn without a decision comes from a
-    flow that only drains.
+    decision: what was decided, and carried out unless `refused` says why not; review: what the
+    guard made of the policy's decision; mode: what the policy may do; error: how the policy
+    failed; asked: whether somebody asked for it. A turn without a decision comes from a flow that
+    only drains.
     """
 
     at: float
@@ -33,6 +42,22 @@ class Tick:
     decision: Decision | None = None
     transition: Transition | None = None
     refused: str | None = None
+    review: Reviewed | None = None
+    mode: Mode = Mode.ON
+    error: str | None = None
+    asked: Asked | None = None
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a run is held to: the budget, the guard, and what the policy may do at first."""
+
+    limits: Limits = field(default_factory=Limits)
+    guard: Guard = field(default_factory=Guard)
+    mode: Mode = Mode.ON
+
+
+USUAL = Rules()
 
 
 def control(
@@ -44,6 +69,8 @@ def control(
     wait: Callable[[], bool],
     record: Callable[[Tick], None],
     asked: Callable[[float], Asked | None] = nothing,
+    rules: Rules = USUAL,
+    time_of_day: Callable[[], float | None] = lambda: None,
     keep: int = 120,
 ) -> None:
     """Turn the loop as long as `wait` says so.
@@ -54,31 +81,45 @@ def control(
     snapshots. `FlowFailed` from the engine ends the loop and is passed on.
     """
     memory: Any = None
+    past, mode = Past(), rules.mode
     recent: deque[Snapshot] = deque(maxlen=keep)
     while wait():
         snapshot = engine.observe()
         recent.append(snapshot)
-        tick = Tick(now(), engine.plan, snapshot)
-        request = asked(tick.at)
+        context = Context(graph, engine.plan, tuple(recent), now(), rules.limits)
+        past = replace(_known_by_now(engine, past), time_of_day=time_of_day())
+        request = asked(context.now)
+        tick = Tick(context.now, context.plan, snapshot, mode=mode, asked=request)
         if request is not None:
-            tick = _decided_by(request, tick, graph)
+            tick = _executed(engine, _asked(request, rules.guard, context, tick))
+            mode = mode if tick.refused is not None else request.mode or mode
+        elif mode is Mode.OFF:
+            tick = replace(tick, decision=Decision(None, f"policy '{policy.name}' is off"))
         else:
-            context = Context(graph, tick.plan, tuple(recent), tick.at)
-            decision, memory = policy.decide(context, memory)
-            tick = replace(tick, decision=decision)
-        record(_execute(engine, tick))
+            decision, memory, error = decided(policy, context, memory)
+            review = rules.guard.review(decision, context, past)
+            tick = replace(tick, decision=review.decision, review=review, error=error)
+            tick = tick if mode is Mode.ADVISE else _executed(engine, tick)
+        past = _after(past, tick, engine.plan, now())
+        record(tick)
 
 
-def _decided_by(asked: Asked, tick: Tick, graph: Graph) -> Tick:
+def _asked(request: Asked, guard: Guard, context: Context, tick: Tick) -> Tick:
     """The decision that was asked for, or why it cannot be."""
     try:
-        plan = asked.request.apply(tick.plan, graph)
+        decision = request.decide(context)
     except (InvalidPlan, Refused) as refusal:
-        return replace(tick, decision=Decision(None, asked.reason), refused=str(refusal))
-    return replace(tick, decision=Decision(plan, asked.reason))
+        return replace(tick, decision=Decision(None, request.reason), refused=str(refusal))
+    except Exception as error:  # a policy decides some requests: it must not end the flow
+        why = f"'{request.request}' cannot be decided: {told(error)}"
+        return replace(tick, decision=Decision(None, request.reason), refused=why)
+    why_not = None if decision.plan is None else guard.permit(decision.plan, context)
+    if why_not is not None:
+        return replace(tick, decision=replace(decision, plan=None), refused=why_not)
+    return replace(tick, decision=decision)
 
 
-def _execute(engine: Engine, tick: Tick) -> Tick:
+def _executed(engine: Engine, tick: Tick) -> Tick:
     """Carry the decision out. A refusal is an outcome like any other: the flow goes on."""
     decision = tick.decision
     if decision is None or decision.plan is None or decision.plan == tick.plan:
@@ -87,3 +128,16 @@ def _execute(engine: Engine, tick: Tick) -> Tick:
         return replace(tick, transition=engine.apply(decision.plan, decision.reason))
     except (InvalidPlan, Refused) as refusal:
         return replace(tick, refused=str(refusal))
+
+
+def _known_by_now(engine: Engine, past: Past) -> Past:
+    return past.known_by_now(engine.transitions()) if isinstance(engine, Transitions) else past
+
+
+def _after(past: Past, tick: Tick, plan: Plan, now: float) -> Past:
+    """The past with this turn in it; `plan` is in force after it."""
+    if tick.transition is not None and (change := Change(tick.plan, plan)):
+        return replace(past.with_made(now, change, tick.transition), refused=None)
+    if tick.refused is not None and tick.decision is not None and tick.decision.plan is not None:
+        return replace(past, refused=Attempt(now, tick.decision.plan, tick.refused))
+    return past

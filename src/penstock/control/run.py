@@ -4,36 +4,37 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from penstock import policies
-from penstock.control import directory
+from penstock.control import directory, given
 from penstock.control.abilities import Evidence, LatencyTotals, Transitions
 from penstock.control.asked import Asked
 from penstock.control.clock import Clock
 from penstock.control.exactness import Verdict
 from penstock.control.exactness import verify as verify_rows
-from penstock.control.history import History
+from penstock.control.guard import Guard
+from penstock.control.history import History, keep_dataflow
 from penstock.control.interrupts import Interrupts
-from penstock.control.loop import Tick, control
+from penstock.control.loop import Rules, Tick, control
 from penstock.control.mailbox import Mailbox
-from penstock.control.script import Script, Scripted, parse_change
+from penstock.control.script import Script, Scripted
 from penstock.control.status import Status, View
 from penstock.control.tally import Tally
 from penstock.dataflow import duration
-from penstock.dataflow.connectors import Generator, Source
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operator import Read
 from penstock.dataflow.validation import check
 from penstock.engines.port import Engine
 from penstock.errors import InvalidInput
-from penstock.models.load import parse
-from penstock.plan import fusion, request
+from penstock.plan import fusion
+from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
+from penstock.plan.request import Mode
 from penstock.policies.backup import Interval, WithBackup
 from penstock.policies.policy import Policy
 from penstock.report.summary import Summary
@@ -56,6 +57,9 @@ def run(
     seconds: float | str | None = None,
     changes: Iterable[str | Scripted] = (),
     backup: str | Interval | None = None,
+    limits: Limits | None = None,
+    guard: Guard | None = None,
+    advise: bool = False,
     run_dir: str | Path | None = None,
     view: View | None = None,
     verify: bool = True,
@@ -67,8 +71,10 @@ def run(
     last one of a run directory that is continued); master, conf: Spark's, where no `engine` is
     given; load: a profile for every generator; changes: what to change at which second, as in
     `20s:count=4`; backup: bounds of the time between commits of state, which then follows the
-    load, as in `200ms..5s`; run_dir: where everything is kept (None: a new directory in
-    `runs`); verify: compare the sinks with what the flow expects of them.
+    load, as in `200ms..5s`; limits: what a plan may use at most; guard: when the policy may
+    change something; advise: let it only say what it would change; run_dir: where everything
+    is kept (None: a new directory in `runs`); verify: compare the sinks with what the flow
+    expects of them.
 
     While the flow runs, `penstock.control.mailbox.ask` can ask it for changes from elsewhere.
 
@@ -78,7 +84,7 @@ def run(
     directory what is in flight, and raises `KeyboardInterrupt`. Everything wrong with the
     arguments raises before anything starts. A flow that fails raises `FlowFailed`.
     """
-    graph = _graph(flow, load)
+    graph = given.graph(flow, load)
     chosen = policies.get(policy) if isinstance(policy, str) else policy
     if backup is not None:
         interval = Interval.parse(backup) if isinstance(backup, str) else backup
@@ -87,13 +93,15 @@ def run(
     if lasting is not None and lasting <= 0:
         raise InvalidInput(f"a run must last longer than nothing, found '{seconds}'")
     check(graph)
-    script = _scripted(changes, graph, lasting)
+    script = given.script(changes, graph, lasting)
+    rules = Rules(limits or Limits(), guard or Guard(), Mode.ADVISE if advise else Mode.ON)
+    given.check_budget(rules.limits, graph, plan)
     if plan is not None:
         fusion.check(plan, graph)
     engine = engine or _spark(master, conf)
     clock = clock or Clock()
     home = directory.choose(graph.name, run_dir, clock.wall())
-    one = _Run(graph, chosen, plan, script, engine, lasting, home, view, verify, clock)
+    one = _Run(graph, chosen, plan, script, rules, engine, lasting, home, view, verify, clock)
     return one.whole(fresh=run_dir is None)
 
 
@@ -106,6 +114,7 @@ class _Run:
         policy: Policy,
         plan: Plan | None,
         script: Script,
+        rules: Rules,
         engine: Engine,
         seconds: float | None,
         run_dir: Path,
@@ -117,6 +126,7 @@ class _Run:
         self.policy = policy
         self.first_plan = plan
         self.script = script
+        self.rules = rules
         self.engine = engine
         self.seconds = seconds
         self.run_dir = run_dir
@@ -127,7 +137,7 @@ class _Run:
         self.began = clock.now()
         self.due = 0.0
         self.rows_before = 0
-        self.rows_to_come = _bounded(graph)
+        self.rows_to_come = given.rows_to_come(graph)
         self.last: Tick | None = None
         self.interrupts = Interrupts()
 
@@ -157,6 +167,7 @@ class _Run:
         # Spark's session puts a handler of its own in place, so ours comes after the start.
         with self.interrupts:
             history = History(self.run_dir, self.clock.wall)
+            keep_dataflow(self.run_dir, self.graph)
             try:
                 self.steer(history)
                 self.drain(history)
@@ -178,6 +189,19 @@ class _Run:
 
     def now(self) -> float:
         return self.clock.now() - self.began
+
+    @property
+    def mode(self) -> Mode:
+        return self.rules.mode if self.last is None else self.last.mode
+
+    @property
+    def hint(self) -> str:
+        return "" if self.mode is Mode.ON else f" ({self.mode.value})"
+
+    def time_of_day(self) -> float:
+        """Seconds since midnight, where this process is."""
+        local = time.localtime(self.clock.wall())
+        return 3600.0 * local.tm_hour + 60.0 * local.tm_min + local.tm_sec
 
     def steer(self, history: History) -> None:
         """The control loop, until the time is up or a Ctrl-C."""
@@ -201,6 +225,8 @@ class _Run:
                 wait=wait,
                 record=record,
                 asked=asked,
+                rules=self.rules,
+                time_of_day=self.time_of_day,
             )
 
     def wait(self, called: Callable[[], bool]) -> bool:
@@ -242,7 +268,7 @@ class _Run:
 
     def observed(self) -> Tick:
         plan = self.engine.plan
-        return Tick(self.now(), plan, self.engine.observe())
+        return Tick(self.now(), plan, self.engine.observe(), mode=self.mode)
 
     def keep(self, tick: Tick, history: History, phase: str) -> None:
         history.append(tick)
@@ -257,7 +283,7 @@ class _Run:
                 Status(
                     graph=self.graph,
                     engine=self.engine.name,
-                    policy=self.policy.name,
+                    policy=self.policy.name + self.hint,
                     phase=phase,
                     elapsed=self.now(),
                     seconds=self.seconds,
@@ -325,43 +351,6 @@ class _Stopping:
     def result(self) -> None:
         if self._error is not None:
             raise self._error
-
-
-def _graph(flow: Dataflow | Graph, load: str | None) -> Graph:
-    graph = flow.graph if isinstance(flow, Dataflow) else flow
-    if load is None:
-        return graph
-    parse(load)
-    if not any(isinstance(source, Generator) for source in _sources(graph)):
-        raise InvalidInput(
-            f"a load is for generated input, and dataflow '{graph.name}' has no generator"
-        )
-    return graph.with_load(load)
-
-
-def _scripted(changes: Iterable[str | Scripted], graph: Graph, lasting: float | None) -> Script:
-    """The script, if every change names operators that there are and comes before the end."""
-    script = [parse_change(c) if isinstance(c, str) else c for c in changes]
-    for change in script:
-        request.check(change.request, graph)
-        if lasting is not None and change.at >= lasting:
-            end = duration.text(lasting)
-            raise InvalidInput(f"the change '{change}' comes too late: the run ends after {end}")
-    return Script(script)
-
-
-def _sources(graph: Graph) -> list[Source]:
-    return [o.body.source for o in graph.operators if isinstance(o.body, Read)]
-
-
-def _bounded(graph: Graph) -> int | None:
-    """How many records there will ever be, where that is known."""
-    total = 0
-    for source in _sources(graph):
-        if not isinstance(source, Generator) or source.limit is None:
-            return None
-        total += source.limit
-    return total
 
 
 def _spark(master: str | None, conf: Mapping[str, str] | None) -> Engine:

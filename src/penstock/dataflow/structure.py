@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.dataflow import operator as op
+from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.graph import Constraint, Graph
 from penstock.dataflow.location import Location
 from penstock.dataflow.operator import Bounds, Latency, OnError, Operator, Selectivity, State
@@ -81,6 +83,21 @@ class Step:
             Location(data["written"]["file"], data["written"]["line"]),
         )
 
+    def operator(self) -> Operator:
+        """An operator that looks the same and does nothing."""
+        return Operator(
+            self.name,
+            _hollow(self.form, self.schema),
+            self.inputs,
+            self.keys,
+            self.schema,
+            self.bounds,
+            self.latency,
+            self.selectivity,
+            self.on_error,
+            self.written,
+        )
+
 
 @dataclass(frozen=True)
 class Structure:
@@ -96,6 +113,10 @@ class Structure:
         known = known_schemas(graph, schemas)
         steps = tuple(Step.of(o, known.get(o.name)) for o in graph.operators)
         return cls(graph.name, steps, graph.constraints)
+
+    def graph(self) -> Graph:
+        """A dataflow to decide about, not to run: its operators do nothing."""
+        return Graph(self.name, tuple(step.operator() for step in self.operators), self.constraints)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -136,6 +157,30 @@ def from_json(data: Mapping[str, Any]) -> Structure:
         return Structure(data["name"], steps, constraints)
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidInput(f"this is not the structure of a dataflow: {error!r}") from error
+
+
+_FORMS: Mapping[str, op.Body] = {
+    "write": op.Write(Discard()),
+    "frame": op.Frame(lambda given: given),
+    "arrow": op.Arrow(lambda given: given),
+    "map": op.Map(lambda given: given),
+    "flat-map": op.FlatMap(lambda given: given),
+    "filter": op.Filter(lambda given: given),
+    "aggregate": op.Aggregate(()),
+    "process": op.Process(lambda: None),
+    "deduplicate": op.Deduplicate(),
+    "join": op.Join(),
+    "union": op.Union(),
+    "barrier": op.Barrier(),
+}
+
+
+def _hollow(form: str, schema: Schema | None) -> op.Body:
+    if form == "read":
+        return op.Read(Generator(lambda rng, index, at: {}, schema or Schema(())))
+    if form not in _FORMS:
+        raise InvalidInput(f"this is not the structure of a dataflow: no operator is a '{form}'")
+    return _FORMS[form]
 
 
 def _place(written: Location) -> dict[str, Any]:

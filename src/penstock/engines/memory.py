@@ -201,13 +201,15 @@ class MemoryEngine:
     def _new_window(self, seconds: Fraction) -> None:
         self._window = seconds
         self._used: dict[str, Fraction] = defaultdict(Fraction)
+        self._waiting = self._queues.copy()
         self._rows_in: Counter[str] = Counter()
         self._rows_out: Counter[str] = Counter()
 
     def _metrics(self, pipeline: Pipeline) -> PipelineMetrics:
         name, window, p = pipeline.name, self._window, pipeline.parallelism
         rows_in, rows_out = self._rows_in[name], self._rows_out[self._tail(pipeline)]
-        inlets = self._inlets[name].items()
+        inlets, used = self._inlets[name].items(), self._used[name]
+        arrived = rows_in + sum(self._queues[edge] - self._waiting[edge] for edge, _ in inlets)
         return PipelineMetrics(
             name=name,
             parallelism=p,
@@ -215,7 +217,9 @@ class MemoryEngine:
             rows_out=rows_out,
             rate_in=float(rows_in / window) if window else 0.0,
             rate_out=float(rows_out / window) if window else None,
-            busy=float(self._used[name] / (p * window)) if window else None,
+            arrival_rate=float(arrived / window) if window else None,
+            service=float(used / rows_in) if rows_in else None,
+            busy=float(used / (p * window)) if window else None,
             backlog_rows=sum(self._queues[edge] for edge, _ in inlets),
             backlog_seconds=float(sum(self._queues[edge] * cost for edge, cost in inlets) / p),
         )

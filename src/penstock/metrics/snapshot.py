@@ -98,8 +98,8 @@ class PipelineMetrics:
 class ChannelMetrics:
     """One channel, as one of its readers sees it.
 
-    latency: from a row's being written to its being taken; batching: from a row's being made to
-    its being written, which is the writer's output batching.
+    latency: from a row's being written to the start of the batch that takes it; batching: what
+    of it was spent gathering rows while the reader was idle.
     """
 
     writer: str

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operator import Bounds
+from penstock.dataflow.operator import Bounds, State
 from penstock.plan import fusion
 from penstock.plan.plan import Pipeline, Plan
 
@@ -22,40 +23,41 @@ class Topology:
     @cached_property
     def pipelines(self) -> Mapping[str, Pipeline]:
         """By name, each after all that feed it."""
-        order: list[str] = []
+        # A pipeline is read at its tail only (see plan/fusion.py), so the tails order them.
+        place = {name: at for at, name in enumerate(self.graph.topological)}
 
-        def visit(name: str) -> None:
-            if name not in order:
-                for upstream in self.upstream[name]:
-                    visit(upstream)
-                order.append(name)
+        def tail(pipeline: Pipeline) -> int:
+            body = [n for n in pipeline.operators if self.graph[n].state is not State.SINK]
+            return max(place[name] for name in body or pipeline.operators)
 
-        for pipeline in self.plan.pipelines:
-            visit(pipeline.name)
-        return {name: self.plan.pipeline_of(name) for name in order}
+        return {p.name: p for p in sorted(self.plan.pipelines, key=tail)}
 
     @cached_property
-    def upstream(self) -> Mapping[str, tuple[str, ...]]:
-        """The pipelines that a pipeline reads, each once."""
+    def feeds(self) -> Mapping[str, Mapping[str, int]]:
+        """The pipelines that a pipeline reads, with how many of its operators read each."""
         return {
-            p.name: tuple(
-                dict.fromkeys(
-                    self.plan.pipeline_of(i).name
-                    for operator in p.operators
-                    for i in self.graph[operator].inputs
-                    if i not in p.operators
-                )
+            p.name: Counter(
+                self.plan.pipeline_of(i).name
+                for operator in p.operators
+                for i in dict.fromkeys(self.graph[operator].inputs)
+                if i not in p.operators
             )
             for p in self.plan.pipelines
         }
 
     @cached_property
+    def upstream(self) -> Mapping[str, tuple[str, ...]]:
+        """The pipelines that a pipeline reads, each once."""
+        return {name: tuple(feeds) for name, feeds in self.feeds.items()}
+
+    @cached_property
     def downstream(self) -> Mapping[str, tuple[str, ...]]:
         """The pipelines that read a pipeline."""
-        return {
-            name: tuple(other for other in self.pipelines if name in self.upstream[other])
-            for name in self.pipelines
-        }
+        found: dict[str, list[str]] = {name: [] for name in self.pipelines}
+        for name in self.pipelines:
+            for upstream in self.upstream[name]:
+                found[upstream].append(name)
+        return {name: tuple(readers) for name, readers in found.items()}
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
@@ -64,10 +66,15 @@ class Topology:
         return tuple(name for name in self.pipelines if name in inside)
 
     @cached_property
+    def outlets(self) -> Mapping[str, int]:
+        """How many sinks of the dataflow each pipeline holds that holds some."""
+        count = Counter(self.plan.pipeline_of(s.name).name for s in self.graph.sinks)
+        return {name: count[name] for name in self.pipelines if name in count}
+
+    @property
     def sinks(self) -> tuple[str, ...]:
         """Pipelines that hold a sink of the dataflow."""
-        inside = {self.plan.pipeline_of(s.name).name for s in self.graph.sinks}
-        return tuple(name for name in self.pipelines if name in inside)
+        return tuple(self.outlets)
 
     def bounds(self, pipeline: str) -> Bounds:
         """The parallelism that a pipeline can stand."""

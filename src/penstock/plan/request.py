@@ -2,6 +2,9 @@
 
 A pipeline is named by any operator in it. `apply` is pure: it returns another plan that fits the
 dataflow, or raises `Refused` or `InvalidPlan`. `parse` reads what `str` writes.
+
+Two requests need measurements beside the plan: `ScaleOut` and `ScaleIn`. For them, and for all
+others alike, there is `penstock.control.asked.decide`.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 from penstock.dataflow import duration
@@ -211,6 +215,53 @@ class Resume:
 
 
 @dataclass(frozen=True)
+class ScaleOut:
+    """More executors, and the instances that they have room for where they gain most."""
+
+    executors: int
+
+    def apply(self, plan: Plan, graph: Graph) -> Plan:
+        raise Refused(f"'{self}' is decided from measurements, and a plan has none")
+
+    def __str__(self) -> str:
+        return f"scale-out {self.executors}"
+
+
+@dataclass(frozen=True)
+class ScaleIn:
+    """Fewer executors: those go that are missed least."""
+
+    executors: int
+
+    def apply(self, plan: Plan, graph: Graph) -> Plan:
+        raise Refused(f"'{self}' is decided from measurements, and a plan has none")
+
+    def __str__(self) -> str:
+        return f"scale-in {self.executors}"
+
+
+class Mode(Enum):
+    """What the policy of a run may do: change things, say what it would change, or nothing."""
+
+    ON = "on"
+    ADVISE = "advise"
+    OFF = "off"
+
+
+@dataclass(frozen=True)
+class Switch:
+    """Another mode for the policy; the plan stays as it is."""
+
+    mode: Mode
+
+    def apply(self, plan: Plan, graph: Graph) -> Plan:
+        return plan
+
+    def __str__(self) -> str:
+        return f"policy {self.mode.value}"
+
+
+@dataclass(frozen=True)
 class Together:
     """Several requests as one change: each finds the plan that the one before it made."""
 
@@ -226,13 +277,27 @@ class Together:
 
 
 Request = (
-    Scale | Cadence | Admit | Ceiling | Executors | Leave | Fuse | Split | Pause | Resume | Together
+    Scale
+    | Cadence
+    | Admit
+    | Ceiling
+    | Executors
+    | Leave
+    | Fuse
+    | Split
+    | Pause
+    | Resume
+    | ScaleOut
+    | ScaleIn
+    | Switch
+    | Together
 )
 
 FORMS = (
     "count=4, count.cadence=500ms, count.admission=1000 (or unlimited), count.ceiling=16 (or "
     "automatic), executors=2, without=3 (that executor), fuse parse count, split "
-    "count, pause, resume, or several with commas"
+    "count, pause, resume, scale-out 2, scale-in 1, policy on (or advise, off), or several with "
+    "commas"
 )
 
 
@@ -261,6 +326,12 @@ def _one(part: str, text: str) -> Request:
             return Fuse(first, second)
         case ["split", operator]:
             return Split(operator)
+        case ["scale-out", number]:
+            return ScaleOut(_some(part, number))
+        case ["scale-in", number]:
+            return ScaleIn(_some(part, number))
+        case ["policy", mode] if mode in {m.value for m in Mode}:
+            return Switch(Mode(mode))
     name, _, value = (word.strip() for word in part.partition("="))
     if not name or not value or " " in name:
         raise InvalidInput(f"cannot read the request '{text}': write {FORMS}")
@@ -284,6 +355,13 @@ def _number(part: str, value: str) -> int:
     if not value.isdecimal():
         raise InvalidInput(f"cannot read the request '{part}': '{value}' is no whole number")
     return int(value)
+
+
+def _some(part: str, value: str) -> int:
+    number = _number(part, value)
+    if number < 1:
+        raise InvalidInput(f"cannot read the request '{part}': it takes one executor at least")
+    return number
 
 
 def _named(request: Request) -> Iterator[str]:

@@ -82,7 +82,15 @@ class WithBackup:
                 said.append(f"{pipeline.name} {old} -> {new}")
         if not said:
             return decision, (inner, since)
-        why = f"slots at work {latest.load:.2f}"
-        why += f" > {BUSY:.2f}" if latest.load > BUSY else f" < {BUSY / 2:.2f}"
-        reason = f"{why}: state is committed every {', '.join(said)}"
+        reason = f"{self._why(latest.load)}: state is committed every {', '.join(said)}"
         return Decision(plan, reason, {"load": latest.load}), (inner, context.now)
+
+    def _why(self, load: float) -> str:
+        if load > BUSY:
+            return f"slots at work {load:.2f} > {BUSY:.2f}"
+        if load < BUSY / 2:
+            return f"slots at work {load:.2f} < {BUSY / 2:.2f}"
+        least, most = (
+            duration.text(seconds) for seconds in (self._interval.least, self._interval.most)
+        )
+        return f"the backup interval was outside {least}..{most}"

@@ -16,6 +16,7 @@ from penstock.control.status import Status
 from penstock.metrics.snapshot import LatencyMetrics, PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline
 from penstock.report import text
+from penstock.report.news import News
 
 _NOTES = 3
 _PHASES = {
@@ -39,6 +40,7 @@ class LiveView:
         self._offered: deque[float] = deque(maxlen=200)
         self._ingested: deque[float] = deque(maxlen=200)
         self._notes: deque[Text] = deque(maxlen=_NOTES)
+        self._news = News()
         self._live = Live(
             console=console,
             get_renderable=self._draw,
@@ -81,8 +83,9 @@ class LiveView:
             self._notes.append(Text.assemble((at, "dim"), what, (cost, "dim")))
             if done.reason:
                 self._notes.append(Text(f"       {done.reason}", "dim"))
-        elif tick.refused is not None:
-            self._notes.append(Text.assemble((at, "dim"), ("refused: ", "yellow"), tick.refused))
+        for kind, news in self._news.of(tick):
+            style = "red" if kind == "error" else "yellow"
+            self._notes.append(Text.assemble((at, "dim"), (f"{kind}: ", style), news))
 
     # --- drawing ----------------------------------------------------------------------------
 

@@ -7,10 +7,11 @@ from typing import TextIO
 from penstock.control.status import Status
 from penstock.metrics.snapshot import Snapshot
 from penstock.report import text
+from penstock.report.news import News
 
 
 class PlainView:
-    """Writes a line for every phase and transition, and one every `every` seconds between."""
+    """Writes a line for every phase, transition and veto, and one every `every` seconds between."""
 
     def __init__(self, out: TextIO, every: float = 5.0) -> None:
         self._out = out
@@ -18,6 +19,7 @@ class PlainView:
         self._phase = ""
         self._written = 0.0
         self._tick: object = None
+        self._news = News()
 
     def show(self, status: Status) -> None:
         tick, new_phase = status.tick, status.phase != self._phase
@@ -32,8 +34,8 @@ class PlainView:
             done = tick.transition
             took = f"{text.span(done.duration)}, output held {text.span(done.interruption)}"
             self._write(status, f"{'; '.join(done.changes)} ({took}): {done.reason}")
-        if tick.refused is not None:
-            self._write(status, f"refused: {tick.refused}")
+        for kind, news in self._news.of(tick):
+            self._write(status, f"{kind}: {news}")
         if new_phase or status.elapsed - self._written >= self._every:
             self._written = status.elapsed
             self._write(status, _figures(tick.snapshot))

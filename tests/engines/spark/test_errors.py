@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,8 +123,9 @@ def test_an_operator_set_to_fail_stops_the_flow_and_is_named(spark: Any, tmp_pat
     said = str(_failing(flow, spark, tmp_path / "run"))
     assert said.startswith("operator 'picky' (")
     assert "test_errors.py:" in said
-    assert "ValueError: bad 7" in said
-    assert '"id": 7' in said
+    bad = re.search(r"ValueError: bad (\d+)", said)  # which task gets to its bad record first
+    assert bad is not None
+    assert f'"id": {bad[1]}' in said
 
 
 def test_a_native_function_that_throws_is_retried_and_then_named(

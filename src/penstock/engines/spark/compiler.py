@@ -17,6 +17,7 @@ from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import OnError, Operator
 from penstock.dataflow.schema import Schema
 from penstock.engines.spark.letters import Desk
+from penstock.engines.spark.meter import Mail
 from penstock.engines.spark.processors import ALL, ORDER, BarrierProcessor, GuardedProcessor
 from penstock.engines.spark.records import Stage, Stages
 from penstock.engines.spark.store import Store
@@ -49,11 +50,15 @@ class CompileError(PenstockError):
 
 @dataclass(frozen=True)
 class Compiler:
-    """Compiles the operators of one pipeline. `dead` is where dead letters go."""
+    """Compiles the operators of one pipeline.
+
+    `dead` is where dead letters go, `mail` where what is metered in Python goes, if anywhere.
+    """
 
     graph: Graph
     dead: Store
     epoch: int = 0
+    mail: Mail | None = None
 
     def tail(
         self, operators: tuple[str, ...], read: Callable[[Operator, str], DataFrame]
@@ -136,7 +141,8 @@ class Compiler:
         assert isinstance(operator.body, op.PYTHON_BODIES)
         schema = operator.schema
         struct = before.struct() if schema is None else struct_of(schema)
-        return Stage(operator.body, to_arrow_schema(struct, timezone="UTC"), self.desk(operator))
+        arrow = to_arrow_schema(struct, timezone="UTC")
+        return Stage(operator.body, arrow, self.desk(operator), self.mail)
 
     def _process(self, operator: Operator, body: op.Process, frame: DataFrame) -> DataFrame:
         assert operator.schema is not None
@@ -146,6 +152,7 @@ class Compiler:
             self.desk(operator),
             tuple(frame.columns),
             to_arrow_schema(struct_of(operator.schema), timezone="UTC"),
+            self.mail,
         )
         return _grouped(operator, _ordered(frame)).transformWithState(
             processor, struct_of(operator.schema), "Append", modes[body.time_mode]

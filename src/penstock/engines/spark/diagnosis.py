@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from penstock.dataflow import operator as op
-from penstock.dataflow.arrow import arrow_schema as arrow
-from penstock.dataflow.generation import records
 from penstock.dataflow.operator import Operator
-from penstock.engines.spark import channel, checkpoint
-from penstock.engines.spark.compiler import Compiler, Result, struct_of
+from penstock.engines.spark import checkpoint, sample
+from penstock.engines.spark.compiler import Compiler, Result
 from penstock.engines.spark.pipeline import RunningPipeline
+from penstock.engines.spark.site import Input
 from penstock.engines.spark.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-_BATCHES = 50
-"""At most so many record batches are tried again."""
 
 
 def culprit(pipeline: RunningPipeline) -> Operator | None:
@@ -64,19 +57,7 @@ def _search(pipeline: RunningPipeline, compiler: Compiler) -> Operator | None:
 
 def _input(pipeline: RunningPipeline, operator: str, upstream: str) -> DataFrame | None:
     """The rows of the batch that was begun last, as far as Penstock can read them itself."""
-    site = pipeline.site
-    key = f"{upstream}>{operator}" if upstream else operator
+    entry = Input(operator, upstream)
     _, rows, _ = checkpoint.progress(pipeline.checkpoint, pipeline.wired.epoch)
-    first, stop = pipeline.positions[key], rows.get(key, 0)
-    generator = site.generator(operator) if not upstream else None
-    if generator is not None:
-        schema = generator.schema
-        batches = records(generator, first, stop)
-    elif upstream:
-        schema = site.schemas[upstream]
-        source = site.channel(upstream)
-        batches = channel.read(source.store, source.log.pieces(first, stop), arrow(schema))
-    else:
-        return None
-    table = pa.Table.from_batches(islice(batches, _BATCHES), arrow(schema))
-    return site.spark.createDataFrame(table, struct_of(schema))
+    found = sample.table(pipeline, entry, pipeline.positions[entry.key], rows.get(entry.key, 0))
+    return None if found is None else sample.frame(pipeline, entry, found)

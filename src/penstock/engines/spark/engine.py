@@ -27,8 +27,10 @@ from penstock.engines.spark.aftermath import Changes
 from penstock.engines.spark.diagnosis import culprit
 from penstock.engines.spark.executors import Executors
 from penstock.engines.spark.gauges import Gauges
+from penstock.engines.spark.meter import Mail
 from penstock.engines.spark.observer import Observer
 from penstock.engines.spark.pipeline import RunningPipeline
+from penstock.engines.spark.profiler import Profiler
 from penstock.engines.spark.quiescence import quiesce
 from penstock.engines.spark.rewiring import rewire
 from penstock.engines.spark.session import default_parallelism, session
@@ -61,7 +63,8 @@ class SparkEngine:
 
     master and conf are for a new session, where `spark` gives none; window: seconds that a
     snapshot looks back; channel_rows: rows a channel holds before its writer has to wait;
-    make_before_break: whether moved state has its new query running before the old one stops.
+    make_before_break: whether moved state has its new query running before the old one stops;
+    metering: whether Python operators are timed where they run, and native ones tried on samples.
     """
 
     name = "spark"
@@ -75,6 +78,7 @@ class SparkEngine:
         window: float = 5.0,
         channel_rows: int = 1_000_000,
         make_before_break: bool = True,
+        metering: bool = True,
     ) -> None:
         self._master = master
         self._conf = conf
@@ -82,6 +86,7 @@ class SparkEngine:
         self._window = window
         self._channel_rows = channel_rows
         self.make_before_break = make_before_break
+        self._metering = metering
         self._state = "new"
         self._pipelines: dict[str, RunningPipeline] = {}
         self._lock = threading.RLock()  # held for moments: the pipelines and what is known of them
@@ -112,13 +117,16 @@ class SparkEngine:
             plan = _checked(plan, graph)
             self._executors.check(plan.executors)
             self._executors.check_size(plan)
-        checks.make_directories(graph)
         self._directory = RunDirectory.open(Path(run_dir), graph, self.name)
         try:
+            checks.make_directories(graph)
             spark.dataSource.register(GeneratorSource)
             spark.dataSource.register(ChannelSource)
             outlets = Outlets(self._directory.run_id)
-            self._site = Site(spark, graph, schemas, self._directory, outlets, self._channel_rows)
+            mail = Mail(spark.sparkContext) if self._metering else None
+            self._site = Site(
+                spark, graph, schemas, self._directory, outlets, self._channel_rows, mail
+            )
             self._observer = Observer(self._site, self._window)
             self._gauges = Gauges(
                 self._site,
@@ -154,6 +162,14 @@ class SparkEngine:
             target=self._supervise, name="penstock-supervisor", daemon=True
         )
         self._supervisor.start()
+        self._profiler = Profiler(
+            lambda: dict(self._pipelines),
+            lambda: self._last,
+            self._gauges.statistics,
+            self._gauges.estimates,
+        )
+        if self._metering:
+            self._profiler.start()
         if plan is not None and plan != self._wiring.plan:
             self.apply(plan, "plan given at start")
 
@@ -193,6 +209,7 @@ class SparkEngine:
         with self._changing:
             if self._state == "stopped":
                 return
+            self._profiler.stop()
             if drain and self._failure is None:
                 self._drain()
             self._halt.set()
@@ -507,8 +524,15 @@ class SparkEngine:
     def _snapshot(self) -> Snapshot:
         with self._lock:
             at = self.since_start(time.time())
-            self._last = self._gauges.snapshot(at, self._wiring.plan)
+            self._last = self._gauges.snapshot(at, self._wiring.plan, self._settled(at))
             return self._last
+
+    def _settled(self, at: float) -> bool:
+        """Whether the window shows the plan in force, and neither a change nor the start."""
+        if self._changes.watched is not None or at < 2 * self._window:
+            return False
+        changes = (t.at + sum(seconds for _, seconds in t.phases) for t in self._changes.done[-1:])
+        return all(at - end > self._window for end in changes)
 
     def _require(self, *states: str) -> None:
         if self._state not in states:

@@ -94,11 +94,16 @@ class Executors:
                         f"{slots} tasks can run at once, {most} is the most"
                     )
 
-    def work(self) -> tuple[float, int]:
-        """Seconds of tasks since the session began, and how many can run at once."""
-        slots = self._slots()
-        cores = min(slots, os.cpu_count() or 1) if self.fixed else slots
-        return sum(e.totalDuration() for e in self._known()) / 1000, cores
+    @property
+    def heap(self) -> int | None:
+        """Bytes that the heap of one executor can have."""
+        if self.fixed:
+            return int(self._jvm.java.lang.Runtime.getRuntime().maxMemory())
+        return int(self._context.executorMemory()) * 2**20
+
+    def at_once(self, slots: int) -> int:
+        """Tasks that can really run at once: a local master may have more slots than processors."""
+        return min(slots, os.cpu_count() or 1) if self.fixed else slots
 
     def _slots(self) -> int:
         """Tasks that can run at once."""

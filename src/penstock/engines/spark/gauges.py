@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
+from penstock.engines.spark.batch import waits
+from penstock.engines.spark.breakdown import Estimate, Window, executor_metrics
 from penstock.engines.spark.executors import Executors
 from penstock.engines.spark.observer import Observer
 from penstock.engines.spark.pipeline import RunningPipeline
 from penstock.engines.spark.site import Site
-from penstock.metrics.snapshot import Snapshot
+from penstock.engines.spark.statistics import Statistics
+from penstock.metrics.snapshot import ChannelMetrics, ExecutorMetrics, Snapshot
 from penstock.plan.plan import Plan
+
+_RESTING = 0.95
+"""A pipeline that is busy for less of the time than this keeps up with what arrives."""
 
 
 class Gauges:
@@ -36,30 +42,127 @@ class Gauges:
         self._clocks = clocks
         self._limits = limits
         self._executors = executors
-        self._work: deque[tuple[float, float]] = deque()
+        self.statistics = Statistics(site.spark, site.directory / "control" / "statistics.json")
+        self._arrived: dict[str, deque[tuple[float, int]]] = {}
+        self._slots = (time.time(), 0, 0.0)  # since when how many instances; seconds before
+        self.estimates: dict[str, Estimate] = {}
 
-    def snapshot(self, at: float, plan: Plan) -> Snapshot:
+    def snapshot(self, at: float, plan: Plan, settled: bool) -> Snapshot:
         """Everything measured over the observer's window; `at` is the time of the run."""
         now = time.time()
-        site = self._site
+        self.listen()
+        site, window = self._site, self._observer.window
         pipelines = tuple(self._pipelines.values())
         offered = self.offered(now)
+        windows = {p.name: self._observer.look(p, now, self.estimates) for p in pipelines}
+        waiting = {p.name: self._waiting_for(p, offered) for p in pipelines}
+        metrics = {
+            p.name: windows[p.name].pipeline(
+                self._arrival_rate(p, waiting[p.name], windows[p.name], now),
+                waiting[p.name],
+                self._observer.last(p.name),
+            )
+            for p in pipelines
+        }
+        executors = self._executor_metrics(pipelines, now)
         return Snapshot(
             at=at,
-            window=self._observer.window,
+            window=window,
             rows_offered=sum(offered.values()) if offered else None,
             rows_ingested=sum(self.ingested().values()) + self._observer.foreign_rows,
             rows_delivered=sum(site.delivered.values()),
             rows_dead=site.dead_letters,
-            pipelines={
-                p.name: self._observer.pipeline(p, now, self._waiting_for(p, offered))
-                for p in pipelines
-            },
+            pipelines=metrics,
             latency=self._observer.latency(now),
             sinks=dict(site.delivered),
             drained=self._drained(),
-            load=self._load(now),
+            load=self._load(executors.values()) if at >= window / 2 else None,
             source_pipelines=frozenset(plan.pipeline_of(s.name).name for s in site.graph.sources),
+            operators={
+                name: found
+                for w in windows.values()
+                for name, found in w.operators_in(site.graph).items()
+            },
+            channels=self._channels(pipelines, windows),
+            executors=executors,
+            settled=settled and all(w.batches for w in windows.values() if waiting[w.name]),
+            slot_seconds=self.slot_seconds(now, plan.slots),
+        )
+
+    def listen(self) -> None:
+        """Take in what tasks and Python operators have said since the last time."""
+        mail = self._site.mail
+        self._observer.hear(self.statistics.new_tasks(), mail.collect() if mail else ())
+
+    def slot_seconds(self, now: float, slots: int) -> float:
+        """Instances times time, with `slots` instances from now on."""
+        since, held, before = self._slots
+        self._slots = (now, slots, before + held * (now - since))
+        return self._slots[2]
+
+    def _arrival_rate(
+        self, pipeline: RunningPipeline, waiting: int | None, window: Window, now: float
+    ) -> float | None:
+        """Rows a second that came to a pipeline, whether it has taken them or not.
+
+        A source of Spark's own hides its queue; as long as its pipeline rests now and then,
+        what is processed is what arrives.
+        """
+        if waiting is None:
+            busy = sum(b.seconds for b in window.batches) / (now - window.since)
+            return window.rows_in / window.span if window.batches and busy < _RESTING else None
+        arrived = waiting + sum(pipeline.positions[i.key] for i in pipeline.inputs)
+        seen = self._arrived.setdefault(pipeline.name, deque())
+        if seen and arrived < seen[-1][1]:  # another wiring of the same name
+            seen.clear()
+        seen.append((now, arrived))
+        while len(seen) > 2 and seen[1][0] <= window.since:
+            seen.popleft()
+        passed, rows = now - seen[0][0], arrived - seen[0][1]
+        return rows / passed if passed >= self._observer.window / 2 else None
+
+    def _channels(
+        self, pipelines: Iterable[RunningPipeline], windows: Mapping[str, Window]
+    ) -> dict[str, ChannelMetrics]:
+        found = {}
+        for pipeline in pipelines:
+            batches = windows[pipeline.name].batches
+            for entry in pipeline.inputs:
+                if not entry.upstream:
+                    continue
+                backlog = self._site.channel(entry.upstream).end - pipeline.positions[entry.key]
+                read = sum(b.ranges.get(entry.key, (0, 0))[1] for b in batches[-1:])
+                read -= sum(b.ranges.get(entry.key, (0, 0))[0] for b in batches[:1])
+                rate = read / windows[pipeline.name].span if batches else 0.0
+                waited = waits(batches, entry.key)
+                found[entry.key] = ChannelMetrics(
+                    writer=entry.upstream,
+                    reader=entry.operator,
+                    backlog_rows=backlog,
+                    backlog_seconds=backlog / rate if rate > 0 else None,
+                    latency=waited.wait if waited else None,
+                    batching=waited.batching if waited else None,
+                )
+        return found
+
+    def _executor_metrics(
+        self, pipelines: Iterable[RunningPipeline], now: float
+    ) -> dict[str, ExecutorMetrics]:
+        parts: dict[str, dict[str, int]] = {}
+        owners = {}
+        for pipeline in pipelines:
+            owners[pipeline.run] = pipeline.name
+            if pipeline.stateful is not None:
+                for where in pipeline.placement(self._executors).values():
+                    here = parts.setdefault(where or "", {})
+                    here[pipeline.name] = here.get(pipeline.name, 0) + 1
+        return executor_metrics(
+            self.statistics.executors(),
+            self._observer.tasks(now),
+            owners,
+            self._observer.window,
+            self._executors.heap,
+            parts,
         )
 
     def ingested(self) -> dict[str, int]:
@@ -119,16 +222,11 @@ class Gauges:
             for i in pipeline.inputs
         )
 
-    def _load(self, now: float) -> float | None:
-        """Share of the slots at work over the window; tasks count when they end."""
-        done, slots = self._executors.work()
-        self._work.append((now, done))
-        while len(self._work) > 2 and self._work[1][0] <= now - self._observer.window:
-            self._work.popleft()
-        then, before = self._work[0]
-        if now - then < self._observer.window / 2 or done < before:  # executors that left
-            return None
-        return min(1.0, (done - before) / (now - then) / slots)
+    def _load(self, executors: Collection[ExecutorMetrics]) -> float | None:
+        """Share of what can run at once that was at work."""
+        most = self._executors.at_once(sum(e.slots for e in executors))
+        work = sum((e.busy or 0.0) * e.slots for e in executors)
+        return min(1.0, work / most) if most else None
 
     def _drained(self) -> bool:
         """Whether every row that entered is committed by its last reader."""

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from pyspark import TaskContext
 
+from penstock.engines.spark.meter import Report
 from penstock.engines.spark.store import Store
 
 
@@ -33,6 +34,10 @@ class Desk:
     store: Store
     epoch: int
 
+    def report(self, letters: Letters) -> Report:
+        """A new report on the operator in the task that the letters are of."""
+        return Report(self.operator, self.epoch, letters.partition, letters.batch)
+
     def open(self) -> Letters:
         """The letters of this task; called inside a Python worker."""
         context = TaskContext.get()
@@ -40,7 +45,7 @@ class Desk:
         partition = context.partitionId() if context else 0
         attempt = context.taskAttemptId() if context else 0
         ending = f"{partition:05d}-{attempt:09d}-{secrets.token_hex(4)}"
-        return Letters(self, tag(self.epoch, int(batch or 0)), ending)
+        return Letters(self, int(batch or 0), ending, partition)
 
 
 def tag(epoch: int, batch: int) -> str:
@@ -51,9 +56,11 @@ def tag(epoch: int, batch: int) -> str:
 class Letters:
     """The letters of one task, written when it has gone through all its records."""
 
-    def __init__(self, desk: Desk, label: str, ending: str) -> None:
+    def __init__(self, desk: Desk, batch: int, ending: str, partition: int) -> None:
+        self.batch = batch
+        self.partition = partition
         self._desk = desk
-        self._label = label
+        self._label = tag(desk.epoch, batch)
         self._ending = ending
         self._lines: list[str] = []
 

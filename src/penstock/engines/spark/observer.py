@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -13,26 +13,16 @@ import numpy as np
 
 from penstock.dataflow.graph import Constraint
 from penstock.engines.spark import letters
+from penstock.engines.spark.batch import Batch, parts
+from penstock.engines.spark.breakdown import Estimate, Window
 from penstock.engines.spark.checkpoint import rows_of
 from penstock.engines.spark.letters import tag
 from penstock.engines.spark.lineage import LatencyMeter, Origins, Span, scaled
+from penstock.engines.spark.meter import Report
 from penstock.engines.spark.pipeline import RunningPipeline
 from penstock.engines.spark.site import Input, Site
-from penstock.metrics.snapshot import LatencyMetrics, PipelineMetrics
-
-
-@dataclass(frozen=True)
-class Batch:
-    """One finished batch. Ranges are rows [first, stop) by input."""
-
-    at: float
-    started: float
-    seconds: float
-    rows_in: int
-    rows_out: int | None
-    ranges: Mapping[str, tuple[int, int]]
-    state_rows: int | None
-    state_bytes: int | None
+from penstock.engines.spark.statistics import Task
+from penstock.metrics.snapshot import LatencyMetrics
 
 
 class Observer:
@@ -46,6 +36,8 @@ class Observer:
         self._origins = {c.name: Origins() for c in site.graph.constraints}
         self._reach = {c.name: site.graph.reachable(c.first) for c in site.graph.constraints}
         self._last_foreign: dict[str, float] = {}
+        self._reports: deque[Report] = deque(maxlen=20_000)
+        self._tasks: deque[Task] = deque(maxlen=20_000)
         self.foreign_rows = 0
         self.outputs: dict[str, deque[float]] = {}
 
@@ -91,7 +83,10 @@ class Observer:
             for name in pipeline.lettering:
                 self._site.dead_letters += letters.settle(self._site.dead, name, label)
         states = data.get("stateOperators", [])
-        return Batch(
+        earlier = self._batches.get(pipeline.name)
+        batch = Batch(
+            number=number,
+            run=data["runId"],
             at=pipeline.ended.pop(number, started + seconds),
             started=started,
             seconds=seconds,
@@ -100,7 +95,11 @@ class Observer:
             ranges=ranges,
             state_rows=sum(s["numRowsTotal"] for s in states) if states else None,
             state_bytes=sum(s["memoryUsedBytes"] for s in states) if states else None,
+            parts=parts(data["durationMs"], seconds),
+            before=earlier[-1].at if earlier else None,
         )
+        came = {entry.key: self._arrivals(entry, batch, pipeline) for entry in pipeline.inputs}
+        return replace(batch, arrivals=came)
 
     # --- latency --------------------------------------------------------------------------------
 
@@ -118,7 +117,7 @@ class Observer:
                 # Of several inputs only those count that lead to the first operator.
                 if constraint.first not in self._site.graph.reachable(entry.operator):
                     continue
-                spans += self._arrivals(entry, batch, pipeline)
+                spans += batch.arrivals[entry.key]
             elif entry.upstream in reach:
                 spans += self._inherited(constraint, entry, batch)
         label = tag(pipeline.wired.epoch, number)
@@ -181,33 +180,42 @@ class Observer:
         size = [b.state_bytes for b in last if b.state_bytes is not None]
         return (sum(rows) if rows else None), (sum(size) if size else None)
 
-    # --- pipelines ------------------------------------------------------------------------------
+    # --- windows --------------------------------------------------------------------------------
 
-    def pipeline(
-        self, pipeline: RunningPipeline, now: float, backlog: int | None
-    ) -> PipelineMetrics:
-        """One pipeline over the window."""
-        everything = self._batches.get(pipeline.name, deque())
+    def hear(self, tasks: Iterable[Task], reports: Iterable[Report]) -> None:
+        """Take in what Spark says of tasks and what Python operators say of themselves."""
+        self._tasks.extend(tasks)
+        self._reports.extend(reports)
+
+    def tasks(self, now: float) -> list[Task]:
+        """All tasks that ended in the window, of whatever query."""
+        return [t for t in self._tasks if t.ended > now - self.window]
+
+    def last(self, pipeline: str) -> Batch | None:
+        batches = self._batches.get(pipeline)
+        return batches[-1] if batches else None
+
+    def look(
+        self, pipeline: RunningPipeline, now: float, estimates: Mapping[str, Estimate]
+    ) -> Window:
+        """What was seen of a pipeline in the window."""
         since = now - self.window
-        recent = [b for b in everything if b.at > since]
-        span = self.window
-        rows_in = sum(b.rows_in for b in recent)
-        counted = [b.rows_out for b in recent if b.rows_out is not None]
-        busy = sum(min(b.seconds, b.at - since) for b in recent) / span
-        rate = rows_in / span
-        last = everything[-1] if everything else None
-        return PipelineMetrics(
+        recent = [b for b in self._batches.get(pipeline.name, ()) if b.at > since]
+        keys = {(b.run, b.number) for b in recent}
+        numbers = {b.number for b in recent}
+        own = set(pipeline.spec.operators)
+        return Window(
             name=pipeline.name,
+            operators=pipeline.spec.operators,
             parallelism=pipeline.spec.parallelism,
-            batches=len(recent),
-            rows_in=rows_in,
-            rows_out=sum(counted) if recent and counted else None,
-            rate_in=rate,
-            rate_out=sum(counted) / span if counted else None,
-            batch_seconds=sum(b.seconds for b in recent) / len(recent) if recent else None,
-            busy=min(1.0, busy) if recent else None,
-            backlog_rows=backlog,
-            backlog_seconds=backlog / rate if backlog is not None and rate > 0 else None,
-            state_rows=last.state_rows if last else None,
-            state_bytes=last.state_bytes if last else None,
+            since=since,
+            now=now,
+            batches=recent,
+            tasks=[t for t in self._tasks if (t.run, t.batch) in keys],
+            reports=[
+                r
+                for r in self._reports
+                if r.operator in own and r.epoch == pipeline.wired.epoch and r.batch in numbers
+            ],
+            estimates={name: e for name, e in estimates.items() if name in own},
         )

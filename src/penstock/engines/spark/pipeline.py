@@ -88,6 +88,11 @@ class RunningPipeline:
         return self.spec.name
 
     @property
+    def run(self) -> str:
+        """Spark's id of this start of the query; empty before the first."""
+        return str(self.query.runId) if self.query is not None else ""
+
+    @property
     def foreign(self) -> tuple[Operator, ...]:
         """Sources of Spark's own in this pipeline, which have no valve."""
         found = (self.site.graph[i.operator] for i in self.inputs if not i.upstream)
@@ -162,7 +167,7 @@ class RunningPipeline:
             jvm: Any = spark._jvm
             jvm.SparkSession.setActiveSession(spark._jsparkSession)
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
-            compiler = Compiler(self.site.graph, self.site.dead, self.wired.epoch)
+            compiler = Compiler(self.site.graph, self.site.dead, self.wired.epoch, self.site.mail)
             self.query = self._begin(compiler.tail(self.spec.operators, self._read), once)
             self._execution: Any = self.query._jsq.streamingQuery()
         self._begun.set()

@@ -12,6 +12,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import StructType
 
 from penstock.engines.spark.letters import Desk
+from penstock.engines.spark.meter import Mail, Meter
 
 ALL = "__penstock_all"
 """The constant that a global operator is keyed by."""
@@ -53,14 +54,17 @@ class GuardedProcessor(StatefulProcessor):
         desk: Desk,
         columns: tuple[str, ...],
         output: pa.Schema,
+        mail: Mail | None = None,
     ) -> None:
         self._inner = inner
         self._desk = desk
         self._columns = columns
         self._schema = output
+        self._mail = mail
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._letters = self._desk.open()
+        self._meter = Meter(self._desk.report(self._letters))
         self._row = Row(*self._columns)
         self._result = Row(*self._schema.names)
         # Texts take anything, and what is nested Spark converts in ways of its own.
@@ -74,6 +78,9 @@ class GuardedProcessor(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         ordered = sorted(rows, key=lambda row: row[ORDER])
         pending = deque(self._row(*(row[name] for name in self._columns)) for row in ordered)
+        yield from self._meter.rows(self._handled(key, pending, timerValues), len(pending))
+
+    def _handled(self, key: Any, pending: deque[Row], timerValues: Any) -> Iterator[Row]:
         while pending:
             feed = _Feed(pending)
             try:
@@ -121,6 +128,8 @@ class GuardedProcessor(StatefulProcessor):
     def close(self) -> None:
         self._inner.close()
         self._letters.send()
+        if self._mail is not None:
+            self._mail.send(self._meter.report)
 
 
 class BarrierProcessor(StatefulProcessor):

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from penstock.dataflow.operator import Arrow, Filter, FlatMap, Map
 from penstock.engines.spark.letters import Desk, Letters
+from penstock.engines.spark.meter import SAMPLED, Mail, Meter
 from penstock.engines.spark.worker import settled
 
 Batches = Iterator[pa.RecordBatch]
@@ -21,29 +22,33 @@ Batches = Iterator[pa.RecordBatch]
 
 @dataclass(frozen=True)
 class Stage:
-    """One Python operator, ready to be shipped."""
+    """One Python operator, ready to be shipped. Where there is no `mail`, nothing is metered."""
 
     body: Arrow | Map | FlatMap | Filter
     schema: pa.Schema
     desk: Desk
+    mail: Mail | None = None
 
     def __call__(self, batches: Batches) -> Batches:
         letters = self.desk.open()
+        meter = Meter(self.desk.report(letters))
         try:
-            yield from self._run(batches, letters)
+            yield from meter.outward(self._run(meter.inward(batches), letters, meter))
         finally:  # also when the next stage has had enough
             letters.send()
+            if self.mail is not None:
+                self.mail.send(meter.report)
 
-    def _run(self, batches: Batches, letters: Letters) -> Batches:
+    def _run(self, batches: Batches, letters: Letters, meter: Meter) -> Batches:
         match self.body:
             case Arrow(function):
                 return _arrow(function, batches, letters, self.schema)
             case Filter(function):
-                return (_filter(function, b, letters) for b in batches)
+                return (_filter(function, b, letters, meter) for b in batches)
             case Map(function):
-                return _records(lambda r: (function(r),), batches, letters, self.schema)
+                return _records(lambda r: (function(r),), batches, letters, self.schema, meter)
             case FlatMap(function):
-                return _records(function, batches, letters, self.schema)
+                return _records(function, batches, letters, self.schema, meter)
 
 
 @dataclass(frozen=True)
@@ -59,12 +64,16 @@ class Stages:
 
 
 def _filter(
-    function: Callable[[dict[str, Any]], Any], batch: pa.RecordBatch, letters: Letters
+    function: Callable[[dict[str, Any]], Any],
+    batch: pa.RecordBatch,
+    letters: Letters,
+    meter: Meter,
 ) -> pa.RecordBatch:
     keep = []
+    timed = meter.timed(function)
     for at, record in enumerate(batch.to_pylist()):
         try:
-            keep.append(bool(function(record)))
+            keep.append(bool((timed if at < SAMPLED else function)(record)))
         except Exception as error:
             letters.add(_record(batch, at), error)
             keep.append(False)
@@ -76,8 +85,10 @@ def _records(
     batches: Batches,
     letters: Letters,
     schema: pa.Schema,
+    meter: Meter,
 ) -> Batches:
     names = schema.names
+    timed = meter.timed(function)
     known = frozenset(names)
 
     def shaped(result: Any) -> dict[str, Any]:
@@ -94,7 +105,8 @@ def _records(
         pairs: list[tuple[int, list[dict[str, Any]]]] = []
         for at, record in enumerate(batch.to_pylist()):
             try:
-                pairs.append((at, [shaped(result) for result in function(record)]))
+                results = (timed if at < SAMPLED else function)(record)
+                pairs.append((at, [shaped(result) for result in results]))
             except Exception as error:
                 letters.add(_record(batch, at), error)
         yield from _converted(pairs, batch, letters, schema)

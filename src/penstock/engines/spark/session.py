@@ -29,6 +29,11 @@ _AT_START = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # Spark's statistics are read every second; those of long ago only make that slower.
+    "spark.ui.retainedTasks": "2000",
+    "spark.ui.retainedStages": "500",
+    "spark.ui.retainedJobs": "500",
+    "spark.sql.ui.retainedExecutions": "50",
     "spark.driver.memory": "2g",
     # A batch that is cut short unwinds a long error text through a recursive regex.
     "spark.driver.extraJavaOptions": "-Xss4m",

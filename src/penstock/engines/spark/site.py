@@ -15,6 +15,7 @@ from penstock.dataflow.graph import Graph
 from penstock.dataflow.schema import Schema
 from penstock.engines.rundir import RunDirectory
 from penstock.engines.spark.channel import Channel
+from penstock.engines.spark.meter import Mail
 from penstock.engines.spark.sinks import Outlets
 from penstock.engines.spark.store import Store
 from penstock.models.load import Load, parse
@@ -69,6 +70,7 @@ class Site:
     directory: RunDirectory
     outlets: Outlets
     channel_rows: int
+    mail: Mail | None = None
     channels: dict[str, Channel] = field(default_factory=dict)
     tallies: dict[str, Tally] = field(default_factory=dict)
     delivered: dict[str, int] = field(default_factory=dict)

@@ -1,0 +1,80 @@
+"""What a policy would have decided: recorded snapshots played to it again."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.control.context import Context
+from penstock.control.deciding import decided
+from penstock.control.guard import Guard, Reviewed
+from penstock.control.history import Seen
+from penstock.control.past import Past
+from penstock.control.plain import plain
+from penstock.dataflow.graph import Graph
+from penstock.metrics.snapshot import Snapshot
+from penstock.plan.change import Change
+from penstock.plan.limits import Limits
+from penstock.plan.plan import Plan
+from penstock.policies.policy import Policy
+
+UNHURRIED = Guard(cooldown=0, settle=0, undo=0)
+"""What was advised was not done, so there is nothing to wait for."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What a policy wanted at one moment, and what a guard made of it; `plan` was in force."""
+
+    at: float
+    plan: Plan
+    review: Reviewed
+    error: str | None = None
+
+    @property
+    def change(self) -> Change | None:
+        """What would have been changed."""
+        after = self.review.decision.plan
+        return None if after is None or after == self.plan else Change(self.plan, after)
+
+    def to_json(self) -> dict[str, Any]:
+        change = self.change
+        found: dict[str, Any] = plain(
+            {
+                "at": self.at,
+                **self.review.decision.to_json(),
+                "changes": [] if change is None else [str(action) for action in change.actions],
+                "vetoes": self.review.vetoes,
+                "error": self.error,
+            }
+        )
+        return found
+
+
+def advise(policy: Policy, context: Context, guard: Guard = UNHURRIED) -> Advice:
+    """What a policy that remembers nothing decides about a context."""
+    decision, _, error = decided(policy, context, None)
+    review = guard.review(decision, context, Past())
+    return Advice(context.now, context.plan, review, error)
+
+
+def replay(
+    policy: Policy, graph: Graph, seen: Iterable[Seen], limits: Limits, keep: int = 120
+) -> Iterator[Advice]:
+    """What a policy decides, turn by turn, with its memory; the plans are those of the record.
+
+    A run that was continued begins anew: with no memory, and with no snapshots of the one before.
+    """
+    memory: Any = None
+    recent: deque[Snapshot] = deque(maxlen=keep)
+    for one in seen:
+        if one.first:
+            memory = None
+            recent.clear()
+        recent.append(one.snapshot)
+        context = Context(graph, one.plan, tuple(recent), one.snapshot.at, limits)
+        decision, memory, error = decided(policy, context, memory)
+        review = UNHURRIED.review(decision, context, Past())
+        yield Advice(context.now, context.plan, review, error)

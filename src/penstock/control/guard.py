@@ -1,0 +1,293 @@
+"""The guard: a policy proposes, the guard disposes, and says why.
+
+Each rule looks at one thing and either is silent or gives a reason. All rules are asked, so that
+a veto tells everything that stands against a change. What a policy may write into the numbers of
+its decision for the guard:
+
+gain_rows      what the change is expected to gain, in rows per second
+gain_seconds   what it is expected to take from the latency of every row
+undo           1 if it takes back a change on purpose, because that was measured and did not pay
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+
+from penstock.control.context import Context
+from penstock.control.past import Made, Past, kind_of, light
+from penstock.control.quiet import Quiet, clock_text
+from penstock.dataflow import duration
+from penstock.errors import InvalidInput, InvalidPlan
+from penstock.metrics.snapshot import PipelineMetrics
+from penstock.plan import budget, fusion
+from penstock.plan.change import Action, Change, Executors, Regroup, Rescale
+from penstock.plan.decision import Decision
+from penstock.plan.plan import Plan
+
+GAIN_ROWS, GAIN_SECONDS, UNDO = "gain_rows", "gain_seconds", "undo"
+
+
+@dataclass(frozen=True)
+class Veto:
+    """A rule that stands against a change, and why."""
+
+    rule: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Reviewed:
+    """The decision that is in force, what was wanted, and what came between.
+
+    With a veto the decision has no plan. `capped` says how a plan was cut to its budget.
+    """
+
+    decision: Decision
+    wanted: Decision
+    vetoes: tuple[Veto, ...] = ()
+    capped: str | None = None
+
+
+@dataclass(frozen=True)
+class Guard:
+    """When a change may be made; all times in seconds.
+
+    cooldown: after a change, until the next one; settle: how long to wait at most for the
+    backlog of a change to be worked off, as long as it does not grow; undo: how long nothing that
+    was changed is turned back; horizon: the time over which a change has to pay for itself; quiet:
+    when nothing may change. Admission and cadence turn with the next batch and restart nothing, so
+    they neither start a cool-down nor wait for one.
+    """
+
+    cooldown: float = 10.0
+    settle: float = 30.0
+    undo: float = 30.0
+    horizon: float = 300.0
+    quiet: tuple[Quiet, ...] = ()
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if one.name != "quiet" and not value >= 0:
+                raise InvalidInput(f"the guard's {one.name} is a time of 0 s or more, not {value}")
+
+    def review(self, decision: Decision, context: Context, past: Past) -> Reviewed:
+        """What a policy's decision comes to. A plan in force above its budget is cut as well."""
+        plan = decision.plan
+        if plan is None:
+            if context.limits.exceeded(context.plan) is None:
+                return Reviewed(decision, decision)
+            return _reviewed(decision, _capped(replace(decision, plan=context.plan), context))
+        if plan == context.plan:
+            return Reviewed(decision, decision)
+        broken = _bounds(plan, context)
+        if broken is not None:
+            return _vetoed(decision, Veto("bounds", broken))
+        capped = _capped(decision, context)
+        if isinstance(capped, Veto):
+            return _vetoed(decision, capped)
+        assert capped.plan is not None
+        change = Change(context.plan, capped.plan)
+        vetoes = tuple(self._vetoes(capped, change, context, past))
+        return _vetoed(decision, *vetoes) if vetoes else _reviewed(decision, capped)
+
+    def permit(self, plan: Plan, context: Context) -> str | None:
+        """Why a person cannot have a plan: bounds and budget, nothing else stands against it."""
+        broken = _bounds(plan, context)
+        before = context.plan
+        if broken or (plan.slots <= before.slots and plan.executors <= before.executors):
+            return broken
+        return context.limits.exceeded(plan)
+
+    def _vetoes(
+        self, decision: Decision, change: Change, context: Context, past: Past
+    ) -> Iterator[Veto]:
+        found = {
+            "metrics": _unmeasured(context),
+            "quiet": self._quiet(context, past),
+            "cool-down": None if light(change) else self._cooling(context, past),
+            "undo": None if decision.numbers.get(UNDO) else self._undoing(change, context, past),
+            "refused": self._refused(change, context, past),
+            "cost": self._cost(decision, change, context, past),
+        }
+        for rule, reason in found.items():
+            if reason is not None:
+                yield Veto(rule, reason)
+
+    # --- the rules ------------------------------------------------------------------------------
+
+    def _quiet(self, context: Context, past: Past) -> str | None:
+        for period in self.quiet:
+            if period.holds(context.now, past.time_of_day):
+                at = duration.text(round(context.now, 1))
+                if period.daily and past.time_of_day is not None:
+                    at = clock_text(past.time_of_day)
+                return f"it is {at}, and nothing may change in {period}"
+        return None
+
+    def _cooling(self, context: Context, past: Past) -> str | None:
+        last = next((m for m in reversed(past.made) if not light(m.change)), None)
+        if last is None:
+            return None
+        since = context.now - last.at
+        if since < self.cooldown:
+            return f"{since:.1f} s since the last change < {duration.text(self.cooldown)}"
+        waits = since < self.settle and not last.transition.settled
+        if waits and not _backlog_grows(context, last.at):
+            return (
+                f"the change {since:.1f} s ago has not settled, its backlog is not worked off; "
+                f"that is waited for up to {duration.text(self.settle)}"
+            )
+        return None
+
+    def _undoing(self, change: Change, context: Context, past: Past) -> str | None:
+        for made in reversed(past.made):
+            since = context.now - made.at
+            if since >= self.undo:
+                break
+            turned = [*_turned_back(change, made)]
+            if turned:
+                return (
+                    f"it turns back what was changed {since:.1f} s < {duration.text(self.undo)} "
+                    f"ago: {'; '.join(map(str, turned))}"
+                )
+        return None
+
+    def _refused(self, change: Change, context: Context, past: Past) -> str | None:
+        attempt = past.refused
+        if attempt is None or attempt.plan != change.after:
+            return None
+        since = context.now - attempt.at
+        if since >= self.undo:
+            return None
+        why = " ".join(attempt.why.split())
+        again = duration.text(self.undo)
+        return f"the engine refused this plan {since:.1f} s < {again} ago: {why}"
+
+    def _cost(self, decision: Decision, change: Change, context: Context, past: Past) -> str | None:
+        """Rows held up against rows gained, or the time they wait against the time they save.
+
+        Who comes in an interruption of t seconds waits t/2 on average, and as much again is
+        waited while the backlog is worked off: rate x t x t row-seconds in all. Every row that
+        comes within the horizon saves the gain: rate x horizon x gain. The rate cancels.
+        """
+        held, measured = past.expected(change)
+        basis = f"mean of {measured} in this run" if measured else "not measured yet, assumed"
+        what = f"a change of this kind ({kind_of(change)}) holds output for {held:.2f} s ({basis})"
+        over = duration.text(self.horizon)
+        rows, seconds = (decision.numbers.get(name) for name in (GAIN_ROWS, GAIN_SECONDS))
+        reasons = []
+        if rows is not None and context.latest is not None:
+            rate = context.latest.throughput
+            cost, gain = held * rate, rows * self.horizon
+            if cost <= gain:
+                return None
+            reasons.append(
+                f"{what}: {cost:,.0f} rows at {rate:,.0f}/s, more than the {gain:,.0f} that "
+                f"{rows:,.3g} rows/s gain in {over}"
+            )
+        if seconds is not None:
+            cost, gain = held * held, seconds * self.horizon
+            if cost <= gain:
+                return None
+            reasons.append(
+                f"{what}: {cost:,.3g} s of waiting for each row per second, more than the "
+                f"{gain:,.3g} s that {seconds:,.3g} s a row save in {over}"
+            )
+        return "; ".join(reasons) or None
+
+
+def _bounds(plan: Plan, context: Context) -> str | None:
+    try:
+        fusion.check(plan, context.graph)
+    except InvalidPlan as error:
+        return _one_line(str(error))
+    return None
+
+
+def _capped(decision: Decision, context: Context) -> Decision | Veto:
+    """The decision with a plan within the budget, or why there is none."""
+    plan = decision.plan
+    assert plan is not None
+    excess = context.limits.exceeded(plan)
+    if excess is None:
+        return decision
+    nearest = budget.within(context.limits, plan, context.plan, context.graph)
+    if nearest is None:
+        return Veto("budget", f"{excess}, and its pipelines can do with no fewer")
+    if nearest == context.plan:
+        return Veto("budget", f"{excess}, which the plan in force uses up")
+    cut = "; ".join(map(str, Change(plan, nearest).actions))
+    reason = f"{decision.reason}; cut to the budget ({excess}): {cut}"
+    return replace(decision, plan=nearest, reason=reason)
+
+
+def _reviewed(wanted: Decision, found: Decision | Veto) -> Reviewed:
+    if isinstance(found, Veto):
+        return _vetoed(wanted, found)
+    return Reviewed(found, wanted, capped=None if found == wanted else found.reason)
+
+
+def _vetoed(wanted: Decision, *vetoes: Veto) -> Reviewed:
+    return Reviewed(replace(wanted, plan=None), wanted, vetoes)
+
+
+def _unmeasured(context: Context) -> str | None:
+    latest = context.latest
+    if latest is None:
+        return "nothing has been measured yet"
+    window = duration.text(latest.window)
+    if not latest.settled:
+        return f"the window of {window} still holds a change or its first batches"
+    without = [
+        pipeline.name
+        for pipeline in context.plan.pipelines
+        if not _measured(latest.pipelines.get(pipeline.name))
+    ]
+    if without:
+        return f"nothing was measured of {', '.join(without)} in the window of {window}"
+    return None
+
+
+def _measured(metrics: PipelineMetrics | None) -> bool:
+    """Whether a pipeline was seen at work, or idle because nothing waits for it."""
+    if metrics is None:
+        return False
+    worked = metrics.batches > 0 or metrics.rows_in > 0 or metrics.busy is not None
+    return worked or metrics.backlog_rows == 0
+
+
+def _backlog_grows(context: Context, since: float) -> bool:
+    """Whether more rows wait now than when a change was made: then it was not enough."""
+    totals = [
+        sum(p.backlog_rows or 0 for p in snapshot.pipelines.values())
+        for snapshot in context.snapshots
+        if snapshot.at >= since and snapshot.settled
+    ]
+    return len(totals) > 1 and totals[-1] > totals[0]
+
+
+def _turned_back(change: Change, made: Made) -> Iterator[Action]:
+    """What was done then and would be turned the other way now."""
+    for then in made.change.actions:
+        for now in change.actions:
+            match then, now:
+                case (Rescale(), Rescale()) if then.pipeline == now.pipeline:
+                    back = (then.after - then.before) * (now.after - now.before) < 0
+                case (Executors(), Executors()):
+                    back = (then.after - then.before) * (now.after - now.before) < 0
+                case (Regroup(), Regroup()):
+                    back = bool({*then.before} & {*now.after})
+                case _:
+                    back = False
+            if back:
+                yield then
+
+
+def _one_line(message: str) -> str:
+    head, *reasons = (line.strip().removeprefix("- ") for line in message.splitlines())
+    return f"{head} {'; '.join(reasons)}" if reasons else head

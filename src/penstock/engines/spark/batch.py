@@ -1,0 +1,114 @@
+"""A finished batch, and what follows from the times at which its rows arrived."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from penstock.engines.spark.lineage import Span
+
+PARTS = {
+    "planning": ("latestOffset", "getBatch", "queryPlanning"),
+    "log": ("walCommit", "commitBatch", "commitOffsets"),
+    "work": ("addBatch",),
+}
+"""Where the time of a batch goes, by the names that Spark has for it; what is left is `other`."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One finished batch of a pipeline. Ranges are rows [first, stop) by input.
+
+    at: when its output was there; run: the id that Spark gave to this start of the query;
+    arrivals: when its rows came to the pipeline, by input; before: when the batch before ended.
+    """
+
+    number: int
+    run: str
+    at: float
+    started: float
+    seconds: float
+    rows_in: int
+    rows_out: int | None
+    ranges: Mapping[str, tuple[int, int]]
+    state_rows: int | None = None
+    state_bytes: int | None = None
+    parts: Mapping[str, float] = field(default_factory=dict)
+    arrivals: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+    before: float | None = None
+
+
+def parts(durations: Mapping[str, float], seconds: float) -> dict[str, float]:
+    """The parts of a batch's time in seconds, from Spark's durations in milliseconds."""
+    found = {
+        name: sum(durations.get(word, 0) for word in words) / 1000 for name, words in PARTS.items()
+    }
+    return {**found, "other": max(0.0, seconds - sum(found.values()))}
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Mean time that rows waited for their batch, and what of it the pipeline was idle for."""
+
+    rows: float
+    wait: float
+    batching: float
+
+
+def waits(batches: Iterable[Batch], entry: str | None = None) -> Waits | None:
+    """Over all rows of some batches, of one input or of all; None if no arrival is known.
+
+    A row that came while the batch before was running waits for that one to end first; from
+    then on it waits because rows are being gathered.
+    """
+    rows = waited = gathered = 0.0
+    for batch in batches:
+        free = batch.started if batch.before is None else min(batch.before, batch.started)
+        for key, spans in batch.arrivals.items():
+            if entry is not None and key != entry:
+                continue
+            for span in spans:
+                came = np.linspace(span.start, span.end, 9)
+                came = np.minimum(came, batch.started)
+                rows += span.rows
+                waited += span.rows * float(np.mean(batch.started - came))
+                gathered += span.rows * float(np.mean(batch.started - np.maximum(came, free)))
+    return Waits(rows, waited / rows, gathered / rows) if rows else None
+
+
+def arrival_cv(batches: Iterable[Batch]) -> float | None:
+    """Coefficient of variation of the time between rows; rows written at once are 0 apart."""
+    spans = sorted(
+        (s for b in batches for found in b.arrivals.values() for s in found if s.rows > 0),
+        key=lambda s: s.end,
+    )
+    if len(spans) < 2:
+        return None
+    rows = total = squares = 0.0
+    last = spans[0].end
+    for span in spans[1:]:
+        first_gap = max(0.0, span.start - last)
+        inside = max(0.0, span.end - max(span.start, last)) / span.rows
+        total += first_gap + inside * span.rows
+        squares += first_gap**2 + inside**2 * span.rows
+        rows += span.rows
+        last = max(last, span.end)
+    if not total:
+        return None
+    mean = total / rows
+    return math.sqrt(max(0.0, squares / rows / mean**2 - 1))
+
+
+def span_of(batches: Sequence[Batch], now: float) -> float | None:
+    """The time in which some batches in a row were made, whole cycles of it.
+
+    It ends with the last of them, or now if by now another one should have come.
+    """
+    if not batches or batches[0].before is None:
+        return None
+    first, last = batches[0].before, batches[-1].at
+    cycle = (last - first) / len(batches)
+    return (last if now - last <= 2 * cycle else now) - first

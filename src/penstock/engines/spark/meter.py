@@ -1,0 +1,131 @@
+"""Metering Python operators where they run, and bringing the numbers home.
+
+Numbers travel in an accumulator of Spark's with the end of each task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from pyspark.accumulators import AccumulatorParam
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark import SparkContext
+
+SAMPLED = 16
+"""So many calls of each record batch are timed one by one, to see how the times vary."""
+
+
+@dataclass
+class Report:
+    """One operator in one task. seconds: without what it waited for its input.
+
+    calls, total and squares describe the calls that were timed one by one.
+    """
+
+    operator: str
+    epoch: int
+    partition: int
+    batch: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    seconds: float = 0.0
+    calls: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+
+
+class _Mailbag(AccumulatorParam[list[Report]]):
+    def zero(self, value: list[Report]) -> list[Report]:
+        return []
+
+    def addInPlace(self, value1: list[Report], value2: list[Report]) -> list[Report]:
+        value1.extend(value2)
+        return value1
+
+
+class Mail:
+    """Where reports arrive; made in the driver, sent along with the operators."""
+
+    def __init__(self, context: SparkContext) -> None:
+        self._box: Any = context.accumulator([], _Mailbag())
+
+    def send(self, report: Report) -> None:
+        """From a worker, before the task ends."""
+        self._box.add([report])
+
+    def collect(self) -> list[Report]:
+        """In the driver: what has come since the last call."""
+        box = self._box.value
+        came = len(box)
+        reports = list(box[:came])
+        del box[:came]
+        return reports
+
+
+@dataclass
+class Meter:
+    """Counts and times what goes through one operator in one task."""
+
+    report: Report
+    _waited: float = field(default=0.0)
+
+    def inward(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What the operator reads."""
+        while True:
+            began = perf_counter()
+            batch = next(batches, None)
+            self._waited += perf_counter() - began
+            if batch is None:
+                return
+            self.report.rows_in += batch.num_rows
+            yield batch
+
+    def outward(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What the operator makes of it."""
+        while True:
+            began, waited = perf_counter(), self._waited
+            batch = next(batches, None)
+            self.report.seconds += perf_counter() - began - (self._waited - waited)
+            if batch is None:
+                return
+            self.report.rows_out += batch.num_rows
+            yield batch
+
+    def rows(self, results: Iterator[Any], rows_in: int) -> Iterator[Any]:
+        """What a stateful operator makes of the rows of one key."""
+        spent = 0.0
+        while True:
+            began = perf_counter()
+            result = next(results, None)
+            spent += perf_counter() - began
+            if result is None:
+                break
+            self.report.rows_out += 1
+            yield result
+        self.report.rows_in += rows_in
+        self.report.seconds += spent
+        if rows_in:
+            self.note(spent / rows_in)
+
+    def timed(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """The same function, each call timed by itself; what it makes lazily is made at once."""
+
+        def call(record: Any) -> Any:
+            began = perf_counter()
+            made = function(record)
+            made = list(made) if hasattr(made, "__next__") else made
+            self.note(perf_counter() - began)
+            return made
+
+        return call
+
+    def note(self, seconds: float) -> None:
+        """One call that was timed by itself."""
+        self.report.calls += 1
+        self.report.total += seconds
+        self.report.squares += seconds * seconds

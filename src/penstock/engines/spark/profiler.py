@@ -1,0 +1,195 @@
+"""What native operators cost, found out on the side.
+
+Spark compiles neighbouring native operators into one loop, so nothing can be timed between them,
+and counting between them would cost more than most of them do. Instead each is run now and then
+on a sample of rows that its pipeline has read, and the time on the processor is compared with
+that of reading the same rows. All trials together take a small share of the time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.dataflow import operator as op
+from penstock.engines.spark import sample
+from penstock.engines.spark.breakdown import Estimate
+from penstock.engines.spark.compiler import Compiler, Result
+from penstock.engines.spark.pipeline import RunningPipeline
+from penstock.engines.spark.statistics import Statistics
+from penstock.engines.spark.store import Store
+from penstock.metrics.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SHARE = 0.01
+"""Trials take at most this share of the time."""
+
+_ROWS = 2_000
+_LARGE = 20_000
+_PYTHON_SECONDS = 0.25
+_TRIES = 3
+
+Estimates = dict[str, Estimate]
+
+
+class Profiler:
+    """Tries the pipelines of a flow one after the other, in a thread of its own.
+
+    `flow` gives the pipelines at work, `latest` the last snapshot; results go into `estimates`.
+    """
+
+    def __init__(
+        self,
+        flow: Callable[[], Mapping[str, RunningPipeline]],
+        latest: Callable[[], Snapshot | None],
+        statistics: Statistics,
+        estimates: Estimates,
+    ) -> None:
+        self._flow = flow
+        self._latest = latest
+        self._statistics = statistics
+        self._estimates = estimates
+        self._halt = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="penstock-profiler", daemon=True)
+        self._due = 0.0
+        self._turn = 0
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Try nothing more. A trial under way ends by itself, and says nothing any more."""
+        self._halt.set()
+
+    def _work(self) -> None:
+        while not self._halt.wait(0.5):
+            snapshot = self._latest()
+            if snapshot is None or not snapshot.settled or time.monotonic() < self._due:
+                continue
+            chosen = [p for p in self._flow().values() if natives(p)]
+            if not chosen:
+                continue
+            self._turn += 1
+            began = time.monotonic()
+            with contextlib.suppress(Exception):  # a trial that fails says nothing
+                found = self.trial(chosen[self._turn % len(chosen)], snapshot)
+                if not self._halt.is_set():
+                    self._estimates.update(found)
+            self._due = time.monotonic() + (time.monotonic() - began) / SHARE
+
+    def trial(self, pipeline: RunningPipeline, snapshot: Snapshot) -> Estimates:
+        """Run the operators of a pipeline on a sample, as far as they can be run by themselves."""
+        site = pipeline.site
+        rows = _sample_size(pipeline, snapshot)
+        found: Estimates = {}
+        frames: dict[str, DataFrame] = {}
+        kept: list[DataFrame] = []
+        last = natives(pipeline)[-1]
+        with TemporaryDirectory() as aside:
+            compiler = Compiler(site.graph, Store(aside))
+            try:
+                for name in pipeline.spec.operators:
+                    inputs = self._inputs(pipeline, name, frames, rows)
+                    if inputs is None:
+                        break
+                    operator = site.graph[name]
+                    if isinstance(operator.body, op.Read):
+                        frames[name] = inputs[0].persist()
+                    elif operator.stateful or isinstance(operator.body, op.Write):
+                        break
+                    else:
+                        made = compiler.apply(operator, [Result(f) for f in inputs]).frame()
+                        if isinstance(operator.body, op.Frame):
+                            found[name] = self._estimate(inputs[0], made)
+                        frames[name] = made.persist()
+                    kept.append(frames[name])
+                    if name == last:
+                        break
+            finally:
+                for frame in kept:
+                    frame.unpersist()
+        return found
+
+    def _inputs(
+        self,
+        pipeline: RunningPipeline,
+        name: str,
+        frames: Mapping[str, DataFrame],
+        rows: int,
+    ) -> list[DataFrame] | None:
+        """What an operator reads; None if that cannot be had."""
+        operator = pipeline.site.graph[name]
+        wanted = operator.inputs or ("",)
+        found = []
+        for upstream in wanted:
+            if upstream in frames:
+                found.append(frames[upstream])
+                continue
+            entry = next(
+                (i for i in pipeline.inputs if (i.operator, i.upstream) == (name, upstream)), None
+            )
+            if entry is None:
+                return None
+            stop = pipeline.positions[entry.key]
+            first = max(0, stop - rows)
+            if entry.upstream:  # what is behind is soon gone, what is ahead is not
+                first, stop = stop, min(stop + rows, pipeline.site.channel(entry.upstream).end)
+            table = sample.table(pipeline, entry, first, stop)
+            if table is None or not table.num_rows:
+                return None
+            copies = max(1, _LARGE // table.num_rows) if not _python(pipeline) else 1
+            large = pa.concat_tables([table] * copies)
+            found.append(sample.frame(pipeline, entry, large).coalesce(1).persist())
+        return found
+
+    def _estimate(self, before: DataFrame, after: DataFrame) -> Estimate:
+        rows = before.count()  # this also fills the cache
+        empty = min(self._seconds(before) for _ in range(_TRIES))
+        full = min(self._seconds(after) for _ in range(_TRIES))
+        return Estimate(max(0.0, full - empty) / rows, after.count() / rows)
+
+    def _seconds(self, frame: DataFrame) -> float:
+        """Time on the processor to go through a DataFrame."""
+        context = frame.sparkSession.sparkContext
+        mark = f"penstock trial {time.monotonic_ns()}"
+        context.setLocalProperty("spark.job.description", mark)
+        try:
+            frame.write.format("noop").mode("overwrite").save()
+        finally:
+            context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
+        return self._statistics.cpu_seconds(mark)
+
+
+def natives(pipeline: RunningPipeline) -> list[str]:
+    """The native operators of a pipeline that can be tried: those before its stateful one."""
+    found = []
+    for name in pipeline.spec.operators:
+        operator = pipeline.site.graph[name]
+        if operator.stateful:
+            break
+        if isinstance(operator.body, op.Frame):
+            found.append(name)
+    return found
+
+
+def _python(pipeline: RunningPipeline) -> bool:
+    graph = pipeline.site.graph
+    return any(isinstance(graph[n].body, op.PYTHON_BODIES) for n in pipeline.spec.operators)
+
+
+def _sample_size(pipeline: RunningPipeline, snapshot: Snapshot) -> int:
+    """Rows that Python operators in front need no longer for than they may."""
+    seconds = 0.0
+    for name in pipeline.spec.operators:
+        metrics = snapshot.operators.get(name)
+        if isinstance(pipeline.site.graph[name].body, op.PYTHON_BODIES):
+            seconds += (metrics.service if metrics else None) or 0.0
+    return min(_ROWS, max(50, int(_PYTHON_SECONDS / seconds))) if seconds else _ROWS

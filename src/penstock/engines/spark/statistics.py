@@ -1,0 +1,171 @@
+"""Spark's own statistics: which task ran where, for how long, and on how many rows.
+
+Spark keeps them for its web page, and private. They are read as JSON through a file: a large
+answer through the socket costs more than all the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_QUERY = re.compile(r"runId = (\S+)\s+batch = (\d+)")
+_FEW = 32
+_PATIENCE = 5.0
+
+
+@dataclass(frozen=True)
+class Task:
+    """One finished task of one batch of a query; times are seconds.
+
+    stage is the number of its stage; later stages of a batch have higher ones. rows came through
+    a shuffle, None if there was none before this task.
+    """
+
+    number: int
+    run: str
+    batch: int
+    stage: int
+    index: int
+    executor: str
+    ended: float
+    slot: float
+    work: float
+    cpu: float
+    rows: int | None
+    moved_bytes: int
+
+
+@dataclass(frozen=True)
+class ExecutorFacts:
+    """What Spark knows of an executor; heap: the most that was in use so far, in bytes."""
+
+    name: str
+    slots: int
+    heap: int
+
+
+class Statistics:
+    """Reads what is new. `aside` is a file of its own."""
+
+    def __init__(self, spark: SparkSession, aside: Path) -> None:
+        jvm: Any = spark._jvm
+        self._path = aside
+        self._file = jvm.java.io.File(str(aside))
+        self._store: Any = spark.sparkContext._jsc.sc().statusStore().store()
+        self._mapper = jvm.com.fasterxml.jackson.databind.ObjectMapper()
+        scala = getattr(jvm.com.fasterxml.jackson.module.scala, "DefaultScalaModule$")
+        self._mapper.registerModule(getattr(scala, "MODULE$"))
+        self._classes = {
+            name: jvm.java.lang.Class.forName(f"org.apache.spark.status.{name}Wrapper")
+            for name in ("TaskData", "StageData", "ExecutorSummary")
+        }
+        self._owners: dict[int, tuple[str, int] | None] = {}
+        self._first = 0  # no task below it is of interest any more
+        self._told: set[int] = set()
+        self._lock = threading.Lock()  # there is one file
+
+    def new_tasks(self) -> list[Task]:
+        """Tasks of queries that have succeeded since the last call."""
+        with self._lock:
+            return self._new_tasks()
+
+    def _new_tasks(self) -> list[Task]:
+        found = [t for t in self._newest("TaskData", self._reaches_back) if self._is_new(t)]
+        done = [t for t in found if t["status"] != "RUNNING"]
+        running = [t["taskId"] for t in found if t["status"] == "RUNNING"]
+        self._told.update(t["taskId"] for t in done)
+        if found:
+            self._first = min(running, default=max(t["taskId"] for t in found) + 1)
+            self._told = {number for number in self._told if number >= self._first}
+        succeeded = [t for t in done if t["status"] == "SUCCESS" and t["hasMetrics"]]
+        self._learn({t["stageId"] for t in succeeded})
+        made = (self._task(data) for data in succeeded)
+        return sorted((t for t in made if t is not None), key=lambda t: t.number)
+
+    def executors(self) -> list[ExecutorFacts]:
+        """Executors that are there."""
+        with self._lock:
+            facts = [entry["info"] for entry in self._newest("ExecutorSummary", lambda _: True)]
+        return [
+            ExecutorFacts(
+                i["id"],
+                i["totalCores"],
+                int((i.get("peakMemoryMetrics") or {}).get("JVMHeapMemory", 0)),
+            )
+            for i in facts
+            if i["isActive"] and i["totalCores"] > 0
+        ]
+
+    def cpu_seconds(self, description: str) -> float:
+        """Time on processors of a job that is done, by its description."""
+        end = time.monotonic() + _PATIENCE
+        while time.monotonic() < end:
+            with self._lock:
+                stages = self._newest("StageData", lambda _: True)
+            found = [s["info"] for s in stages if s["info"].get("description") == description]
+            if found and all(i["status"] in ("COMPLETE", "SKIPPED") for i in found):
+                return float(sum(i["executorCpuTime"] for i in found)) / 1e9
+            time.sleep(0.02)
+        raise TimeoutError(f"Spark said nothing of the job '{description}'")
+
+    def _is_new(self, task: dict[str, Any]) -> bool:
+        return task["taskId"] >= self._first and task["taskId"] not in self._told
+
+    def _reaches_back(self, tasks: list[dict[str, Any]]) -> bool:
+        return bool(tasks[-1]["taskId"] <= self._first)
+
+    def _newest(self, what: str, enough: Any) -> list[dict[str, Any]]:
+        """The newest entries first, as many as it takes."""
+        most = _FEW
+        while True:
+            view = self._store.view(self._classes[what]).reverse().max(most)
+            self._mapper.writeValue(self._file, view)
+            found: list[dict[str, Any]] = json.loads(self._path.read_bytes())
+            if len(found) < most or enough(found):
+                return found
+            most *= 4
+
+    def _learn(self, stages: Iterable[int]) -> None:
+        """Find out which batch of which query each stage belongs to."""
+        unknown = set(stages) - set(self._owners)
+        if not unknown:
+            return
+        least = min(unknown)
+        for entry in self._newest("StageData", lambda s: s[-1]["info"]["stageId"] <= least):
+            info = entry["info"]
+            said = _QUERY.search(info.get("description") or "")
+            self._owners[info["stageId"]] = (said[1], int(said[2])) if said else None
+        for stage in sorted(self._owners)[:-2000]:
+            del self._owners[stage]
+
+    def _task(self, data: dict[str, Any]) -> Task | None:
+        owner = self._owners.get(data["stageId"])
+        if owner is None:
+            return None
+        shuffled = data["shuffleLocalBlocksFetched"] + data["shuffleRemoteBlocksFetched"]
+        moved = ("inputBytesRead", "outputBytesWritten", "shuffleBytesWritten")
+        read = ("shuffleLocalBytesRead", "shuffleRemoteBytesRead")
+        return Task(
+            number=data["taskId"],
+            run=owner[0],
+            batch=owner[1],
+            stage=data["stageId"],
+            index=data["partitionId"],
+            executor=data["executorId"],
+            ended=(data["launchTime"] + data["duration"]) / 1000,
+            slot=data["duration"] / 1000,
+            work=data["executorRunTime"] / 1000,
+            cpu=data["executorCpuTime"] / 1e9,
+            rows=data["shuffleRecordsRead"] if shuffled else None,
+            moved_bytes=sum(data[name] for name in (*moved, *read)),
+        )

@@ -1,0 +1,188 @@
+"""Rows per second through the pipelines of a plan, as they are and as they would be.
+
+A pipeline has one output: each of its readers gets all of it. What several pipelines write to
+one reader adds up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from penstock.metrics.snapshot import PipelineMetrics, Snapshot
+from penstock.models.topology import Topology
+
+CONGESTED = 1.2
+"""Rows that come for each row processed above which a pipeline counts as congested."""
+
+_AT_WORK = 0.9
+"""Share of the time at work from which a pipeline is taken to be what holds others back."""
+
+
+class NotMeasured(Exception):
+    """Something that is needed was not measured; the message names it."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """One pipeline: rows per second that come, that are processed, and that could be.
+
+    selectivity: rows out for a row in.
+    """
+
+    arrival: float
+    processed: float
+    capacity: float
+    selectivity: float = 1.0
+
+    @property
+    def output(self) -> float:
+        return self.processed * self.selectivity
+
+    @property
+    def congestion(self) -> float:
+        """Rows that come for each row processed; infinite if none is."""
+        if self.processed == 0:
+            return math.inf if self.arrival > 0 else 1.0
+        return self.arrival / self.processed
+
+
+Rates = Mapping[str, Rate]
+"""By name of the pipeline."""
+
+
+def through(
+    topology: Topology,
+    offered: Mapping[str, float],
+    selectivity: Mapping[str, float],
+    capacity: Mapping[str, float],
+) -> Rates:
+    """The rates that settle in if each pipeline processes what comes, up to its capacity.
+
+    `offered` is what comes from outside, by pipeline. A selectivity that is not given is 1, a
+    capacity that is not given has no limit.
+    """
+    found: dict[str, Rate] = {}
+    for name in topology.pipelines:
+        inside = math.fsum(n * found[up].output for up, n in topology.feeds[name].items())
+        arrival = offered.get(name, 0.0) + inside
+        most = capacity.get(name, math.inf)
+        found[name] = Rate(arrival, min(arrival, most), most, selectivity.get(name, 1.0))
+    return found
+
+
+def scaled(topology: Topology, rates: Rates, name: str, factor: float) -> Rates:
+    """The rates when a pipeline can process `factor` times as much; what is behind it follows."""
+    rate = rates[name]
+    return _follow(topology, rates, {name: replace(rate, capacity=rate.capacity * factor)})
+
+
+def grown(topology: Topology, rates: Rates, name: str, factor: float) -> Rates:
+    """The rates when `factor` times as much comes to a pipeline, and it can process that."""
+    rate = rates[name]
+    larger = replace(rate, arrival=rate.arrival * factor, capacity=rate.capacity * factor)
+    return _follow(topology, rates, {name: larger})
+
+
+def sinks(topology: Topology, rates: Rates) -> Mapping[str, float]:
+    """Rows per second delivered by the sinks of each pipeline that holds some."""
+    found = {}
+    for name, count in topology.outlets.items():
+        # sinks fused with others read their tail; a sink alone delivers what it takes
+        alone = count == len(topology.pipelines[name].operators)
+        found[name] = count * (rates[name].processed if alone else rates[name].output)
+    return found
+
+
+def throughput(topology: Topology, rates: Rates) -> float:
+    """Rows per second delivered by all sinks."""
+    return math.fsum(sinks(topology, rates).values())
+
+
+def measured(topology: Topology, snapshot: Snapshot, congested: float = CONGESTED) -> Rates:
+    """The rates of a window. Raises `NotMeasured` with all that is missing.
+
+    A congested pipeline is at its capacity; that of another follows from its service time, and
+    is what it processes now where that time is not known. A pipeline that has processed nothing
+    is taken to pass on what it gets.
+    """
+    if not snapshot.settled:
+        raise NotMeasured("the window holds a change of plan, so its numbers say nothing yet")
+    lacking = [*_lacking(topology, snapshot)]
+    if lacking:
+        raise NotMeasured(f"not measured: {', '.join(lacking)}")
+    found: dict[str, Rate] = {}
+    for name in topology.pipelines:
+        metrics = snapshot.pipelines[name]
+        assert metrics.arrival_rate is not None
+        processed = metrics.rate_in
+        selectivity = 1.0
+        if processed > 0 and metrics.rate_out is not None:
+            selectivity = metrics.rate_out / processed
+        rate = Rate(metrics.arrival_rate, processed, processed, selectivity)
+        most = _possible(metrics)
+        if most is not None and (rate.congestion <= congested or processed == 0):
+            rate = replace(rate, capacity=max(processed, most))
+        found[name] = rate
+    return _released(topology, found, snapshot, congested)
+
+
+def _lacking(topology: Topology, snapshot: Snapshot) -> Iterable[str]:
+    for name, pipeline in topology.pipelines.items():
+        metrics = snapshot.pipelines.get(name)
+        if metrics is None:
+            yield f"pipeline {name}"
+            continue
+        if metrics.parallelism != pipeline.parallelism:
+            yield f"{name} with {pipeline.parallelism} instances (it had {metrics.parallelism})"
+        if metrics.arrival_rate is None:
+            yield f"arrival rate of {name}"
+        if metrics.rate_out is None and metrics.rate_in > 0 and topology.downstream[name]:
+            yield f"output rate of {name}"
+
+
+def _possible(metrics: PipelineMetrics) -> float | None:
+    """Rows per second with every instance at work all the time."""
+    if metrics.service is None:
+        return None
+    return metrics.parallelism / metrics.service if metrics.service > 0 else math.inf
+
+
+def _released(
+    topology: Topology, rates: dict[str, Rate], snapshot: Snapshot, congested: float
+) -> Rates:
+    """The rates without back pressure: what waits for room in a channel comes to its reader.
+
+    A pipeline that could process all that comes, and does not, waits for one behind it that is
+    at work all the time.
+    """
+    held: set[str] = set()  # those that something slow stands behind
+    for name in reversed(tuple(topology.pipelines)):
+        for reader in topology.downstream[name]:
+            if reader in held or (snapshot.pipelines[reader].busy or 0.0) >= _AT_WORK:
+                held.add(name)
+    freed = {}
+    for name in held:
+        most, rate = _possible(snapshot.pipelines[name]), rates[name]
+        if rate.congestion > congested and most is not None and most >= rate.arrival:
+            freed[name] = replace(rate, capacity=most)
+    return _follow(topology, rates, freed)
+
+
+def _follow(topology: Topology, rates: Rates, turned: Rates) -> Rates:
+    """The rates when some pipelines have others, and those behind them get what these put out."""
+    found = {**rates, **turned}
+    moved: set[str] = set()
+    for name in topology.pipelines:
+        feeds = topology.feeds[name]
+        if name not in turned and moved.isdisjoint(feeds):
+            continue
+        more = math.fsum(n * (found[up].output - rates[up].output) for up, n in feeds.items())
+        rate = found[name]
+        arrival = max(0.0, rate.arrival + more)
+        processed = min(arrival, rate.capacity)
+        found[name] = Rate(arrival, processed, rate.capacity, rate.selectivity)
+        if found[name].output != rates[name].output:
+            moved.add(name)
+    return found

@@ -1,0 +1,159 @@
+"""DS2: the parallelism that the offered load needs, for all pipelines in one step.
+
+Each pipeline's true rate is what one instance does while it is at work. The load follows the
+selectivities from the sources down as if nothing held it up, and every pipeline gets the
+instances that its share of it takes.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from penstock.control.context import Context
+from penstock.errors import InvalidInput
+from penstock.metrics.snapshot import Snapshot
+from penstock.models.rates import NotMeasured
+from penstock.models.topology import Topology
+from penstock.plan.decision import Decision
+from penstock.policies import slots
+
+_ROUNDING = 1e-9
+"""Instances more than a whole number that are an error of floating point, not a need."""
+
+
+@dataclass(frozen=True)
+class Ds2:
+    """The instances that the offered load needs, from true rates, for all pipelines at once.
+
+    headroom: share by which the plan is to carry more than is offered; activation: windows from
+    which it decides; it takes the median of what they say.
+    """
+
+    name: ClassVar[str] = "ds2"
+    headroom: float = 0.0
+    activation: int = 3
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.headroom < math.inf:
+            raise InvalidInput(f"ds2: a headroom of {self.headroom} is not a share of 0 or more")
+        if self.activation < 1:
+            raise InvalidInput(f"ds2: it needs at least 1 window, not {self.activation}")
+
+    def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
+        """Memory: what the last windows asked for, under the plan in force."""
+        topology = Topology(context.graph, context.plan)
+        try:
+            if context.latest is None:
+                raise NotMeasured("nothing has been measured yet")
+            need = needed(topology, context.latest, self.headroom)
+        except NotMeasured as why:
+            return Decision(None, str(why)), None
+        plan, seen = memory if memory is not None else (None, ())
+        needs = (*(seen if plan == context.plan else ()), need)[-self.activation :]
+        if len(needs) < self.activation:
+            said = f"{len(needs)} of {self.activation} windows seen"
+            return Decision(None, said, _numbers(need)), (context.plan, needs)
+        median = {n: statistics.median(each[n] for each in needs) for n in need}
+        return self._decided(context, topology, median), (context.plan, needs)
+
+    def _decided(self, context: Context, topology: Topology, need: Mapping[str, float]) -> Decision:
+        wanted = {n: _clipped(topology, n, math.ceil(x - _ROUNDING)) for n, x in need.items()}
+        said = [
+            f"{n} needs {need[n]:.2f} instances and stands {wanted[n]}"
+            for n in wanted
+            if wanted[n] < need[n] - _ROUNDING
+        ]
+        budget = context.limits.slots
+        if budget is not None and (total := sum(wanted.values())) > budget:
+            least = {n: slots.bounds(topology, n).least for n in wanted}
+            wanted = fitted(wanted, need, least, budget)
+            said.append(f"{total} instances are needed, the budget is {budget}")
+        pipelines = topology.pipelines
+        moved = [n for n in wanted if wanted[n] != pipelines[n].parallelism]
+        told = [
+            f"{n} needs {need[n]:.2f}: {pipelines[n].parallelism} -> {wanted[n]}" for n in moved
+        ]
+        reason = "; ".join([", ".join(told) or "every pipeline has what it needs", *said])
+        plan = slots.scaled_plan(context.plan, wanted) if moved else None
+        return Decision(plan, reason, _numbers(need))
+
+
+def needed(topology: Topology, snapshot: Snapshot, headroom: float = 0.0) -> dict[str, float]:
+    """The instances, not rounded, that each pipeline needs for the offered load.
+
+    Raises `NotMeasured` if the window holds a change, or a number that matters is missing.
+    """
+    if not snapshot.settled:
+        raise NotMeasured("the window holds a change of plan, so its numbers say nothing yet")
+    target: dict[str, float] = {}
+    found: dict[str, float] = {}
+    lacking: list[str] = []
+    for name in topology.pipelines:
+        metrics = snapshot.pipelines.get(name)
+        if metrics is None:
+            raise NotMeasured(f"not measured: pipeline {name}")
+        rate = math.fsum(times * target[up] for up, times in topology.feeds[name].items())
+        if name in topology.sources:
+            offered = _offered(topology, snapshot, name)
+            if offered is None:
+                lacking.append(f"what is offered to {name}")
+            rate += (offered or 0.0) * (1 + headroom)
+        found[name], target[name] = 0.0, 0.0
+        if rate == 0:
+            continue
+        if metrics.service is None:
+            lacking.append(f"service time of {name}")
+        found[name] = rate * (metrics.service or 0.0)
+        if topology.downstream[name]:
+            if metrics.rate_in <= 0 or metrics.rate_out is None:
+                lacking.append(f"selectivity of {name}")
+            else:
+                target[name] = rate * metrics.rate_out / metrics.rate_in
+    if lacking:
+        raise NotMeasured(f"not measured: {', '.join(lacking)}")
+    return found
+
+
+def fitted(
+    wanted: Mapping[str, int], need: Mapping[str, float], least: Mapping[str, int], budget: int
+) -> dict[str, int]:
+    """As many instances as a budget has: one by one, who has most for its need gives one up."""
+    found = dict(wanted)
+    heap = [(-_plenty(n, p - 1, need), n) for n, p in found.items()]
+    heapq.heapify(heap)
+    over = sum(found.values()) - budget
+    while over > 0 and heap:
+        _, name = heapq.heappop(heap)
+        if found[name] > max(1, least[name]):
+            found[name] -= 1
+            over -= 1
+            heapq.heappush(heap, (-_plenty(name, found[name] - 1, need), name))
+    return found
+
+
+def _plenty(name: str, instances: int, need: Mapping[str, float]) -> float:
+    return instances / need[name] if need[name] > 0 else math.inf
+
+
+def _offered(topology: Topology, snapshot: Snapshot, name: str) -> float | None:
+    """Rows that come from outside: all that arrive, less what other pipelines send there."""
+    arrival = snapshot.pipelines[name].arrival_rate
+    if arrival is None:
+        return None
+    sent = (n * (snapshot.pipelines[up].rate_out or 0.0) for up, n in topology.feeds[name].items())
+    return max(0.0, arrival - math.fsum(sent))
+
+
+def _clipped(topology: Topology, name: str, wanted: int) -> int:
+    limits = slots.bounds(topology, name)
+    most = wanted if limits.most is None else min(wanted, limits.most)
+    return max(1, limits.least, most)
+
+
+def _numbers(need: Mapping[str, float]) -> dict[str, float]:
+    return {f"{name}.needed": round(x, 6) for name, x in need.items()}

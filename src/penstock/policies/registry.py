@@ -1,0 +1,154 @@
+"""The registry of policies: ours by name, other people's by entry point.
+
+A package adds a policy with an entry point in the group `penstock.policies` that names a class
+or a function without arguments which returns one. Our own names cannot be replaced.
+
+Options stand behind the name: `threshold:above=0.7,step=2` sets fields of the policy, which is
+a dataclass then.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, get_type_hints
+
+from penstock.errors import InvalidInput, PenstockError
+from penstock.policies import options
+from penstock.policies.policy import Policy
+
+GROUP = "penstock.policies"
+
+_OURS: Mapping[str, str] = {
+    "drs": "penstock.policies.drs:Drs",
+    "ds2": "penstock.policies.ds2:Ds2",
+    "es-stream": "penstock.policies.es_stream:EsStream",
+    "latency": "penstock.policies.latency:Latency",
+    "least-link-load": "penstock.policies.strategies:LeastLinkLoad",
+    "organic": "penstock.policies.organic:Organic",
+    "round-robin": "penstock.policies.strategies:RoundRobin",
+    "static": "penstock.policies.static:Static",
+    "stela": "penstock.policies.stela:Stela",
+    "stepwise": "penstock.policies.stepwise:Stepwise",
+    "threshold": "penstock.policies.threshold:Threshold",
+}
+
+
+@dataclass(frozen=True)
+class Option:
+    """A field that can be set behind the name of a policy; `default` as it would be written."""
+
+    name: str
+    kind: str
+    default: str
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a policy does, in one line and in more, and what can be set."""
+
+    name: str
+    summary: str
+    details: str
+    options: tuple[Option, ...]
+
+
+def names() -> tuple[str, ...]:
+    """Every policy that `get` knows, in alphabetical order."""
+    return tuple(sorted({*_OURS, *_others()}))
+
+
+def get(text: str) -> Policy:
+    """A fresh policy by its name and options, e.g. `threshold:above=0.7,step=2`.
+
+    Raises `InvalidInput` with the names, or the options, that exist.
+    """
+    name, _, rest = text.partition(":")
+    path, made = _maker(name := name.strip())
+    given = options.split(rest)
+    values = {key: _value(name, made, key, written) for key, written in given.items()}
+    with _blaming(name, path):
+        policy: Policy = made(**values)
+    if not hasattr(policy, "decide"):
+        raise InvalidInput(f"policy '{name}' from '{path}' has no method 'decide'")
+    return policy
+
+
+def describe(name: str) -> Description:
+    """What a policy does and what can be set. Raises `InvalidInput` as `get` does."""
+    _, made = _maker(name)
+    words = (made.__doc__ or "").strip()
+    summary, _, details = words.partition("\n")
+    settings = _settings(made)
+    kinds = get_type_hints(made) if settings else {}
+    found = (
+        Option(key, options.kind(kinds[key]), options.written(_default(entry)))
+        for key, entry in settings.items()
+    )
+    lines = (line.strip() for line in details.strip().splitlines())
+    return Description(name, summary, "\n".join(lines), tuple(found))
+
+
+def _others() -> Mapping[str, EntryPoint]:
+    return {e.name: e for e in entry_points(group=GROUP)}
+
+
+def _maker(name: str) -> tuple[str, Callable[..., Any]]:
+    """The class of a policy, or the function that makes one, and the path it has."""
+    if name in _OURS:
+        entry = EntryPoint(name, _OURS[name], GROUP)
+    elif (found := _others().get(name)) is not None:
+        entry = found
+    else:
+        raise InvalidInput(f"unknown policy '{name}'{_hint(name, names(), 'policies')}")
+    with _blaming(name, entry.value):
+        return entry.value, entry.load()
+
+
+@contextmanager
+def _blaming(name: str, path: str) -> Iterator[None]:
+    """An import or a constructor is somebody's code: any failure of it is a bad name to us."""
+    try:
+        yield
+    except PenstockError as error:
+        raise InvalidInput(f"policy '{name}': {error}") from error
+    except Exception as error:
+        raise InvalidInput(
+            f"policy '{name}' from '{path}' cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _settings(made: Callable[..., Any]) -> Mapping[str, Field[Any]]:
+    """The fields that can be set."""
+    if not (isinstance(made, type) and is_dataclass(made)):
+        return {}
+    return {f.name: f for f in fields(made) if f.init}
+
+
+def _value(name: str, made: Callable[..., Any], key: str, written: str) -> Any:
+    settings = _settings(made)
+    if not settings:
+        raise InvalidInput(f"policy '{name}' has no options, found '{key}'")
+    if key not in settings:
+        hint = _hint(key, settings, "options")
+        raise InvalidInput(f"policy '{name}' has no option '{key}'{hint}")
+    try:
+        return options.read(get_type_hints(made)[key], written)
+    except InvalidInput as error:
+        raise InvalidInput(f"policy '{name}', option '{key}': {error}") from None
+
+
+def _default(entry: Field[Any]) -> Any:
+    if entry.default is not MISSING:
+        return entry.default
+    return entry.default_factory() if entry.default_factory is not MISSING else MISSING
+
+
+def _hint(word: str, known: Iterable[str], what: str) -> str:
+    close = difflib.get_close_matches(word, tuple(known), n=1)
+    return (
+        f", did you mean '{close[0]}'?" if close else ";"
+    ) + f" known {what}: {', '.join(known)}"

@@ -1,0 +1,199 @@
+"""Giving out slots: one more instance at a time, to whom a choice says, within what is allowed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from penstock.control.context import Context
+from penstock.dataflow.operator import Bounds
+from penstock.errors import InvalidInput
+from penstock.models import rates as model
+from penstock.models.etp import Reach, congested
+from penstock.models.rates import CONGESTED, Rates
+from penstock.models.topology import Topology
+from penstock.plan.decision import Decision
+from penstock.plan.plan import Plan
+
+
+def bounds(topology: Topology, name: str) -> Bounds:
+    """The parallelism of a pipeline that needs no other state partitions than it was given."""
+    found, ceiling = topology.bounds(name), topology.pipelines[name].ceiling
+    if ceiling is None:
+        return found
+    return Bounds(found.least, ceiling if found.most is None else min(found.most, ceiling))
+
+
+def scaled_plan(plan: Plan, instances: Mapping[str, int]) -> Plan:
+    """The plan with other numbers of instances for some pipelines."""
+    return replace(
+        plan,
+        pipelines=tuple(
+            replace(p, parallelism=instances.get(p.name, p.parallelism)) for p in plan.pipelines
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class Growth:
+    """A flow while slots are given out: what each pipeline has got and the rates to expect."""
+
+    topology: Topology
+    rates: Rates
+    over: float = CONGESTED
+    given: Mapping[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def congested(self) -> frozenset[str]:
+        return congested(self.rates, self.over)
+
+    def shares(self, names: Iterable[str]) -> dict[str, float]:
+        """The effective throughput percentage of some pipelines."""
+        reach = Reach.of(self.topology, self.congested)
+        return reach.shares(model.sinks(self.topology, self.rates), names)
+
+    def instances(self, name: str) -> int:
+        return self.topology.pipelines[name].parallelism + self.given.get(name, 0)
+
+    def room(self, name: str) -> bool:
+        """Whether the bounds of a pipeline let it have one more instance."""
+        most = bounds(self.topology, name).most
+        return most is None or self.instances(name) < most
+
+    def give(self, name: str) -> Growth:
+        """One more instance, which does as much as each of the others.
+
+        Where nothing is congested, a source that gets one is taken to bring in more, because
+        that is what the slot is for.
+        """
+        factor = (self.instances(name) + 1) / self.instances(name)
+        grows = name in self.topology.sources and not self.congested
+        change = model.grown if grows else model.scaled
+        rates = change(self.topology, self.rates, name, factor)
+        given = {**self.given, name: self.given.get(name, 0) + 1}
+        return replace(self, rates=rates, given=given)
+
+
+Choice = Callable[[Growth], str | None]
+"""Who gets the next slot; None if nobody should."""
+
+
+def give_out(growth: Growth, slots: int, choose: Choice) -> Growth:
+    """Give slots until there are none left, or nobody to take one."""
+    for _ in range(slots):
+        name = choose(growth)
+        if name is None:
+            break
+        growth = growth.give(name)
+    return growth
+
+
+def scale_out(
+    context: Context, executors: int, choose: Choice, over: float = CONGESTED
+) -> Decision:
+    """Add executors, and as many instances for each as the others have on average."""
+    if executors < 1:
+        raise InvalidInput(f"cannot add {executors} executors; ask for at least 1")
+    try:
+        start = measured(context, over)
+    except model.NotMeasured as why:
+        return Decision(None, f"no scale-out: {why}")
+    adding, slots, said = _allowed(context, executors)
+    if slots < 1:
+        return Decision(None, f"no scale-out by {executors}: {', '.join(said)}")
+    end = give_out(start, slots, choose)
+    if left := slots - sum(end.given.values()):
+        said.append(f"{left} of the slots stay empty: who could use them is at its bounds")
+    reason = (
+        f"{adding} more executor{'s' * (adding > 1)} with {slots} slots: {describe(start, end)}"
+    )
+    plan = replace(context.plan, executors=context.plan.executors + adding, leaving=())
+    plan = scaled_plan(plan, {name: end.instances(name) for name in end.given})
+    return Decision(plan, "; ".join([reason, *said]), {"slots": slots, **numbers(start, end)})
+
+
+def measured(context: Context, over: float = CONGESTED) -> Growth:
+    """The flow as the last window shows it. Raises `NotMeasured`."""
+    if context.latest is None:
+        raise model.NotMeasured("nothing has been measured yet")
+    topology = Topology(context.graph, context.plan)
+    return Growth(topology, model.measured(topology, context.latest, over), over)
+
+
+def _allowed(context: Context, executors: int) -> tuple[int, int, list[str]]:
+    """The executors and the slots that the budget leaves of what was asked, and what it cut."""
+    plan, limits, said = context.plan, context.limits, []
+    if limits.executors is not None and plan.executors + executors > limits.executors:
+        executors = max(0, limits.executors - plan.executors)
+        said.append(f"the budget of {limits.executors} executors leaves {executors}")
+    slots = executors * each(plan)
+    if limits.slots is not None and plan.slots + slots > limits.slots:
+        slots = max(0, limits.slots - plan.slots)
+        said.append(f"the budget of {limits.slots} instances leaves {slots}")
+    return executors, slots, said
+
+
+def each(plan: Plan) -> int:
+    """Instances for a new executor: those of the others on average, rounded, and at least one."""
+    return max(1, math.floor(plan.slots / plan.executors + 0.5))
+
+
+def describe(start: Growth, end: Growth) -> str:
+    """Who gets how much, and why, in words."""
+    shares = start.shares(end.given)
+    parts = []
+    for name in end.given:
+        told = f"{name} {start.instances(name)} -> {end.instances(name)}"
+        ratio = start.rates[name].congestion
+        over = f" > {start.over:.2f}" if ratio > start.over else ""
+        parts.append(f"{told} (congestion {ratio:.2f}{over}, ETP {shares[name]:.0%})")
+    calm = "" if start.congested else "nothing is congested; "
+    return calm + (", ".join(parts) or "nobody gets one")
+
+
+def numbers(start: Growth, end: Growth) -> dict[str, float]:
+    """What the words are about, and the throughput now and then."""
+    shares = start.shares(end.given)
+    found: dict[str, float] = {}
+    for name in end.given:
+        found[f"{name}.congestion"] = start.rates[name].congestion
+        found[f"{name}.etp"] = shares[name]
+        found[f"{name}.given"] = end.given[name]
+    found["throughput"] = model.throughput(start.topology, start.rates)
+    found["throughput.expected"] = model.throughput(end.topology, end.rates)
+    return found
+
+
+# --- one instance at a time ---------------------------------------------------------------------
+
+
+def nothing_to_give(context: Context, growth: Growth) -> str | None:
+    """Why no pipeline gets one more instance now; None if one should."""
+    if not growth.congested:
+        worst = max(growth.rates, key=lambda name: growth.rates[name].congestion)
+        ratio = growth.rates[worst].congestion
+        return f"nothing is congested: {worst} has most, {ratio:.2f} <= {growth.over:.2f}"
+    most = context.limits.slots
+    if most is not None and context.plan.slots >= most:
+        return f"{_names(growth)} congested, but the budget of {most} instances is used"
+    return None
+
+
+def one_more(context: Context, start: Growth, name: str, why: str) -> Decision:
+    """One more instance of a pipeline."""
+    end = start.give(name)
+    plan = scaled_plan(context.plan, {name: end.instances(name)})
+    reason = f"{_names(start)} congested; {why}: {describe(start, end)}"
+    return Decision(plan, reason, numbers(start, end))
+
+
+def check_congested(over: float) -> None:
+    if not 1 <= over < math.inf:
+        raise InvalidInput(f"a congestion threshold of {over} makes no sense: it is 1 or more")
+
+
+def _names(growth: Growth) -> str:
+    found = [name for name in growth.topology.pipelines if name in growth.congested]
+    return f"{', '.join(found)} {'is' if len(found) == 1 else 'are'}"

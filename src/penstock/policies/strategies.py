@@ -1,0 +1,160 @@
+"""Where to put more instances, judged by shape and traffic alone: what Stela compares itself with.
+
+Each ranking names all pipelines, the first to get a slot first; slots go round in that order.
+In the original these strategies move instances between machines; where an instance runs is
+Spark's to decide here, so they choose who gets one more, from the same number of slots.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from penstock.control.context import Context
+from penstock.models.rates import CONGESTED, NotMeasured, Rates
+from penstock.models.topology import Topology
+from penstock.plan.decision import Decision
+from penstock.policies import slots
+from penstock.policies.slots import Choice, Growth
+
+Ranking = Callable[[Topology, Rates], tuple[str, ...]]
+
+
+def distance_from_source(topology: Topology, rates: Rates) -> tuple[str, ...]:
+    """Nearest to a source first."""
+    return _sorted(topology, _hops(topology.sources, topology.downstream))
+
+
+def distance_to_sink(topology: Topology, rates: Rates) -> tuple[str, ...]:
+    """Nearest to a sink first."""
+    return _sorted(topology, _hops(topology.sinks, topology.upstream))
+
+
+def descendants(topology: Topology, rates: Rates) -> tuple[str, ...]:
+    """Those with most pipelines behind them first."""
+    bit = {name: 1 << at for at, name in enumerate(topology.pipelines)}
+    behind: dict[str, int] = {}
+    for name in reversed(tuple(topology.pipelines)):
+        behind[name] = 0
+        for reader in topology.downstream[name]:
+            behind[name] |= bit[reader] | behind[reader]
+    return _sorted(topology, {name: -mask.bit_count() for name, mask in behind.items()})
+
+
+def centrality(topology: Topology, rates: Rates) -> tuple[str, ...]:
+    """Those with most links, in and out, first."""
+    links = {n: len(topology.upstream[n]) + len(topology.downstream[n]) for n in topology.pipelines}
+    return _sorted(topology, {name: -count for name, count in links.items()})
+
+
+def least_link_load(topology: Topology, rates: Rates) -> tuple[str, ...]:
+    """Those with least traffic on their links first."""
+    return _sorted(topology, _link_load(topology, rates))
+
+
+def most_link_load(topology: Topology, rates: Rates) -> tuple[str, ...]:
+    """Those with most traffic on their links first."""
+    return _sorted(topology, {n: -load for n, load in _link_load(topology, rates).items()})
+
+
+def round_robin(topology: Topology, rates: Rates) -> tuple[str, ...]:
+    """In the order in which records meet them."""
+    return tuple(topology.pipelines)
+
+
+RANKINGS: Mapping[str, Ranking] = {
+    "distance-from-source": distance_from_source,
+    "distance-to-sink": distance_to_sink,
+    "descendants": descendants,
+    "centrality": centrality,
+    "least-link-load": least_link_load,
+    "most-link-load": most_link_load,
+    "round-robin": round_robin,
+}
+
+
+def by(ranking: Ranking) -> Choice:
+    """The choice that goes round in the order of a ranking."""
+
+    def choose(growth: Growth) -> str | None:
+        ranked = ranking(growth.topology, growth.rates)
+        turns = sorted(ranked, key=lambda name: growth.given.get(name, 0))
+        return next((name for name in turns if growth.room(name)), None)
+
+    return choose
+
+
+def scale_out(context: Context, executors: int, ranking: Ranking) -> Decision:
+    """Add executors, and give their slots out by a ranking."""
+    return slots.scale_out(context, executors, by(ranking))
+
+
+@dataclass(frozen=True)
+class _Ranked:
+    """While something is congested, one more instance a time for the next one of a ranking."""
+
+    name: ClassVar[str]
+    congested: float = CONGESTED
+
+    def __post_init__(self) -> None:
+        slots.check_congested(self.congested)
+
+    def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
+        """Memory: who has had a turn in this round."""
+        try:
+            start = slots.measured(context, self.congested)
+        except NotMeasured as why:
+            return Decision(None, str(why)), memory
+        if (calm := slots.nothing_to_give(context, start)) is not None:
+            return Decision(None, calm), memory
+        served: frozenset[str] = memory or frozenset()
+        ranking = RANKINGS[self.name](start.topology, start.rates)
+        turns = sorted(ranking, key=lambda name: name in served)
+        turn = next((name for name in turns if start.room(name)), None)
+        if turn is None:
+            return Decision(None, "every pipeline is at its bounds"), memory
+        if turn in served:
+            served = frozenset()  # the next round begins
+        return slots.one_more(context, start, turn, f"{turn} is next"), served | {turn}
+
+
+@dataclass(frozen=True)
+class LeastLinkLoad(_Ranked):
+    """More instances for those with least traffic on their links, while something is congested."""
+
+    name: ClassVar[str] = "least-link-load"
+
+
+@dataclass(frozen=True)
+class RoundRobin(_Ranked):
+    """More instances for one pipeline after the other, while something is congested."""
+
+    name: ClassVar[str] = "round-robin"
+
+
+def _hops(ends: Iterable[str], links: Mapping[str, tuple[str, ...]]) -> Mapping[str, int]:
+    """Least number of links between each pipeline and one of the ends."""
+    found = dict.fromkeys(ends, 0)
+    queue = deque(found)
+    while queue:
+        name = queue.popleft()
+        for other in links[name]:
+            if other not in found:
+                found[other] = found[name] + 1
+                queue.append(other)
+    return found
+
+
+def _link_load(topology: Topology, rates: Rates) -> Mapping[str, float]:
+    """Rows per second on all links of a pipeline, in and out."""
+    return {
+        name: rate.arrival + rate.output * len(topology.downstream[name])
+        for name, rate in rates.items()
+    }
+
+
+def _sorted(topology: Topology, key: Mapping[str, float]) -> tuple[str, ...]:
+    """Lowest first; ties in the order in which records meet them."""
+    return tuple(sorted(topology.pipelines, key=lambda name: key[name]))

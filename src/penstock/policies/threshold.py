@@ -1,0 +1,128 @@
+"""The rule of thumb: more instances where they are at work most of the time, fewer where not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from penstock.control.context import Context
+from penstock.errors import InvalidInput
+from penstock.metrics.snapshot import PipelineMetrics, Snapshot
+from penstock.models.topology import Topology
+from penstock.plan.decision import Decision
+from penstock.policies import slots
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """More instances for pipelines busy above a threshold, fewer for those far below another.
+
+    above, below: shares of the time at work; step: instances more or fewer at a time; patience:
+    windows in a row for which a pipeline must be below before it loses any. It loses none if
+    those that are left would be above `above`.
+    """
+
+    name: ClassVar[str] = "threshold"
+    above: float = 0.8
+    below: float = 0.4
+    step: int = 1
+    patience: int = 3
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.below < self.above <= 1:
+            raise InvalidInput(
+                f"threshold: 0 <= below < above <= 1 does not hold for below={self.below:g}, "
+                f"above={self.above:g}"
+            )
+        if self.step < 1 or self.patience < 1:
+            raise InvalidInput("threshold: step and patience are 1 or more")
+
+    def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
+        """Memory: for how many windows in a row each pipeline has been below."""
+        latest = context.latest
+        if latest is None or not latest.settled:
+            why = "nothing has been measured yet" if latest is None else "the plan has just changed"
+            return Decision(None, why), {}
+        topology = Topology(context.graph, context.plan)
+        busy, lacking = _busy(topology, latest)
+        if lacking:
+            return Decision(None, f"not measured: {', '.join(lacking)}"), {}
+        calm = _calm(busy, self.below, memory or {})
+        wanted = {**self._fewer(topology, busy, calm), **self._more(context, topology, busy)}
+        if not wanted:
+            return Decision(None, self._quiet(context, topology, busy), _numbers(busy)), calm
+        reason = ", ".join(
+            f"{n} is busy {self._beyond(busy[n])}: {topology.pipelines[n].parallelism} -> {p}"
+            for n, p in wanted.items()
+        )
+        plan = slots.scaled_plan(context.plan, wanted)
+        return Decision(plan, reason, _numbers({n: busy[n] for n in wanted})), {}
+
+    def _more(
+        self, context: Context, topology: Topology, busy: Mapping[str, float]
+    ) -> dict[str, int]:
+        """The busiest first, as far as bounds and budget go."""
+        budget, found = context.limits.slots, {}
+        left = None if budget is None else max(0, budget - context.plan.slots)
+        for name in sorted(busy, key=lambda n: -busy[n]):
+            now, most = topology.pipelines[name].parallelism, slots.bounds(topology, name).most
+            if busy[name] <= self.above:
+                break
+            step = self.step if most is None else min(self.step, most - now)
+            step = step if left is None else min(step, left)
+            if step > 0:
+                found[name] = now + step
+                left = None if left is None else left - step
+        return found
+
+    def _fewer(
+        self, topology: Topology, busy: Mapping[str, float], calm: Mapping[str, int]
+    ) -> dict[str, int]:
+        found = {}
+        for name, windows in calm.items():
+            now = topology.pipelines[name].parallelism
+            fewer = max(now - self.step, slots.bounds(topology, name).least)
+            if windows >= self.patience and fewer < now and busy[name] * now / fewer <= self.above:
+                found[name] = fewer
+        return found
+
+    def _beyond(self, busy: float) -> str:
+        if busy > self.above:
+            return f"{busy:.2f} > {self.above:.2f}"
+        return f"{busy:.2f} < {self.below:.2f} for {self.patience} windows"
+
+    def _quiet(self, context: Context, topology: Topology, busy: Mapping[str, float]) -> str:
+        """Why nothing changes."""
+        over = [n for n in topology.pipelines if busy[n] > self.above]
+        if over:
+            found = ", ".join(f"{n} is busy {self._beyond(busy[n])}" for n in over)
+            spent = context.limits.slots is not None and context.plan.slots >= context.limits.slots
+            why = f"the budget of {context.limits.slots} instances is used" if spent else ""
+            return f"{found}, but {why or 'at its bounds'}"
+        most = max(busy, key=lambda n: busy[n])
+        return f"nothing to do: {most} is busiest, {busy[most]:.2f} <= {self.above:.2f}"
+
+
+def _busy(topology: Topology, snapshot: Snapshot) -> tuple[dict[str, float], list[str]]:
+    """The share of the time at work of every pipeline, and those for which it is not known."""
+    found = {n: _at_work(snapshot.pipelines.get(n)) for n in topology.pipelines}
+    lacking = [f"how busy {name} is" for name, busy in found.items() if busy is None]
+    return {name: busy for name, busy in found.items() if busy is not None}, lacking
+
+
+def _at_work(metrics: PipelineMetrics | None) -> float | None:
+    """Time at work of one instance for each second; from its service time where that is known."""
+    if metrics is None:
+        return None
+    if metrics.service is not None:
+        return metrics.rate_in * metrics.service / metrics.parallelism
+    return metrics.busy
+
+
+def _calm(busy: Mapping[str, float], below: float, before: Mapping[str, int]) -> dict[str, int]:
+    return {name: before.get(name, 0) + 1 for name, share in busy.items() if share < below}
+
+
+def _numbers(busy: Mapping[str, float]) -> dict[str, float]:
+    return {f"{name}.busy": share for name, share in busy.items()}

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.control import given
+from penstock.control.advice import advise, replay
+from penstock.control.context import Context
+from penstock.control.guard import Guard
+from penstock.control.history import DECISIONS, dataflow, read, seen
+from penstock.control.run import run
+from penstock.engines.memory import MemoryEngine
+from penstock.errors import InvalidInput
+from penstock.plan.decision import Decision
+from penstock.plan.limits import Limits
+from penstock.plan.plan import Pipeline, Plan
+
+from .doubles import FakeTime, Watcher, flow
+
+
+class Patient:
+    """Wants one instance more at its third look since the last plan, and every time after."""
+
+    name = "patient"
+
+    def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
+        plan, looks = memory or (None, 0)
+        looks = looks + 1 if plan == context.plan else 1
+        if looks < 3:
+            return Decision(None, f"look {looks}"), (context.plan, looks)
+        now = context.plan.pipelines[0].parallelism
+        more = context.plan.with_pipeline("numbers", parallelism=now + 1)
+        numbers = {"looks": looks, "congestion": float("inf")}
+        return Decision(more, f"look {looks}", numbers), (context.plan, looks)
+
+
+def played(run_dir: str, seconds: float = 8, **given: Any) -> None:
+    engine = MemoryEngine()
+    clock = FakeTime(engine).clock
+    run(flow(), engine=engine, seconds=seconds, run_dir=run_dir, clock=clock, **given)
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_recorded_run_is_played_to_another_policy() -> None:
+    played("mine", changes=["5s:double=4"])
+    home = Path("mine")
+    found = [*replay(Patient(), dataflow(home), seen(home), Limits())]
+    wanted = {round(a.at): str(a.change) for a in found if a.change is not None}
+    assert wanted[3] == wanted[4] == "numbers: parallelism 1 -> 2"
+    assert wanted[8] == "numbers: parallelism 4 -> 5"
+    assert 6 not in wanted
+    assert found[0].to_json()["reason"] == "look 1"
+    one = found[-1].to_json()
+    assert one["changes"] == ["numbers: parallelism 4 -> 5"]
+    assert one["numbers"]["congestion"] is None
+
+
+def test_what_is_played_twice_is_the_same_twice() -> None:
+    played("mine")
+    home = Path("mine")
+    first, second = (
+        [a.to_json() for a in replay(Patient(), dataflow(home), seen(home), Limits())]
+        for _ in range(2)
+    )
+    assert first == second
+
+
+def test_what_would_be_decided_in_a_run_is_what_it_advises() -> None:
+    """A dry run and a play of its record agree, because a policy has nothing but its context."""
+    played("mine", policy=Patient(), advise=True, guard=Guard(cooldown=0, settle=0, undo=0))
+    home = Path("mine")
+    advised = [(d["reason"], d["plan"]) for d in read(home / DECISIONS)]
+    replayed = [*replay(Patient(), dataflow(home), seen(home), Limits())]
+    assert len(advised) >= 6
+    assert advised == [
+        (a.review.decision.reason, a.to_json()["plan"]) for a in replayed[: len(advised)]
+    ]
+
+
+def test_the_budget_is_kept_in_advice() -> None:
+    played("mine")
+    home = Path("mine")
+    found = [*replay(Patient(), dataflow(home), seen(home), Limits(slots=1))]
+    assert [v.rule for v in found[-1].review.vetoes] == ["budget"]
+    assert found[-1].change is None
+
+
+def test_a_run_that_was_continued_begins_anew() -> None:
+    from penstock.control.history import History
+    from penstock.control.loop import Tick
+    from penstock.metrics.snapshot import PipelineMetrics, Snapshot
+
+    graph = flow().graph
+    plan = Plan((Pipeline(("numbers", "double", "out")),))
+    for _ in range(2):
+        history = History(Path(), lambda: 0.0)
+        for at in (1.0, 2.0, 3.0):
+            measured = {"numbers": PipelineMetrics("numbers", 1, batches=1)}
+            history.append(Tick(at, plan, Snapshot(at, 1.0, None, 0, 0, 0, measured)))
+        history.close()
+    found = [*replay(Patient(), graph, seen(Path()), Limits())]
+    assert [a.review.decision.reason for a in found] == ["look 1", "look 2", "look 3"] * 2
+
+
+def test_a_policy_that_fails_says_how() -> None:
+    class Broken:
+        name = "broken"
+
+        def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
+            raise ValueError("boom")
+
+    graph = flow().graph
+    plan = Plan((Pipeline(("numbers", "double", "out")),))
+    found = advise(Broken(), Context(graph, plan, (), 3.0))
+    assert (found.error or "").startswith("policy 'broken' failed: ValueError: boom (test_advice")
+    assert found.change is None
+
+
+# --- a run with limits, guard and advice --------------------------------------------------------
+
+
+class Greedy:
+    name = "greedy"
+
+    def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
+        now = context.plan.pipelines[0].parallelism
+        plan = context.plan.with_pipeline("numbers", parallelism=now + 1)
+        return Decision(plan, "more is more"), memory
+
+
+def decisions(run_dir: str = "mine") -> list[dict[str, Any]]:
+    return [*read(Path(run_dir) / DECISIONS)]
+
+
+def test_vetoes_are_in_the_history_with_what_was_wanted() -> None:
+    played("mine", policy=Greedy(), limits=Limits(slots=2), seconds=16)
+    made, cooling, used = decisions()[0], decisions()[1], decisions()[12]
+    assert (made["vetoes"], made["wanted"], made["mode"]) == ([], None, "on")
+    assert made["plan"]["pipelines"][0]["parallelism"] == 2
+    assert [v["rule"] for v in cooling["vetoes"]] == ["budget"]
+    assert cooling["plan"] is None
+    assert cooling["wanted"]["pipelines"][0]["parallelism"] == 3
+    assert used["vetoes"] == [
+        {
+            "rule": "budget",
+            "reason": "3 instances, the budget is 2, which the plan in force uses up",
+        }
+    ]
+
+
+def test_advice_is_recorded_as_advice() -> None:
+    view = Watcher()
+    played("mine", policy=Greedy(), advise=True, view=view)
+    assert {d["mode"] for d in decisions()} == {"advise"}
+    assert {d["plan"]["pipelines"][0]["parallelism"] for d in decisions()} == {2}
+    assert not [*read(Path("mine/transitions.jsonl"))]
+    assert {s.policy for s in view.seen} == {"greedy (advise)"}
+
+
+def test_a_quiet_time_of_the_day_is_kept() -> None:
+    from penstock.control.quiet import Quiet
+
+    guard = Guard(quiet=(Quiet.parse("00:00..24:00"),))
+    played("mine", policy=Greedy(), guard=guard)
+    assert {v["rule"] for d in decisions() for v in d["vetoes"]} == {"quiet"}
+
+
+def test_a_run_above_its_budget_does_not_start() -> None:
+    plan = Plan((Pipeline(("numbers", "double", "out"), 4),))
+    with pytest.raises(InvalidInput, match="the plan to start with is more than the budget: 4 in"):
+        played("mine", plan=plan, limits=Limits(slots=3))
+    assert not Path("mine").exists()
+
+
+def test_a_budget_that_no_plan_can_keep_is_told_at_once() -> None:
+    from penstock.dataflow.connectors import Discard, Generator
+    from penstock.dataflow.flow import Dataflow
+
+    wide = Dataflow("wide")
+    source = wide.source("in", Generator(lambda rng, index, at: {}, "n bigint"))
+    source.sink("out", Discard(), min_parallelism=3)
+    with pytest.raises(
+        InvalidInput, match="a budget of 2 slots is too small: 'out' runs with 3 instances or more"
+    ):
+        run(wide, engine=MemoryEngine(), limits=Limits(slots=2), run_dir="mine")
+    given.check_budget(Limits(slots=3), wide.graph, None)

@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import is_dataclass
+from pathlib import Path
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock.control import case
+from penstock.control.context import Context
+from penstock.control.history import History, dataflow, keep_dataflow, seen, snapshots
+from penstock.control.loop import Tick
+from penstock.control.plain import plain, restored
+from penstock.dataflow import structure
+from penstock.dataflow.graph import Graph
+from penstock.dataflow.regions import regions
+from penstock.errors import InvalidInput, InvalidPlan, RunDirectoryError
+from penstock.metrics.snapshot import (
+    PipelineMetrics,
+    Snapshot,
+)
+from penstock.plan import fusion
+from penstock.plan.limits import Limits
+from penstock.plan.plan import Pipeline, Plan
+from tests.strategies import dataflows, few, plans
+
+SIMPLE: dict[object, st.SearchStrategy[Any]] = {
+    float: st.floats(allow_nan=False, allow_infinity=False),
+    int: st.integers(),
+    str: st.text(max_size=4),
+    bool: st.booleans(),
+}
+
+
+def values(kind: Any) -> st.SearchStrategy[Any]:
+    """Anything that a type allows, every field of a dataclass filled."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind in SIMPLE:
+        return SIMPLE[kind]
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return st.builds(kind, **{name: values(one) for name, one in hints.items()})  # type: ignore
+    if origin is UnionType:
+        return st.none() | values(next(one for one in inner if one is not type(None)))
+    if origin is tuple:
+        return st.lists(values(inner[0]), max_size=2).map(tuple)
+    if origin is frozenset:
+        return st.frozensets(values(inner[0]), max_size=2)
+    return st.dictionaries(values(inner[0]), values(inner[1]), max_size=2)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(values(Snapshot))
+def test_a_snapshot_is_read_as_it_was_written(snapshot: Snapshot) -> None:
+    written = json.loads(json.dumps(plain(snapshot), allow_nan=False))
+    assert restored(Snapshot, written) == snapshot
+
+
+def test_what_is_not_finite_is_not_measured() -> None:
+    value = PipelineMetrics("a", 1, rate_in=math.inf, busy=math.nan)
+    back = restored(PipelineMetrics, plain(value))
+    assert math.isnan(back.rate_in)
+    assert back.busy is None
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    assert json.dumps(plain({"a": np.int64(3), "b": np.float32(0.5), "c": np.float64("inf")})) == (
+        '{"a": 3, "b": 0.5, "c": null}'
+    )
+
+
+def test_what_is_missing_has_its_default_and_what_is_strange_is_left_out() -> None:
+    data = {"name": "a", "parallelism": 2, "colour": "blue"}
+    assert restored(PipelineMetrics, data) == PipelineMetrics("a", 2)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({}, "this is no PipelineMetrics: .*missing"),
+        ({"name": 3, "parallelism": 1}, "3 where a text has to stand"),
+        ({"name": "a", "parallelism": 1.5}, "1.5 where a whole number has to stand"),
+        ({"name": "a", "parallelism": 1, "busy": "much"}, "'much' where a number has to stand"),
+        ({"name": "a", "parallelism": 1, "parts": [1]}, "this is no PipelineMetrics"),
+        (7, "this is no PipelineMetrics"),
+    ],
+)
+def test_what_is_something_else_is_told(data: object, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        restored(PipelineMetrics, data)
+
+
+# --- a run directory ----------------------------------------------------------------------------
+
+ONE = Plan((Pipeline(("a", "b"), 3),))
+TWO = Plan((Pipeline(("a",)), Pipeline(("b",), cadence=0.5)), 2)
+
+
+def recorded(run_dir: Path, *turns: tuple[float, Plan]) -> None:
+    history = History(run_dir, lambda: 1.7e9)
+    for at, plan in turns:
+        metrics = {p.name: PipelineMetrics(p.name, p.parallelism) for p in plan.pipelines}
+        history.append(Tick(at, plan, Snapshot(at, 5.0, None, 10, 9, 1, metrics)))
+    history.close()
+
+
+def test_snapshots_come_back_with_the_plan_they_were_measured_under(tmp_path: Path) -> None:
+    recorded(tmp_path, (1.0, ONE), (2.0, ONE), (3.0, TWO))
+    recorded(tmp_path, (4.0, TWO), (5.0, ONE))
+    found = [*seen(tmp_path)]
+    assert [one.plan for one in found] == [ONE, ONE, TWO, TWO, ONE]
+    assert [one.first for one in found] == [True, False, False, True, False]
+    assert [*snapshots(tmp_path)] == [one.snapshot for one in found]
+    assert found[0].snapshot.pipelines == {"a": PipelineMetrics("a", 3)}
+    lines = (tmp_path / "snapshots.jsonl").read_text().splitlines()
+    assert [("plan" in json.loads(line)) for line in lines] == [True, False, True, True, True]
+
+
+def test_snapshots_without_a_plan_cannot_be_played(tmp_path: Path) -> None:
+    recorded(tmp_path, (1.0, ONE))
+    path = tmp_path / "snapshots.jsonl"
+    line = json.loads(path.read_text())
+    del line["plan"]
+    path.write_text(json.dumps(line) + "\n")
+    assert len([*snapshots(tmp_path)]) == 1
+    with pytest.raises(RunDirectoryError, match="do not say under which plan"):
+        list(seen(tmp_path))
+
+
+def test_a_directory_without_a_run_says_so(tmp_path: Path) -> None:
+    with pytest.raises(RunDirectoryError, match="holds no run that can be read: dataflow"):
+        dataflow(tmp_path)
+    (tmp_path / "dataflow.json").write_text("{")
+    with pytest.raises(InvalidInput, match="is not JSON"):
+        dataflow(tmp_path)
+    (tmp_path / "dataflow.json").write_text("[]")
+    with pytest.raises(InvalidInput, match="not the structure of a dataflow"):
+        dataflow(tmp_path)
+
+
+# --- a dataflow without its functions -----------------------------------------------------------
+
+
+@few
+@given(dataflows())
+def test_a_dataflow_looks_the_same_without_its_functions(graph: Graph) -> None:
+    hollow = structure.from_json(json.loads(json.dumps(structure.to_json(graph)))).graph()
+    assert structure.to_json(hollow) == structure.to_json(graph)
+    assert hollow.topological == graph.topological
+    assert [o.state for o in hollow.operators] == [o.state for o in graph.operators]
+    assert regions(hollow) == regions(graph)
+
+
+@few
+@given(st.data())
+def test_its_plans_are_the_same_too(data: st.DataObject) -> None:
+    graph = data.draw(dataflows())
+    hollow = structure.from_json(structure.to_json(graph)).graph()
+    fusion.check(data.draw(plans(graph)), hollow)
+
+
+def test_a_form_that_is_none_is_told() -> None:
+    from .doubles import flow
+
+    data = structure.to_json(flow().graph)
+    data["operators"][1]["form"] = "dance"
+    with pytest.raises(InvalidInput, match="no operator is a 'dance'"):
+        structure.from_json(data).graph()
+
+
+def test_the_dataflow_is_kept_with_its_run(tmp_path: Path) -> None:
+    from .doubles import flow
+
+    graph = flow().graph
+    keep_dataflow(tmp_path, graph)
+    assert structure.to_json(dataflow(tmp_path)) == structure.to_json(graph)
+
+
+# --- a case -------------------------------------------------------------------------------------
+
+
+@few
+@given(st.data())
+def test_a_case_is_read_as_it_was_written(data: st.DataObject) -> None:
+    graph = data.draw(dataflows())
+    plan = data.draw(plans(graph))
+    measured = {p.name: data.draw(values(PipelineMetrics)) for p in plan.pipelines}
+    shot = Snapshot(3.0, 1.0, None, 0, 0, 0, measured)
+    context = Context(graph, plan, (shot,), 3.5, Limits(slots=9))
+    written = json.loads(json.dumps(case.to_json(context)))
+    back = case.from_json(written)
+    assert case.to_json(back) == written
+    assert (back.plan, back.snapshots, back.now, back.limits) == (plan, (shot,), 3.5, Limits(9))
+
+
+def example() -> dict[str, object]:
+    from .doubles import flow
+
+    graph = flow().graph
+    shot = Snapshot(3.0, 1.0, None, 0, 0, 0, {"numbers": PipelineMetrics("numbers", 1)})
+    return case.to_json(Context(graph, fusion.default_plan(graph, 1), (shot,), 3.5))
+
+
+def test_a_case_needs_neither_limits_nor_a_time() -> None:
+    data = {k: v for k, v in example().items() if k not in ("limits", "now")}
+    assert (case.from_json(data).now, case.from_json(data).limits) == (3.0, Limits())
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "error", "message"),
+    [
+        ("plan", {"pipelines": [{"operators": ["numbers"]}]}, InvalidPlan, "is in no pipeline"),
+        ("plan", None, InvalidPlan, "a plan is written as"),
+        ("dataflow", {}, InvalidInput, "not the structure of a dataflow"),
+        ("snapshots", 3, InvalidInput, "'snapshots' is a list"),
+        ("snapshots", [{}], InvalidInput, "this is no Snapshot"),
+        ("limits", {"slots": 0}, InvalidInput, "a budget of 0 slots runs nothing"),
+        ("limits", [1], InvalidInput, "this is no Limits"),
+        ("now", "late", InvalidInput, "'now' is a number of seconds"),
+    ],
+)
+def test_a_bad_case_is_one_clear_message(
+    part: str, value: object, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        case.from_json({**example(), part: value})
+    with pytest.raises(InvalidInput, match="a case is written as"):
+        case.from_json({k: v for k, v in example().items() if k != "snapshots"})
+
+
+@pytest.mark.parametrize(
+    ("at", "changes", "message"),
+    [
+        (1, {"inputs": ["gone"]}, "'double' reads 'gone', which is no operator"),
+        (1, {"inputs": ["double"]}, "the dataflow has a cycle: double -> double"),
+        (2, {"name": "double"}, "two operators of 'numbers' have the same name"),
+    ],
+)
+def test_a_dataflow_that_is_none_is_told(at: int, changes: dict[str, object], message: str) -> None:
+    data = example()
+    data["dataflow"]["operators"][at].update(changes)  # type: ignore[index]
+    with pytest.raises(InvalidInput, match=message):
+        case.from_json(data)
+
+
+def test_snapshots_of_another_flow_are_told() -> None:
+    data = example()
+    data["snapshots"][0]["pipelines"]["tweets"] = plain(PipelineMetrics("tweets", 1))  # type: ignore
+    with pytest.raises(
+        InvalidInput, match="of another dataflow: 'tweets' is no operator of 'numbers'"
+    ):
+        case.from_json(data)

@@ -1,0 +1,171 @@
+"""What snapshots say beside what is known to be true."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from penstock import Dataflow, ForeachBatch, Generator, Memory, Pipeline, Plan
+from penstock.engines.spark.engine import SparkEngine
+from penstock.metrics.snapshot import Snapshot
+from tests.engines.spark.flows import SCHEMA, source, until
+from tests.engines.spark.test_operators import POSITIONS, Position
+
+pytestmark = pytest.mark.spark
+
+TIMED = "id bigint, key string, loop double, nap double"
+
+
+def looping(record: dict[str, Any]) -> dict[str, Any]:
+    """Keeps a processor busy, and notes for how long."""
+    began = time.perf_counter()
+    while time.perf_counter() < began + 0.001:
+        pass
+    spent = time.perf_counter() - began
+    return {"id": record["id"], "key": record["key"], "loop": spent, "nap": None}
+
+
+def napping(record: dict[str, Any]) -> dict[str, Any]:
+    began = time.perf_counter()
+    time.sleep(0.002)
+    return {**record, "nap": time.perf_counter() - began}
+
+
+@pytest.fixture
+def start(spark: Any, tmp_path: Path) -> Iterator[Callable[..., SparkEngine]]:
+    engines: list[SparkEngine] = []
+
+    def starting(flow: Dataflow, plan: Plan | None = None, **options: Any) -> SparkEngine:
+        engines.append(SparkEngine(spark=spark, **options))
+        engines[-1].start(flow.graph, plan, tmp_path / "run")
+        return engines[-1]
+
+    yield starting
+    for engine in engines:
+        engine.stop(drain=False)
+
+
+def settled(engine: SparkEngine, also: Callable[[Snapshot], bool] = lambda s: True) -> Snapshot:
+    """The first snapshot that shows nothing but the plan in force."""
+    last: list[Snapshot] = []
+
+    def good() -> bool:
+        time.sleep(0.2)  # as often as a control loop looks, or a little more often
+        last[:] = [engine.observe()]
+        return last[0].settled and also(last[0])
+
+    until(good, "a settled snapshot", 90)
+    return last[0]
+
+
+def test_operators_inside_a_pipeline_are_measured_one_by_one(
+    start: Callable[..., SparkEngine],
+) -> None:
+    flow = Dataflow("known")
+    rows = source(flow, limit=None, load="150/s")
+    halved = rows.filter("half", lambda r: r["id"] % 2 == 0)
+    looped = halved.map("loop", looping, schema=TIMED).map("nap", napping, schema=TIMED)
+    looped.frame("same", lambda df: df.selectExpr("id", "loop", "nap")).sink("out", Memory())
+    engine = start(flow, window=4.0)
+    seen = settled(engine, lambda s: s.operators["same"].service is not None)
+    operators = seen.operators
+    engine.stop()
+    last, rows_in = seen.rows_ingested, seen.pipelines["numbers"].rows_in
+    out = [row for row in engine.rows("out") if last - rows_in <= row.id < last]
+    for name in ("loop", "nap"):
+        truth = float(np.mean([getattr(row, name) for row in out]))
+        assert operators[name].measured
+        assert operators[name].service == pytest.approx(truth, rel=0.1)
+        assert operators[name].rows_in == pytest.approx(len(out), rel=0.02)
+    rate = operators["numbers"].rate_out
+    assert operators["half"].rate_in == pytest.approx(rate, rel=0.02)
+    assert operators["half"].selectivity == pytest.approx(0.5, rel=0.02)
+    assert operators["same"].rate_in == pytest.approx(rate / 2, rel=0.02)
+    assert not operators["same"].measured
+    pipeline = seen.pipelines["numbers"]
+    assert pipeline.service is not None
+    inside = (operators["loop"].service or 0) + (operators["nap"].service or 0)
+    assert pipeline.service > inside / 2  # of the rows that come in, half go through these two
+    assert sum(pipeline.parts.values()) == pytest.approx(pipeline.batch_seconds, rel=0.05)
+    assert pipeline.arrival_rate == pytest.approx(150, rel=0.05)
+    (executor,) = seen.executors.values()
+    assert 0 < (executor.busy or 0) <= 1
+    assert executor.instances == {"numbers": pipeline.parallelism}
+
+
+def skewed(rng: Any, index: Any, at: Any) -> Mapping[str, Any]:
+    """Four records of five have one key."""
+    hot = rng.random(len(index)) < 0.8
+    keys = np.where(hot, "hot", [f"k{i % 100}" for i in index])
+    return {"id": index, "key": list(keys), "amount": index % 7, "ts": index / 10}
+
+
+@pytest.mark.parametrize("hot", [False, True])
+def test_skew_is_seen(start: Callable[..., SparkEngine], hot: bool) -> None:
+    flow = Dataflow("skew")
+    if hot:
+        rows = flow.source("numbers", Generator(skewed, SCHEMA, load="1500/s", block=100))
+    else:
+        rows = source(flow, limit=None, load="1500/s").frame(
+            "spread", lambda df: df.withColumn("key", df.id.cast("string"))
+        )
+    rows.key_by("key").process("position", Position, schema=POSITIONS).sink("out", Memory())
+    engine = start(flow, window=4.0)
+    pipeline = settled(engine).pipelines["numbers"]
+    assert len(pipeline.instances) == 2
+    assert pipeline.skew is not None
+    assert pipeline.hottest is not None
+    if hot:
+        assert pipeline.skew > 0.5
+    else:
+        assert pipeline.skew < 0.15
+
+
+def stamped(rng: Any, index: Any, at: Any) -> Mapping[str, Any]:
+    return {"id": index, "due": at}
+
+
+def test_latency_agrees_with_records_that_carry_their_own_time(
+    start: Callable[..., SparkEngine],
+) -> None:
+    arrived: list[tuple[float, np.ndarray[Any, Any]]] = []
+
+    def note(frame: Any, label: Any) -> None:
+        due = frame.toPandas()["due"].to_numpy()
+        arrived.append((time.time(), due))
+
+    flow = Dataflow("probe")
+    rows = flow.source("stamps", Generator(stamped, "id bigint, due double", load="400/s"))
+    rows.map("pass", lambda r: r, schema="id bigint, due double").sink("out", ForeachBatch(note))
+    flow.constrain("stamps", "out", latency="5s", window="8s")
+    plan = Plan((Pipeline(("stamps",)), Pipeline(("pass", "out"))))
+    engine = start(flow, plan, window=4.0)
+    until(lambda: engine.observe().at > 12, "a window without the start", 60)
+    seen = engine.observe()
+    now, clock = time.time(), engine._clocks["stamps"]
+    found = seen.latency["stamps->out"]
+    lags = np.concatenate([at - clock - due for at, due in arrived if now - 8 < at <= now])
+    assert found.mean == pytest.approx(float(lags.mean()), rel=0.05)
+    assert found.p95 == pytest.approx(float(np.quantile(lags, 0.95)), rel=0.1)
+    channel = seen.channels["stamps>pass"]
+    assert channel.latency is not None
+    assert 0 < channel.latency < found.mean
+
+
+def test_before_anything_ran_nothing_is_zero(start: Callable[..., SparkEngine]) -> None:
+    flow = Dataflow("idle")
+    rows = source(flow, limit=None, load="points:0=0,1000=0")
+    rows.map("pass", lambda r: r, schema=SCHEMA).sink("out", Memory())
+    seen = start(flow).observe()
+    assert not seen.settled
+    operator = seen.operators["pass"]
+    assert operator.service is None
+    assert operator.rate_in is None
+    assert operator.busy is None
+    assert seen.pipelines["numbers"].service is None
+    assert seen.pipelines["numbers"].wait is None

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.control.context import Context
+from penstock.errors import InvalidInput
+from penstock.models import rates
+from penstock.models.topology import Topology
+from penstock.plan import fusion
+from penstock.plan.limits import Limits
+from penstock.plan.plan import Pipeline, Plan
+from penstock.policies.ds2 import Ds2, fitted, needed
+from tests.models import dags
+from tests.policies.closed import DIAMOND, LINEAR, Loop
+from tests.policies.test_stela import parallelism
+from tests.strategies import few
+
+ONE = Ds2(activation=1)
+
+
+def seen(capacity: dict[str, float], limits: Limits | None = None, **many: int) -> Context:
+    dag = dags.graph({"s": (), "a": ("s",), "b": ("a",)}, most={"b": 8})
+    found = Topology(dag, dags.plan(dag, many))
+    now = rates.through(found, {"s": 100.0}, {"a": 2.0}, capacity)
+    return dags.context(found, now, limits)
+
+
+def test_all_pipelines_get_what_the_offered_load_needs_in_one_step() -> None:
+    # b sees only 80 rows a second now, but 200 will come when a is no longer in the way
+    asked = seen({"s": 500.0, "a": 40.0, "b": 60.0})
+    decision, _ = ONE.decide(asked, None)
+    assert parallelism(decision.plan) == {"s": 1, "a": 3, "b": 4}
+    assert decision.reason == "a needs 2.50: 1 -> 3, b needs 3.33: 1 -> 4"
+    assert decision.numbers == pytest.approx(
+        {"s.needed": 0.2, "a.needed": 2.5, "b.needed": 10 / 3}, rel=1e-5
+    )
+
+
+def test_it_scales_down_as_well_and_rests_where_it_is() -> None:
+    asked = seen({"s": 5000.0, "a": 400.0, "b": 800.0}, s=5, a=4, b=8)
+    decision, _ = ONE.decide(asked, None)
+    assert parallelism(decision.plan) == {"s": 1, "a": 1, "b": 2}
+    rest, _ = ONE.decide(seen({"s": 500.0, "a": 100.0, "b": 200.0}), None)
+    assert rest.plan is None  # exactly enough is enough
+    assert rest.reason == "every pipeline has what it needs"
+
+
+def test_a_rounding_error_is_no_need() -> None:
+    asked = seen({"s": 500.0, "a": 1 / 0.07, "b": 9000.0})
+    assert needed(Topology(asked.graph, asked.plan), asked.snapshots[0])["a"] > 7
+    assert parallelism(ONE.decide(asked, None)[0].plan)["a"] == 7
+
+
+def test_headroom_counts_on_top() -> None:
+    asked = seen({"s": 500.0, "a": 100.0, "b": 200.0})
+    decision, _ = Ds2(headroom=0.1, activation=1).decide(asked, None)
+    assert parallelism(decision.plan) == {"s": 1, "a": 2, "b": 2}
+
+
+def test_several_windows_decide_by_their_median_under_one_plan() -> None:
+    policy, memory = Ds2(activation=3), None
+    plans: list[Any] = []
+    for rate in (40.0, 10.0, 30.0):  # 2.5, 10 and 3.33 instances of a
+        decision, memory = policy.decide(seen({"s": 500.0, "a": rate, "b": 900.0}), memory)
+        plans.append(decision.plan)
+    assert plans[:2] == [None, None]
+    assert parallelism(plans[2]) == {"s": 1, "a": 4, "b": 1}
+    after, _ = policy.decide(seen({"s": 500.0, "a": 40.0, "b": 900.0}, a=4), memory)
+    assert after.reason == "1 of 3 windows seen"  # those of another plan do not count
+
+
+def test_bounds_and_budget_are_kept_and_said() -> None:
+    bound, _ = ONE.decide(seen({"s": 500.0, "a": 100.0, "b": 10.0}), None)
+    assert parallelism(bound.plan)["b"] == 8
+    assert "b needs 20.00 instances and stands 8" in bound.reason
+    short, _ = ONE.decide(seen({"s": 500.0, "a": 40.0, "b": 60.0}, Limits(slots=6)), None)
+    assert parallelism(short.plan) == {"s": 1, "a": 2, "b": 3}
+    assert "8 instances are needed, the budget is 6" in short.reason
+
+
+def test_zero_load_needs_one_of_each() -> None:
+    dag = dags.graph({"s": (), "a": ("s",)})
+    found = Topology(dag, dags.plan(dag, {"s": 3, "a": 2}))
+    now = rates.through(found, {}, {}, {"s": 10.0, "a": 10.0})
+    decision, _ = ONE.decide(dags.context(found, now), None)
+    assert parallelism(decision.plan) == {"s": 1, "a": 1}
+
+
+@pytest.mark.parametrize(
+    ("changed", "missing"),
+    [
+        ({"service": None}, "not measured: service time of a"),
+        ({"rate_out": None}, "not measured: selectivity of a"),
+    ],
+)
+def test_what_is_missing_is_said(changed: dict[str, Any], missing: str) -> None:
+    asked = seen({"s": 500.0, "a": 40.0, "b": 60.0})
+    shown = asked.snapshots[0]
+    blind = replace(shown.pipelines["a"], **changed)
+    window = replace(shown, pipelines={**shown.pipelines, "a": blind})
+    decision, _ = ONE.decide(replace(asked, snapshots=(window,)), None)
+    assert (decision.plan, decision.reason) == (None, missing)
+    assert ONE.decide(replace(asked, snapshots=()), None)[0].plan is None
+
+
+def test_options_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="headroom"):
+        Ds2(headroom=-0.1)
+    with pytest.raises(InvalidInput, match="at least 1 window"):
+        Ds2(activation=0)
+
+
+@pytest.mark.parametrize("shape", [LINEAR, DIAMOND], ids=["linear", "diamond"])
+def test_it_carries_the_load_after_one_step_and_gives_back(shape: Any, tmp_path: Path) -> None:
+    dag = dags.graph(shape)
+    rate = lambda at: 100.0 if at < 60 else 20.0  # noqa: E731
+    loop = Loop(dag, dags.plan(dag), tmp_path, {"a": 0.02, "b": 0.05, "c": 0.03}, rate)
+    loop.run(Ds2(activation=2), 5)
+    assert parallelism(loop.engine.plan) == {**dict.fromkeys(shape, 1), "a": 2, "b": 5, "c": 3}
+    assert len(set(loop.plans)) == 2
+    after = loop.run(Ds2(activation=2), 40)
+    assert after.slots == len(shape)
+
+
+@few
+@given(dags.flows(), st.sampled_from((0.0, 0.2)))
+def test_its_plan_carries_the_load_with_as_few_as_possible(
+    flow: tuple[Topology, rates.Rates], headroom: float
+) -> None:
+    found, now = flow
+    decision, _ = Ds2(headroom=headroom, activation=1).decide(dags.context(found, now), None)
+    if "not measured" in decision.reason:
+        return
+    plan = decision.plan or found.plan
+    fusion.check(plan, found.graph)
+    one = {n: now[n].capacity / p.parallelism for n, p in found.pipelines.items()}
+    offered = {s: now[s].arrival * (1 + headroom) for s in found.sources}
+    selectivity = {n: r.selectivity for n, r in now.items()}
+
+    def congested(many: dict[str, int]) -> float:
+        settled = rates.through(
+            found, offered, selectivity, {n: k * one[n] for n, k in many.items()}
+        )
+        return max(r.congestion for r in settled.values())
+
+    many = parallelism(plan)
+    assert congested(many) <= 1 + 1e-6
+    for name, count in many.items():
+        if count > 1:
+            assert congested({**many, name: count - 1}) > 1
+
+
+@few
+@given(st.lists(st.tuples(st.floats(0.1, 5), st.integers(1, 2)), min_size=1, max_size=4), st.data())
+def test_a_short_budget_keeps_the_worst_off_as_well_off_as_can_be(
+    pairs: list[tuple[float, int]], data: st.DataObject
+) -> None:
+    need = {f"p{i}": x for i, (x, _) in enumerate(pairs)}
+    least = {f"p{i}": k for i, (_, k) in enumerate(pairs)}
+    wanted = {n: max(least[n], math.ceil(x)) for n, x in need.items()}
+    budget = data.draw(st.integers(sum(least.values()), sum(wanted.values())))
+    found = fitted(wanted, need, least, budget)
+    assert sum(found.values()) == budget
+    spans = [range(least[n], wanted[n] + 1) for n in wanted]
+    every = (c for c in itertools.product(*spans) if sum(c) == budget)
+    best = max(min(k / need[n] for k, n in zip(c, wanted, strict=True)) for c in every)
+    assert min(found[n] / need[n] for n in wanted) == pytest.approx(best)
+
+
+def test_what_a_source_is_offered_is_told_from_what_others_send_it() -> None:
+    dag = dags.graph({"s": (), "t": (), "u": ("s", "t")})
+    pair = Topology(dag, Plan((Pipeline(("s",)), Pipeline(("t", "u", "u-out")))))
+    now = rates.through(pair, {"s": 100.0, "t": 50.0}, {}, {"s": 10.0, "t": 100.0})
+    assert needed(pair, dags.snapshot(pair, now)) == pytest.approx({"s": 10.0, "t": 1.5})
+
+
+@few
+@given(dags.flows(), st.sampled_from((1.5, 2.0, 4.0)))
+def test_more_load_never_needs_fewer_and_the_unit_of_time_does_not_matter(
+    flow: tuple[Topology, rates.Rates], c: float
+) -> None:
+    found, now = flow
+    capacity = {n: r.capacity for n, r in now.items()}
+    selectivity = {n: r.selectivity for n, r in now.items()}
+
+    def wanted(offered: float, speed: float) -> dict[str, int] | None:
+        load = {s: offered * now[s].arrival for s in found.sources}
+        rate = rates.through(found, load, selectivity, {n: speed * k for n, k in capacity.items()})
+        decision, _ = ONE.decide(dags.context(found, rate), None)
+        return None if "not" in decision.reason else parallelism(decision.plan or found.plan)
+
+    once, faster, more = wanted(1, 1), wanted(4, 4), wanted(c, 1)
+    assert once == faster
+    if once is not None and more is not None:
+        assert all(more[n] >= k for n, k in once.items())
