@@ -52,7 +52,7 @@ def test_batches_in_turn_are_predicted_for_any_number_of_instances(
 def test_a_cadence_changes_nothing_of_that(p: int, rho: float, overhead: float) -> None:
     in_turn = overhead / (1 - rho)
     one = station(batches(p, rho * p, overhead, in_turn), 0.0, 1e9)
-    gathered = replace(batches(p, rho * p, overhead, 3 * in_turn), batching=1.5 * in_turn)
+    gathered = batches(p, rho * p, overhead, 3 * in_turn)
     other = station(gathered, 3 * in_turn, 1e9)
     assert other.task == pytest.approx(one.task, rel=1e-2)
     assert other.wait == pytest.approx(one.wait, rel=1e-2)

@@ -126,8 +126,8 @@ class Flow:
             in_turn = overhead / (1 - min(rho, 0.99))
             period = max(pipeline.cadence, in_turn)
             batch = overhead + min(rho, 0.99) * period
-            gathering = pipeline.cadence / 2 if pipeline.cadence > in_turn else 0.0
-            wait = period / 2
+            wait = period / 2  # of which as much is gathering as the pipeline is idle
+            gathering = wait - min(batch, period) ** 2 / (2 * period)
             batches = max(1, round(1000 * self.step / period))
             rows = round(1000 * self.step * done)
         else:

@@ -151,7 +151,7 @@ def test_a_budget_caps_and_says_what() -> None:
     assert decision.plan is not None
     assert decision.plan.slots <= 12
     assert "the budget of 12 instances is less than the" in decision.reason
-    assert "x 8 not 12, y 3 not 8" in decision.reason
+    assert "x 8 not 12; y 3 not 8" in decision.reason
 
 
 def test_a_budget_below_the_load_is_shared_by_load() -> None:

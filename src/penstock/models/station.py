@@ -75,7 +75,11 @@ def station(metrics: PipelineMetrics, cadence: float, patience: float) -> Statio
     whole = queue.service if metrics.batch_seconds is None else metrics.batch_seconds
     found = Station(metrics.name, queue.parallelism, load, whole, wait)
     if metrics.batches:
-        found = _in_batches(found, metrics, queue.service, gathers=cadence > whole)
+        gathers = cadence > whole
+        if gathers:  # half a cadence is what rows wait for it, some of them for the batch before
+            late = max(0.0, (metrics.wait or 0.0) - cadence / 2)
+            found = replace(found, wait=0.0 if behind else late)
+        found = _in_batches(found, metrics, queue.service, gathers)
     return replace(found, backlog=backlog if behind else 0.0)
 
 

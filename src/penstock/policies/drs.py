@@ -19,9 +19,8 @@ from penstock.models import inflow, jackson
 from penstock.models.inflow import Inflow
 from penstock.models.jackson import Server, Staffing
 from penstock.models.topology import Topology
-from penstock.plan.change import Change
 from penstock.plan.decision import Decision
-from penstock.policies import executors
+from penstock.policies import executors, words
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class Drs:
         measured = averages.pipelines(snapshots)
         lacking = {n: inflow.missing(measured.get(n)) for n in topology.pipelines}
         if any(lacking.values()):
-            told = "; ".join(f"{', '.join(m)} of {n}" for n, m in lacking.items() if m)
+            told = words.listed([f"{', '.join(m)} of {n}" for n, m in lacking.items() if m])
             return Decision(None, f"not measured: {told}"), memory
         look = _Look(self, context, topology, inflow.follow(topology, measured))
         return look.decision(), context.now
@@ -70,7 +69,7 @@ class _Look:
     ) -> None:
         self.policy, self.context, self.topology, self.flows = policy, context, topology, flows
         self.now = {name: p.parallelism for name, p in topology.pipelines.items()}
-        self.words: list[str] = []
+        self.said: list[str] = []
         self.numbers: dict[str, float] = {f"{n} load": flow.load for n, flow in flows.items()}
 
     def decision(self) -> Decision:
@@ -79,9 +78,8 @@ class _Look:
         wanted = self._capped({**self.now, **wanted})
         pipelines = tuple(replace(p, parallelism=wanted[p.name]) for p in plan.pipelines)
         plan = executors.enough(replace(plan, pipelines=pipelines), self.context)
-        change = Change(self.context.plan, plan)
-        reason = "; ".join([*self.words, str(change)])
-        return Decision(plan if change else None, reason, self.numbers)
+        reason = "; ".join([*self.said, words.turned(self.context.plan, plan)])
+        return Decision(None if plan == self.context.plan else plan, reason, self.numbers)
 
     def _bounded(self) -> Mapping[str, int]:
         """The fewest instances for each constraint; later ones only raise."""
@@ -104,11 +102,11 @@ class _Look:
             fewer = jackson.fewest(servers, (1 - self.policy.slack) * rows)
             found = fewer if fewer.met and fewer.total < found.total else found
         told = f"{_seconds(now, rate)} now, {_seconds(found.number, rate)} expected"
-        self.words.append(f"{constraint.name}: {told}, {constraint.latency:.3g} s asked for")
+        self.said.append(f"{constraint.name}: {told}, {constraint.latency:.3g} s asked for")
         self.numbers[f"{constraint.name} bound"] = constraint.latency
         if not found.met:
             alone = _seconds(math.fsum(s.load for s in servers), rate)
-            self.words.append(
+            self.said.append(
                 f"{constraint.name} cannot be met: the operators alone take {alone}, and their "
                 "queues with all instances they may have take what is left"
             )
@@ -122,9 +120,9 @@ class _Look:
         found = jackson.best(servers, slots)
         rate = math.fsum(self.flows[name].rate for name in self.topology.sources)
         told = f"{_seconds(found.number, rate)} is the least with {slots} instances"
-        self.words.append(f"{_seconds(now, rate)} in the flow now, {told}")
+        self.said.append(f"{_seconds(now, rate)} in the flow now, {told}")
         if not found.met:
-            self.words.append(f"{slots} instances are too few for a load of {self._load:.2f}")
+            self.said.append(f"{slots} instances are too few for a load of {self._load:.2f}")
             return jackson.within(servers, slots)
         worth = now - found.number > self.policy.gain * now if now < math.inf else True
         return found.instances if worth else self.now
@@ -142,8 +140,8 @@ class _Look:
             Server(n, self.flows[n].load, min(bounds(n).least, k), k) for n, k in wanted.items()
         ]
         found = jackson.within(servers, slots)
-        cut = ", ".join(f"{n} {found[n]} not {k}" for n, k in wanted.items() if found[n] < k)
-        self.words.append(f"the budget of {slots} instances is less than {total}: {cut}")
+        cut = words.listed([f"{n} {found[n]} not {k}" for n, k in wanted.items() if found[n] < k])
+        self.said.append(f"the budget of {slots} instances is less than {total}: {cut}")
         return found
 
     def _server(self, name: str, least: int) -> Server:

@@ -19,10 +19,9 @@ from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.models import inflow, instances, jackson, nodes
 from penstock.models.inflow import Inflow
 from penstock.models.topology import Topology
-from penstock.plan.change import Change
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
-from penstock.policies import executors
+from penstock.policies import executors, words
 from penstock.policies.backup import Interval, WithBackup
 
 
@@ -47,7 +46,8 @@ class EsStream:
     stays below alpha; some are given back if the skewness is at least chi and the mean at most
     zeta. A skewness of -3 to -4 is that of one idle executor among busy ones, which is one to give
     back, so chi is below that. io_capacity: bytes per second that an executor can move, 0 if that
-    is not looked at; heap: whether memory is; most: instances of a pipeline that nothing else
+    is not looked at; heap: whether memory is, which fills up under any load until it is
+    collected and so says little; most: instances of a pipeline that nothing else
     bounds. backup_least, backup_most: seconds between
     commits of state, seldom under load; 0 leaves cadences alone.
     """
@@ -62,7 +62,7 @@ class EsStream:
     zeta: float = 0.3
     alpha: float = 0.9
     io_capacity: float = 0.0
-    heap: bool = True
+    heap: bool = False
     most: int = 1000
     backup_least: float = 0.0
     backup_most: float = 0.0
@@ -94,7 +94,7 @@ class EsStream:
         measured = averages.pipelines(snapshots)
         lacking = {n: inflow.missing(measured.get(n)) for n in topology.pipelines}
         if any(lacking.values()):
-            told = "; ".join(f"{', '.join(m)} of {n}" for n, m in lacking.items() if m)
+            told = words.listed([f"{', '.join(m)} of {n}" for n, m in lacking.items() if m])
             return Decision(None, f"not measured: {told}"), before
         return self._look(context, topology, measured, before)
 
@@ -116,24 +116,24 @@ class EsStream:
 
         flows = inflow.follow(topology, measured, choose)
         undone = before.plan is not None and before.plan != context.plan
-        words = ["the last change was not made"] if undone else []
-        words += self._moved(topology, flows, before.rates)
+        said = ["the last change was not made"] if undone else []
+        moved = self._moved(topology, flows, before.rates)
+        said += [words.listed(moved)] if moved else []
         plan, rates = context.plan, before.rates
-        if words:
+        if said:
             found, capped = _within_budget(context, topology, flows, wanted)
             plan = _with(plan, found)
-            words, rates = words + capped, {name: flow.rate for name, flow in flows.items()}
-        moved = bool(words)
+            said, rates = said + capped, {name: flow.rate for name, flow in flows.items()}
+        moving = bool(said)
         numbers = {f"{name} load": flow.load for name, flow in flows.items()}
         # executors that were refused are not asked for twice in a row, so that instances are free
         if not (undone and before.plan and before.plan.executors != context.plan.executors):
-            plan, said, loads = self._executors(context, plan)
-            words, numbers = words + said, {**numbers, **loads}
-        change = Change(context.plan, plan)
-        words = words or [f"no rate has moved by more than {self.trigger:.0%}"]
-        reason = "; ".join([*words, str(change)])
-        after = Memory(context.now, moved, rates, plan)
-        return Decision(plan if change else None, reason, numbers), after
+            plan, told, loads = self._executors(context, plan)
+            said, numbers = said + told, {**numbers, **loads}
+        said = said or [f"no rate has moved by more than {self.trigger:.0%}"]
+        reason = "; ".join([*said, words.turned(context.plan, plan)])
+        after = Memory(context.now, moving, rates, plan)
+        return Decision(None if plan == context.plan else plan, reason, numbers), after
 
     def _moved(
         self, topology: Topology, flows: Mapping[str, Inflow], rates: Mapping[str, float]
@@ -249,5 +249,5 @@ def _within_budget(
         for n, k in wanted.items()
     ]
     found = jackson.within(servers, slots)
-    cut = ", ".join(f"{n} {found[n]} not {k}" for n, k in wanted.items() if found[n] < k)
+    cut = words.listed([f"{n} {found[n]} not {k}" for n, k in wanted.items() if found[n] < k])
     return found, [f"the budget of {slots} instances is less than the {total} wanted: {cut}"]

@@ -20,14 +20,13 @@ from penstock.dataflow.graph import Constraint
 from penstock.errors import InvalidInput
 from penstock.metrics import averages
 from penstock.metrics.snapshot import PipelineMetrics
-from penstock.models import rebalance
+from penstock.models.rebalance import spread
 from penstock.models.sequence import Outcome, Sequence, balance, resolve
 from penstock.models.station import Station, missing, station, up
 from penstock.models.topology import Topology
-from penstock.plan.change import Change
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
-from penstock.policies import executors
+from penstock.policies import executors, words
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,7 @@ class Latency:
         measured = averages.pipelines(snapshots)
         lacking = {n: missing(measured.get(n)) for n in concerned}
         if any(lacking.values()):
-            told = "; ".join(f"{', '.join(m)} of {n}" for n, m in lacking.items() if m)
+            told = words.listed([f"{', '.join(m)} of {n}" for n, m in lacking.items() if m])
             return Decision(None, f"not measured: {told}"), before
         stations = {n: self._station(measured[n], context.plan) for n in concerned}
         return _Adjustment(self, context, topology, stations, sequences, before).result()
@@ -161,9 +160,9 @@ class _Adjustment:
             still = now + self.policy.inactive * self.policy.adjust
         lesson = {n: (self.stations[n].parallelism, self.stations[n].load) for n in raised}
         after = Memory(now, still, plan, {**self.too_few, **lesson})
-        words = [*self._words(outcomes, plan), *capped]
+        said = [*self._words(outcomes, plan), *capped]
         changed = None if plan == self.context.plan else plan
-        return Decision(changed, "; ".join(words), self._numbers(outcomes, plan)), after
+        return Decision(changed, "; ".join(said), self._numbers(outcomes, plan)), after
 
     def _outcomes(self) -> Mapping[Constraint, Outcome]:
         policy, found, least = self.policy, {}, dict(self.least)
@@ -221,9 +220,9 @@ class _Adjustment:
             return wanted, []
         bounds = self.topology.bounds
         vertices = [self.stations[n].vertex(bounds(n).least, k) for n, k in wanted.items()]
-        found = rebalance.spread(vertices, slots - others)
+        found = spread(vertices, slots - others)
         given = found.instances
-        cut = ", ".join(f"{n} {given[n]} not {k}" for n, k in wanted.items() if given[n] < k)
+        cut = words.listed([f"{n} {given[n]} not {k}" for n, k in wanted.items() if given[n] < k])
         said = f"the budget of {slots} instances is less than the {others + sum(wanted.values())}"
         too_little = "" if found.met else ", too little for the load"
         return given, [f"{said} needed{too_little}: {cut}"]
@@ -250,14 +249,16 @@ class _Adjustment:
             yield f"{constraint.name}: {self._state(constraint, outcome)}"
             for text in outcome.trouble:
                 yield f"{constraint.name} cannot be met: {text}"
-        yield str(Change(self.context.plan, plan))
+        yield words.turned(self.context.plan, plan)
 
     def _state(self, constraint: Constraint, outcome: Outcome) -> str:
         names = self.sequences[constraint]
         if not outcome.rebalanced:
             jammed = [n for n in names if self.stations[n].utilisation >= self.policy.rho_max]
-            shares = (f"{n} gets {self.stations[n].utilisation:.2f}" for n in jammed)
-            told = " and ".join(shares) + f" >= {self.policy.rho_max:g} of the work it can do"
+            shares = [f"{n} gets {self.stations[n].utilisation:.2f}" for n in jammed]
+            told = (
+                f"{words.listed(shares, ' and ')} >= {self.policy.rho_max:g} of the work it can do"
+            )
             return told if jammed else f"asked for {duration.text(constraint.latency)}"
         wait = math.fsum(self.stations[n].wait for n in names)
         task = math.fsum(self.stations[n].task for n in names)
