@@ -77,6 +77,9 @@ def test_too_many_are_given_back_only_with_something_to_spare() -> None:
 def test_a_bound_below_the_work_is_told() -> None:
     decision = decided(context(100.0, (8, 4), latency=0.05))
     assert "cannot be met: the operators alone take 0.07 s" in decision.reason
+    assert decision.plan is None  # fewer would be worse
+    jammed = decided(context(100.0, (2, 4), latency=0.05))
+    assert counts(jammed) == (6, 4)  # what holds the load, at least
 
 
 def test_a_budget_is_used_best() -> None:

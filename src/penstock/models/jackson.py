@@ -59,6 +59,8 @@ def fewest(servers: Sequence[Server], number: float) -> Staffing:
 
     If no number is enough, not met, and each queue has the fewest that carry its load.
     """
+    if number < math.fsum(s.load for s in servers):  # with any number so many are being served
+        return replace(_climb(servers, lambda rows, total: True), met=False)
     found = _climb(servers, lambda rows, total: rows <= number)
     if found.met and found.number > number:
         found = _climb(servers, lambda rows, total: True)
@@ -89,16 +91,16 @@ def _climb(servers: Sequence[Server], enough: Callable[[float, int], bool]) -> S
     if not all(s.stable for s in servers):
         start = {s.name: min(s.fewest, s.most or s.fewest) for s in servers}
         return Staffing(start, math.inf, met=False)
-    steps = [_Steps(at, server) for at, server in enumerate(servers)]
+    steps = [_Steps(server) for server in servers]
     rows, total = math.fsum(s.now for s in steps), sum(s.instances for s in steps)
-    heap = [step for step in steps if step.gain > 0]
+    heap = [(-step.gain, at) for at, step in enumerate(steps) if step.gain > 0]
     heapq.heapify(heap)
     while heap and not enough(rows, total):
-        step = heap[0]
-        rows, total = rows - step.gain, total + 1
-        step.take()
-        if step.gain > 0:
-            heapq.heapreplace(heap, step)
+        gain, at = heap[0]
+        rows, total = rows + gain, total + 1
+        steps[at].take()
+        if steps[at].gain > 0:
+            heapq.heapreplace(heap, (-steps[at].gain, at))
         else:
             heapq.heappop(heap)
     instances = {step.server.name: step.instances for step in steps}
@@ -106,21 +108,19 @@ def _climb(servers: Sequence[Server], enough: Callable[[float, int], bool]) -> S
 
 
 class _Steps:
-    """The way of one queue upwards; in a heap the largest gain is the first."""
+    """The way of one queue upwards, and what the next instance gains."""
 
-    def __init__(self, at: int, server: Server) -> None:
-        self.at, self.server, self.instances = at, server, server.fewest
+    def __init__(self, server: Server) -> None:
+        self.server, self.instances = server, server.fewest
         self._numbers = itertools.islice(queueing.numbers(server.load), server.fewest, None)
         self.now, self._then = next(self._numbers), next(self._numbers)
+        self.gain = self._gain()
 
-    @property
-    def gain(self) -> float:
+    def _gain(self) -> float:
         most = self.server.most
         return 0.0 if most is not None and self.instances >= most else self.now - self._then
 
     def take(self) -> None:
         self.instances += 1
         self.now, self._then = self._then, next(self._numbers)
-
-    def __lt__(self, other: _Steps) -> bool:
-        return (-self.gain, self.at) < (-other.gain, other.at)
+        self.gain = self._gain()

@@ -55,29 +55,32 @@ class Sequence:
     @property
     def task(self) -> float:
         """Seconds at work on the longest path."""
-        return self._sum(self.heaviest(lambda name: self.stations[name].task))
+        path = self.heaviest(lambda name: self.stations[name].task)
+        return math.fsum(self.stations[name].task for name in path)
+
+    @property
+    def wait(self) -> float:
+        """Seconds of waiting on the path that waits longest, as measured."""
+        path = self.heaviest(lambda name: self.stations[name].wait)
+        return math.fsum(self.stations[name].wait for name in path)
 
     @property
     def left(self) -> float:
         """Seconds that are left beside the work."""
         return self.bound - self.task
 
-    def _sum(self, path: tuple[str, ...]) -> float:
-        return math.fsum(self.stations[name].task for name in path)
-
 
 @dataclass(frozen=True)
 class Outcome:
     """What a constraint needs, and what stands against it.
 
-    rebalanced: whether the instances follow from the model, not from doubling; wait: the seconds
-    of waiting that the model expects on the path that waits longest.
+    wait: the seconds of waiting that the model expects on the path that waits longest; None
+    where it was not asked, because of a bottleneck or of too little time.
     """
 
     instances: Mapping[str, int]
     cadences: Mapping[str, float] = field(default_factory=dict)
     trouble: tuple[str, ...] = ()
-    rebalanced: bool = False
     wait: float | None = None
 
 
@@ -129,7 +132,7 @@ def balance(
 
     longest = math.fsum(map(wait, sequence.heaviest(wait)))
     cadences = _cadences(sequence, wanted, cadence_share) if cadence_share else {}
-    return Outcome(wanted, cadences, trouble, rebalanced=True, wait=longest)
+    return Outcome(wanted, cadences, trouble, longest)
 
 
 def _instances(sequence: Sequence, share: float) -> tuple[dict[str, int], tuple[str, ...]]:

@@ -98,6 +98,9 @@ class _Look:
         found = Staffing(held, now, met=True)
         if now > rows:
             found = jackson.fewest(servers, rows)
+            if not found.met:  # what there is may at least be nearer than the fewest that hold
+                kept = {n: max(k, held[n]) for n, k in found.instances.items()}
+                found = Staffing(kept, math.fsum(s.number(kept[s.name]) for s in servers), False)
         else:
             fewer = jackson.fewest(servers, (1 - self.policy.slack) * rows)
             found = fewer if fewer.met and fewer.total < found.total else found
@@ -119,11 +122,11 @@ class _Look:
         now = math.fsum(s.number(self.now[s.name]) for s in servers)
         found = jackson.best(servers, slots)
         rate = math.fsum(self.flows[name].rate for name in self.topology.sources)
-        told = f"{_seconds(found.number, rate)} is the least with {slots} instances"
-        self.said.append(f"{_seconds(now, rate)} in the flow now, {told}")
         if not found.met:
             self.said.append(f"{slots} instances are too few for a load of {self._load:.2f}")
             return jackson.within(servers, slots)
+        told = f"{_seconds(found.number, rate)} is the least with {slots} instances"
+        self.said.append(f"{_seconds(now, rate)} in the flow now, {told}")
         worth = now - found.number > self.policy.gain * now if now < math.inf else True
         return found.instances if worth else self.now
 

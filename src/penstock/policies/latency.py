@@ -165,16 +165,9 @@ class _Adjustment:
         return Decision(changed, "; ".join(said), self._numbers(outcomes, plan)), after
 
     def _outcomes(self) -> Mapping[Constraint, Outcome]:
-        policy, found, least = self.policy, {}, dict(self.least)
-        for constraint, names in self.sequences.items():
-            sequence = Sequence(
-                constraint.name,
-                constraint.latency,
-                {name: self.stations[name] for name in names},
-                self.topology.upstream,
-                least,
-                self.most,
-            )
+        policy, found, least = self.policy, {}, self.least
+        for constraint in self.sequences:
+            sequence = self._sequence(constraint, least)
             outcome = resolve(sequence, policy.rho_max)
             if outcome is None:
                 shares = policy.wait_share, policy.cadence_share
@@ -182,6 +175,11 @@ class _Adjustment:
             found[constraint] = outcome
             least = {**least, **outcome.instances}
         return found
+
+    def _sequence(self, constraint: Constraint, least: Mapping[str, int]) -> Sequence:
+        stations = {name: self.stations[name] for name in self.sequences[constraint]}
+        bound, upstream = constraint.latency, self.topology.upstream
+        return Sequence(constraint.name, bound, stations, upstream, least, self.most)
 
     def _most(self, name: str) -> int:
         """Instances that a pipeline may have, and never fewer than it has."""
@@ -252,20 +250,21 @@ class _Adjustment:
         yield words.turned(self.context.plan, plan)
 
     def _state(self, constraint: Constraint, outcome: Outcome) -> str:
-        names = self.sequences[constraint]
-        if not outcome.rebalanced:
-            jammed = [n for n in names if self.stations[n].utilisation >= self.policy.rho_max]
-            shares = [f"{n} gets {self.stations[n].utilisation:.2f}" for n in jammed]
-            told = (
-                f"{words.listed(shares, ' and ')} >= {self.policy.rho_max:g} of the work it can do"
+        sequence = self._sequence(constraint, self.least)
+        if outcome.wait is not None:
+            return (
+                f"of {duration.text(constraint.latency)} {sequence.task:.3g} s are work, "
+                f"the wait is {sequence.wait:.3g} s and will be {outcome.wait:.3g} s"
             )
-            return told if jammed else f"asked for {duration.text(constraint.latency)}"
-        wait = math.fsum(self.stations[n].wait for n in names)
-        task = math.fsum(self.stations[n].task for n in names)
-        return (
-            f"of {duration.text(constraint.latency)} {task:.3g} s are work, "
-            f"the wait is {wait:.3g} s and will be {outcome.wait or 0.0:.3g} s"
-        )
+        most = self.policy.rho_max
+        shares = [
+            f"{name} gets {s.utilisation:.2f}"
+            for name, s in sequence.stations.items()
+            if s.utilisation >= most
+        ]
+        if not shares:
+            return f"asked for {duration.text(constraint.latency)}"
+        return f"{words.listed(shares, ' and ')} >= {most:g} of the work it can do"
 
     def _numbers(self, outcomes: Mapping[Constraint, Outcome], plan: Plan) -> Mapping[str, float]:
         found: dict[str, float] = {}
