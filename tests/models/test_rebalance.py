@@ -123,6 +123,23 @@ def test_it_takes_the_steps_of_the_slow_way() -> None:
         assert rebalance(vertices, budget).total == stepwise(vertices, budget)
 
 
+def test_many_vertices_of_few_instances_take_the_same_steps() -> None:
+    rng = random.Random(13)
+    for _ in range(25):
+        vertices = [
+            Vertex(f"v{at}", 10 ** rng.uniform(-3, 1), rng.uniform(0, 3), 1, rng.randint(4, 12))
+            for at in range(rng.randint(100, 250))
+        ]
+        budget = rng.uniform(1.01, 8) * sum(v.wait(v.most) for v in vertices)
+        found = rebalance(vertices, budget)
+        assert found.total == stepwise(vertices, budget)
+        # the same number of instances, otherwise used, would wait no less
+        assert found.wait == pytest.approx(spread(vertices, found.total).wait)
+        gained = [v.gain(p - 1) for v in vertices if (p := found.instances[v.name]) > v.fewest]
+        missed = [v.gain(p) for v in vertices if (p := found.instances[v.name]) < v.most]
+        assert max(missed, default=0.0) <= min(gained, default=math.inf) * (1 + 1e-9)
+
+
 def test_alike_vertices_share() -> None:
     vertices = [Vertex(f"v{at}", 1.0, 0.5, 1, 100) for at in range(300)]
     found = rebalance(vertices, 300 / 4)  # a wait of a quarter each needs 4.5 instances

@@ -163,6 +163,14 @@ def test_busy_executors_get_company() -> None:
     assert "loaded 0.80 on average, skewness 0.00: 2 more for new instances" in decision.reason
 
 
+def test_one_hot_executor_is_no_reason_for_new_ones() -> None:
+    decision = decided(context(50.0, loads=(0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 1.6)))
+    assert decision.plan is not None
+    assert decision.numbers["executors mean load"] > 0.7
+    assert decision.numbers["executors skewness"] > 0.5
+    assert decision.plan.executors == 9
+
+
 def test_at_eta_itself_the_load_decides() -> None:
     policy = EsStream(eta=0.0)  # two executors have a skewness of 0 by definition
     high = decided(context(50.0, loads=(0.75, 0.75)), policy).plan

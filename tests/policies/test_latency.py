@@ -106,6 +106,11 @@ def test_a_bottleneck_is_doubled_and_nothing_shrinks_meanwhile() -> None:
     assert instances(decided(context(graph, worse)), "x", "y") == (14, 9)
 
 
+def test_a_bottleneck_is_doubled_even_if_its_load_asks_for_less() -> None:
+    decision = decided(context(chain("x"), {"x": metrics("x", 20, 19.2, 0.5)}))
+    assert instances(decision, "x") == (40,)
+
+
 def test_a_bottleneck_that_cannot_grow_is_told() -> None:
     graph = chain("x", x={"max_parallelism": 4})
     decision = decided(context(graph, {"x": metrics("x", 4, 6.0, 9.0)}))
@@ -338,6 +343,21 @@ def test_a_change_that_was_not_made_is_not_waited_for() -> None:
     graph, busy = chain("x"), {"x": metrics("x", 4, 3.9, 0.5)}
     _, memory = PLAIN.decide(context(graph, busy, now=100.0), None)
     assert PLAIN.decide(context(graph, busy, now=105.0), memory)[0].plan is not None
+
+
+def test_what_proved_too_few_is_not_tried_again_at_that_load() -> None:
+    graph = chain("x")
+    first, memory = PLAIN.decide(context(graph, {"x": metrics("x", 4, 2.0, 0.3)}), None)
+    (enough,) = instances(first, "x")
+    assert enough == 6
+
+    def later(load: float) -> int:
+        found = {"x": metrics("x", enough, load, 0.001)}
+        seen = replace(context(graph, found, now=120.0), plan=first.plan or context(graph, {}).plan)
+        return instances(PLAIN.decide(seen, memory)[0], "x")[0]
+
+    assert later(2.0) == 5
+    assert later(1.7) == 2
 
 
 def test_only_settled_snapshots_of_the_interval_count() -> None:
