@@ -5,14 +5,19 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from penstock.control.context import Context
+from penstock.dataflow.graph import Constraint
 from penstock.models import rates
 from penstock.models.topology import Topology
+from penstock.policies.drs import Drs
 from penstock.policies.ds2 import Ds2
+from penstock.policies.es_stream import EsStream
+from penstock.policies.latency import Latency
 from penstock.policies.stela import Stela, scale_out
 from penstock.policies.strategies import RoundRobin
 from penstock.policies.threshold import Threshold
@@ -38,6 +43,14 @@ def many(chain: bool) -> Context:
     return dags.context(found, rates.through(found, offered, selectivity, capacity))
 
 
+def constrained(context: Context) -> Context:
+    """The same from its first operator to its last, with waits."""
+    graph = replace(context.graph, constraints=(Constraint("o0", f"o{MANY - 1}", 100.0),))
+    (snapshot,) = context.snapshots
+    waits = {n: replace(m, wait=0.001) for n, m in snapshot.pipelines.items()}
+    return replace(context, graph=graph, snapshots=(replace(snapshot, pipelines=waits),))
+
+
 @pytest.fixture(scope="module")
 def large() -> Context:
     return many(chain=False)
@@ -47,6 +60,9 @@ DECIDE: dict[str, Callable[[Context], Any]] = {
     "stela": lambda c: Stela(automatic=True).decide(c, None),
     "threshold": lambda c: Threshold().decide(c, None),
     "ds2": lambda c: Ds2(activation=1).decide(c, None),
+    "es-stream": lambda c: EsStream().decide(c, None),
+    "drs": lambda c: Drs().decide(c, None),
+    "latency": lambda c: Latency().decide(constrained(c), None),
     "round-robin": lambda c: RoundRobin().decide(c, None),
     "by-gain": lambda c: Stela(automatic=True, by="gain").decide(c, None),
     "scale-out": lambda c: scale_out(c, 1),

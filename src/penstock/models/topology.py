@@ -82,9 +82,10 @@ class Topology:
 
     def between(self, first: str, last: str) -> tuple[str, ...]:
         """The pipelines on a path from one operator to another, in order, with both ends."""
-        path = {
-            name
-            for name in self.graph.topological
-            if name in self.graph.reachable(first) and last in self.graph.reachable(name)
-        }
+        path, stack = {last}, [last]
+        while stack:
+            new = [i for i in self.graph[stack.pop()].inputs if i not in path]
+            path.update(new)
+            stack += new
+        path &= self.graph.reachable(first)
         return tuple(name for name, p in self.pipelines.items() if path.intersection(p.operators))

@@ -1,0 +1,37 @@
+"""How many instances an operator should have, by what they cost and what they spare.
+
+Es-Stream weighs z(k) = share * k + (1 - share) * Q(k), with Q(k) the mean number of rows in an
+M/M/k queue and `share` the resources of one instance, between 0 and 1. Q is convex and infinite
+where k instances cannot carry the load, so the least z is at the first k from which one instance
+more takes away no more than it costs: Q(k) - Q(k + 1) <= share / (1 - share).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+from penstock.models import queueing
+
+
+def objective(load: float, instances: int, share: float) -> float:
+    """z(k)."""
+    return share * instances + (1 - share) * queueing.mmk(load, 1.0, instances).number
+
+
+def best(load: float, share: float, least: int = 1, most: int | None = None) -> int:
+    """k*: the instances with the least z, within bounds; the most where even these are too few.
+
+    `load` is arrival rate times service time.
+    """
+    if not 0 < share < 1:
+        raise ValueError(f"the share of one instance is {share}, it must be between 0 and 1")
+    worth = share / (1 - share)
+    start = max(least, math.floor(load) + 1)
+    if most is not None and start >= most:
+        return most
+    numbers = itertools.islice(queueing.numbers(load), start, None)
+    for k, (now, then) in enumerate(itertools.pairwise(numbers), start):
+        if now - then <= worth or k == most:
+            return k
+    raise AssertionError  # the numbers have no end

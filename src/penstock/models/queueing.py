@@ -1,0 +1,102 @@
+"""Queues in closed form: Kingman's wait, Erlang's formulas, and the means of M/M/k and M/G/1.
+
+Rates are per second, times in seconds. `load` is Erlang's offered load: arrival rate times service
+time, the number of servers that are busy on average. Where more arrives than can be served there
+is no steady state, and waits and lengths are infinite.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Means:
+    """A queue in its steady state: the rest follows from the wait by Little's law."""
+
+    rate: float
+    service: float
+    wait: float
+
+    @property
+    def sojourn(self) -> float:
+        """From arrival to the end of service."""
+        return self.wait + self.service
+
+    @property
+    def waiting(self) -> float:
+        """How many wait."""
+        return math.inf if math.isinf(self.wait) else self.rate * self.wait
+
+    @property
+    def number(self) -> float:
+        """How many wait or are served."""
+        return self.waiting + self.rate * self.service
+
+
+def kingman(rate: float, service: float, arrival_cv: float, service_cv: float) -> float:
+    """Kingman's wait for one server with any arrivals and any service times (GI/G/1).
+
+    The coefficients of variation are those of the times between arrivals and of service.
+    """
+    load = rate * service
+    if load >= 1:
+        return math.inf
+    return load / (1 - load) * service * (arrival_cv**2 + service_cv**2) / 2
+
+
+def blocking(load: float) -> Iterator[float]:
+    """Erlang's B for 0, 1, 2, ... servers, without end.
+
+    B(k) = load B(k-1) / (k + load B(k-1)): every term is between 0 and 1, so nothing overflows
+    where the factorials of the textbook's form would.
+    """
+    b = 1.0
+    for servers in itertools.count(1):
+        yield b
+        b = load * b / (servers + load * b)
+
+
+def erlang_b(load: float, servers: int) -> float:
+    """The share of arrivals that find all servers busy, if those go away."""
+    return next(itertools.islice(blocking(load), servers, None))
+
+
+def erlang_c(load: float, servers: int) -> float:
+    """The share of arrivals that have to wait, if they do wait: 1 where servers are too few."""
+    return waits(erlang_b(load, servers), load, servers) if servers > load else 1.0
+
+
+def waits(b: float, load: float, servers: int) -> float:
+    """Erlang's C from his B, for more servers than load."""
+    return b / (1 - load / servers * (1 - b))
+
+
+def numbers(load: float) -> Iterator[float]:
+    """The mean number in an M/M/k queue for k = 0, 1, 2, ... servers, without end."""
+    for servers, b in enumerate(blocking(load)):
+        if servers > load:
+            yield waits(b, load, servers) * load / (servers - load) + load
+        else:
+            yield math.inf
+
+
+def mmk(rate: float, service: float, servers: int) -> Means:
+    """Poisson arrivals, exponential service, k servers with one queue."""
+    load = rate * service
+    if servers <= load:
+        return Means(rate, service, math.inf)
+    return Means(rate, service, erlang_c(load, servers) * service / (servers - load))
+
+
+def mg1(rate: float, service: float, service_cv: float) -> Means:
+    """Poisson arrivals, any service times, one server (Pollaczek and Khinchine)."""
+    return Means(rate, service, kingman(rate, service, 1.0, service_cv))
+
+
+def md1(rate: float, service: float) -> Means:
+    """Poisson arrivals, one server that always takes the same time."""
+    return mg1(rate, service, 0.0)

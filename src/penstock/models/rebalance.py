@@ -1,0 +1,227 @@
+"""The fewest instances whose waits stay within a budget: Nephele's Rebalance, made optimal.
+
+The wait before a vertex is W(p) = a / (p - b) for p instances, b being the instances that its load
+keeps busy; with b instances or fewer there is no steady state and the wait is infinite.
+
+One instance more gains a / ((p - b) (p + 1 - b)), less each time. Whoever takes the largest gains
+first has, after any number of steps, the least total wait that so many instances allow: every
+other choice of as many steps has gains that are no larger. So the first choice on that way that is
+within the budget has the fewest instances. Taking one step after the other is slow; here a
+threshold on the gain is found by bisection, which leaves few steps to be taken in order.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+Counts = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Vertex:
+    """The wait before one vertex as a function of its instances, and how many it may have."""
+
+    name: str
+    a: float
+    b: float
+    least: int = 1
+    most: int = 1
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.a < math.inf and 0 <= self.b < math.inf):
+            raise ValueError(f"{self.name}: a = {self.a} and b = {self.b} must be 0 or more")
+        if not 1 <= self.least <= self.most:
+            raise ValueError(f"{self.name}: no instances in {self.least}..{self.most}")
+
+    @property
+    def fewest(self) -> int:
+        """The fewest instances that have a steady state, whatever it may have."""
+        return math.floor(self.b) + 1
+
+    def wait(self, instances: int) -> float:
+        """The mean wait; infinite without a steady state."""
+        return self.a / (instances - self.b) if instances > self.b else math.inf
+
+    def gain(self, instances: int) -> float:
+        """How much shorter the wait is with one instance more."""
+        if instances <= self.b:
+            return math.inf
+        return self.a / ((instances - self.b) * (instances + 1 - self.b))
+
+
+@dataclass(frozen=True)
+class Allotment:
+    """Instances by vertex and the sum of the waits; whether what was asked for is met."""
+
+    instances: Mapping[str, int]
+    wait: float
+    met: bool
+
+    @property
+    def total(self) -> int:
+        return sum(self.instances.values())
+
+
+def p_delta(vertex: Vertex, delta: float) -> int:
+    """Nephele's P-delta: fewest instances from which one more gains at most -`delta` seconds."""
+    if delta >= 0:
+        raise ValueError(f"a change of the wait by {delta} s is no gain")
+    guess = vertex.b + (math.sqrt(1 + 4 * vertex.a / -delta) - 1) / 2
+    return _first(lambda p: vertex.gain(p) <= -delta, math.ceil(guess), vertex.fewest)
+
+
+def p_w(vertex: Vertex, wait: float) -> int | None:
+    """Nephele's P_W: fewest instances with at most that wait; None if no number has."""
+    if wait < 0 or (wait == 0 and vertex.a > 0):
+        return None
+    guess = math.ceil(vertex.a / wait + vertex.b) if vertex.a > 0 else vertex.fewest
+    return _first(lambda p: vertex.wait(p) <= wait, guess, vertex.fewest)
+
+
+def rebalance(vertices: Sequence[Vertex], budget: float) -> Allotment:
+    """The fewest instances in all with a sum of waits within the budget.
+
+    Of several such choices it is one with the least wait. If there is none, all vertices are at
+    their most, and the allotment is not met.
+    """
+    ladder = _Ladder(vertices)
+    if not ladder.stable or not ladder.wait(ladder.most) <= budget:
+        return ladder.allotment(ladder.most, met=False)
+    return ladder.allotment(ladder.climb(lambda p: ladder.wait(p) <= budget), met=True)
+
+
+def spread(vertices: Sequence[Vertex], instances: int) -> Allotment:
+    """The least sum of waits that so many instances allow, without any that gains nothing.
+
+    If they are too few for a steady state, the busiest vertex is as little busy as can be, and
+    the allotment is not met.
+    """
+    ladder = _Ladder(vertices)
+    if not ladder.stable or int(ladder.start.sum()) > instances:
+        return Allotment(_levelled(vertices, instances), math.inf, met=False)
+    return ladder.allotment(ladder.climb(lambda p: int(p.sum()) >= instances), met=True)
+
+
+def _levelled(vertices: Sequence[Vertex], instances: int) -> Mapping[str, int]:
+    """One instance after the other for the vertex with the most load for each it has."""
+    found = {v.name: v.least for v in vertices}
+    heap = [(-v.b / v.least, at) for at, v in enumerate(vertices) if v.least < v.most]
+    heapq.heapify(heap)
+    for _ in range(instances - sum(found.values())):
+        if not heap:
+            break
+        vertex = vertices[heap[0][1]]
+        found[vertex.name] += 1
+        if (p := found[vertex.name]) < vertex.most:
+            heapq.heapreplace(heap, (-vertex.b / p, heap[0][1]))
+        else:
+            heapq.heappop(heap)
+    return found
+
+
+def _first(holds: Callable[[int], bool], guess: int, least: int) -> int:
+    """The least number from `least` on for which a condition holds, that holds ever after.
+
+    The guess comes from a closed form and is wrong by rounding only, so steps double from there.
+    """
+    low, high, step = least - 1, max(guess, least), 1
+    while not holds(high):
+        low, high, step = high, high + step, 2 * step
+    step = 1
+    while high - step > low and holds(high - step):
+        high, step = high - step, 2 * step
+    low = max(low, high - step)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+class _Ladder:
+    """All vertices as arrays, and the way up by the largest gain."""
+
+    def __init__(self, vertices: Sequence[Vertex]) -> None:
+        self.names = [v.name for v in vertices]
+        if len(set(self.names)) < len(vertices):
+            raise ValueError(f"a vertex is named twice: {', '.join(self.names)}")
+        self.a: Reals = np.array([v.a for v in vertices], dtype=np.float64)
+        self.b: Reals = np.array([v.b for v in vertices], dtype=np.float64)
+        self.start: Counts = np.array([max(v.least, v.fewest) for v in vertices], dtype=np.int64)
+        self.most: Counts = np.array([v.most for v in vertices], dtype=np.int64)
+
+    @cached_property
+    def stable(self) -> bool:
+        """Whether all can have a steady state."""
+        return bool((self.start <= self.most).all())
+
+    def wait(self, p: Counts) -> float:
+        return math.fsum((self.a / (p - self.b)).tolist())
+
+    def gains(self, p: Counts, of: Counts | slice = slice(None)) -> Reals:
+        above = p - self.b[of]
+        return self.a[of] / (above * (above + 1))
+
+    def allotment(self, p: Counts, met: bool) -> Allotment:
+        instances = dict(zip(self.names, p.tolist(), strict=True))
+        return Allotment(instances, self.wait(p) if self.stable else math.inf, met)
+
+    def climb(self, enough: Callable[[Counts], bool]) -> Counts:
+        """The first choice that is enough, or the last one from which no step gains anything."""
+        if enough(self.start):
+            return self.start
+        low, high = self._narrowed(enough)
+        steps = high - low
+        of = np.repeat(np.arange(len(steps)), steps)
+        p = np.arange(len(of)) - np.repeat(np.cumsum(steps) - steps, steps) + low[of]
+        order = of[np.lexsort((p, of, -self.gains(p, of)))]
+
+        def after(taken: int) -> Counts:
+            return low + np.bincount(order[:taken], minlength=len(low))
+
+        return after(_least(lambda taken: enough(after(taken)), len(order)))
+
+    def _narrowed(self, enough: Callable[[Counts], bool]) -> tuple[Counts, Counts]:
+        """Two choices, both made by a threshold on the gain: one too few, one enough.
+
+        Each is widened by a step, so that rounding in the closed form leaves no step out.
+        """
+        low, high = self.start, np.where(self.a > 0, self.most, self.start)
+        gains = np.concatenate([self.gains(low), self.gains(high)])
+        gains = gains[gains > 0]
+        if not len(gains):
+            return low, high
+        small, large = math.log(gains.min()), math.log(gains.max())
+        while int((high - low).sum()) > 2 * len(low) + 100 and small < large:
+            middle = (small + large) / 2
+            if middle in (small, large):
+                break
+            p = self._at(math.exp(middle))
+            if enough(p):
+                high, small = p, middle
+            else:
+                low, large = p, middle
+        high = np.where(self.a > 0, np.minimum(self.most, high + 1), self.start)
+        return np.maximum(self.start, low - 1), high
+
+    def _at(self, gain: float) -> Counts:
+        """The choice from which no step gains more than that."""
+        with np.errstate(over="ignore"):  # infinitely many is more than the most
+            p = np.ceil(self.b + (np.sqrt(1 + 4 * self.a / gain) - 1) / 2)
+        return np.clip(p, self.start, self.most).astype(np.int64)
+
+
+def _least(holds: Callable[[int], bool], most: int) -> int:
+    """The least of 0..most for which a condition holds that holds ever after; else `most`."""
+    low, high = -1, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high

@@ -1,0 +1,215 @@
+"""One latency constraint: how many instances and which cadences its pipelines need.
+
+A row goes through the pipelines of a sequence. Of the time asked for, `task` seconds are spent at
+work; of what is left a share may be waited in queues and the rest gathered for batches. Where a
+sequence branches, every path is a sequence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from penstock.models.rebalance import Allotment, Vertex, p_w, rebalance
+from penstock.models.station import Station, cadence, up
+
+_PATHS = 32
+"""So many paths of one sequence are balanced one by one; behind that, all get equal shares."""
+
+_CLOSE = 1.1
+"""Where a constraint cannot be met, so near to the least possible wait is near enough."""
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """The pipelines between two operators, each after all that feed it, and the time asked for.
+
+    least and most: the instances that each may have.
+    """
+
+    name: str
+    bound: float
+    stations: Mapping[str, Station]
+    upstream: Mapping[str, tuple[str, ...]]
+    least: Mapping[str, int]
+    most: Mapping[str, int]
+
+    def vertex(self, name: str, least: int) -> Vertex:
+        return self.stations[name].vertex(least, self.most[name])
+
+    def heaviest(self, weight: Callable[[str], float]) -> tuple[str, ...]:
+        """The path with the largest sum of weights."""
+        best: dict[str, tuple[float, str | None]] = {}
+        for name in self.stations:
+            before = [(best[up][0], up) for up in self.upstream[name] if up in best]
+            total, up = max(before, key=lambda pair: pair[0], default=(0.0, None))
+            best[name] = (total + weight(name), up)
+        at: str | None = max(best, key=lambda name: best[name][0])
+        path: list[str] = []
+        while at is not None:
+            path.append(at)
+            at = best[at][1]
+        return tuple(reversed(path))
+
+    @property
+    def task(self) -> float:
+        """Seconds at work on the longest path."""
+        path = self.heaviest(lambda name: self.stations[name].task)
+        return math.fsum(self.stations[name].task for name in path)
+
+    @property
+    def wait(self) -> float:
+        """Seconds of waiting on the path that waits longest, as measured."""
+        path = self.heaviest(lambda name: self.stations[name].wait)
+        return math.fsum(self.stations[name].wait for name in path)
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left beside the work."""
+        return self.bound - self.task
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a constraint needs, and what stands against it.
+
+    wait: the seconds of waiting that the model expects on the path that waits longest; None
+    where it was not asked, because of a bottleneck or of too little time.
+    """
+
+    instances: Mapping[str, int]
+    cadences: Mapping[str, float] = field(default_factory=dict)
+    trouble: tuple[str, ...] = ()
+    wait: float | None = None
+
+
+def resolve(sequence: Sequence, rho_max: float) -> Outcome | None:
+    """At least twice the instances for every bottleneck; None if there is none.
+
+    While there is one, what is measured behind it is not what will come, so nothing shrinks.
+    """
+    jammed = [s for s in sequence.stations.values() if s.utilisation >= rho_max]
+    if not jammed:
+        return None
+    wanted = {
+        s.name: max(s.parallelism, sequence.least[s.name]) for s in sequence.stations.values()
+    }
+    trouble = []
+    for s in jammed:
+        needed = max(2 * s.parallelism, up(2 * s.load))
+        wanted[s.name] = max(s.parallelism, min(sequence.most[s.name], needed))
+        if wanted[s.name] == s.parallelism:
+            trouble.append(
+                f"{s.name} gets {s.utilisation:.2f} of the work it can do and already has the "
+                f"{s.parallelism} instances it may have"
+            )
+    return Outcome(wanted, trouble=tuple(trouble))
+
+
+def balance(
+    sequence: Sequence, wait_share: float, cadence_share: float, tolerance: float = 0.0
+) -> Outcome:
+    """The fewest instances that keep the waits within their share, and cadences for the rest.
+
+    What there is stays if it waits longer than that by less than the tolerance, and if fewer
+    instances would save less than that share of them.
+    """
+    stations = sequence.stations
+    if sequence.left <= 0:
+        said = (
+            f"even without any waiting the operators alone take {sequence.task:.3g} s, more than "
+            f"the {sequence.bound:.3g} s asked for; no number of instances helps"
+        )
+        held = {n: max(s.parallelism, sequence.least[n]) for n, s in stations.items()}
+        return Outcome(held, dict.fromkeys(stations, 0.0) if cadence_share else {}, (said,))
+    wanted, trouble = _instances(sequence, wait_share)
+    if not trouble and _will_do(sequence, wanted, wait_share, tolerance):
+        wanted = {name: s.parallelism for name, s in stations.items()}
+
+    def wait(name: str) -> float:
+        return sequence.vertex(name, 1).wait(wanted[name])
+
+    longest = math.fsum(map(wait, sequence.heaviest(wait)))
+    cadences = _cadences(sequence, wanted, cadence_share) if cadence_share else {}
+    return Outcome(wanted, cadences, trouble, longest)
+
+
+def _instances(sequence: Sequence, share: float) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Balance the worst path, then the one that is worst now, until none is too long."""
+    stations = sequence.stations
+    wanted = {name: min(sequence.least[name], sequence.most[name]) for name in stations}
+
+    def weight(name: str) -> float:
+        return sequence.vertex(name, 1).wait(wanted[name]) + share * stations[name].task
+
+    for _ in range(_PATHS):
+        path = sequence.heaviest(weight)
+        vertices = [sequence.vertex(name, wanted[name]) for name in path]
+        budget = share * (sequence.bound - math.fsum(stations[name].task for name in path))
+        if math.fsum(v.wait(wanted[v.name]) for v in vertices) <= budget:
+            return wanted, ()
+        found = rebalance(vertices, budget)
+        if not found.met:
+            wanted |= rebalance(vertices, _CLOSE * found.wait).instances
+            return wanted, tuple(_why(vertices, found, budget))
+        wanted |= found.instances
+    return _evenly(sequence, wanted, share * sequence.left), ()
+
+
+def _will_do(sequence: Sequence, wanted: Mapping[str, int], share: float, tolerance: float) -> bool:
+    """Whether the instances there are come near enough to those that are wanted."""
+    stations = sequence.stations
+    held = {name: s.parallelism for name, s in stations.items()}
+    if any(held[n] < sequence.least[n] for n in held):
+        return False
+    if sum(wanted.values()) < (1 - tolerance) * sum(held.values()):
+        return False
+
+    def weight(name: str) -> float:
+        return stations[name].wait + share * (1 + tolerance) * stations[name].task
+
+    worst = math.fsum(map(weight, sequence.heaviest(weight)))
+    return worst <= share * (1 + tolerance) * sequence.bound
+
+
+def _evenly(sequence: Sequence, wanted: Mapping[str, int], budget: float) -> dict[str, int]:
+    """Each pipeline its part of the budget: too careful, but enough for any number of paths."""
+    part = budget / len(sequence.heaviest(lambda name: 1.0))
+    found = {}
+    for name, instances in wanted.items():
+        needed = p_w(sequence.vertex(name, 1), part) or sequence.most[name]
+        found[name] = max(instances, min(sequence.most[name], needed))
+    return found
+
+
+def _why(vertices: list[Vertex], found: Allotment, budget: float) -> Iterator[str]:
+    """Who stands in the way; with all at their most, each may be the only one."""
+    named = False
+    for vertex in vertices:
+        others = math.fsum(v.wait(v.most) for v in vertices if v is not vertex)
+        needed = p_w(vertex, budget - others) if others < budget else None
+        if needed is not None and needed > vertex.most:
+            named = True
+            yield f"{vertex.name} would need {needed} instances, it may have {vertex.most}"
+    if not named:
+        yield (
+            f"with all the instances they may have its pipelines still wait {found.wait:.3g} s, "
+            f"more than the {budget:.3g} s left for it"
+        )
+
+
+def _cadences(
+    sequence: Sequence, instances: Mapping[str, int], share: float
+) -> Mapping[str, float]:
+    """What is left for gathering, in equal parts for the pipelines of the longest path.
+
+    A pipeline that works in batches may take that in addition to what batches cost anyway.
+    """
+    part = share * sequence.left / len(sequence.heaviest(lambda name: 1.0))
+    found = {}
+    for name, s in sequence.stations.items():
+        usual = s.overhead / 2 + sequence.vertex(name, 1).wait(instances[name])
+        rho = s.load / instances[name]
+        found[name] = cadence(part + (usual if s.overhead else 0.0), rho)
+    return found

@@ -1,0 +1,123 @@
+"""A pipeline as a station on the way of a row: what there can be shortened by more instances.
+
+An engine that takes rows one by one keeps a row waiting in a queue, and then works on it; more
+instances shorten the queue alone. One that works in batches keeps a row waiting for its batch,
+and then for all of that batch. If batches follow one another, a batch has what came during the
+last one. With an overhead of c seconds and a load of b instances on p of them it takes
+B = c + B b/p, that is c + c b/(p - b), and a row waits B/2 before. Of this 3/2 c stay whatever p
+is, and the rest, 3/2 c b/(p - b), has the form of a queue. A cadence longer than B makes rows
+wait longer than they would have to; that is no matter of instances, and is not counted here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from penstock.metrics import derived
+from penstock.metrics.snapshot import PipelineMetrics
+from penstock.models.rebalance import Vertex
+
+
+@dataclass(frozen=True)
+class Station:
+    """One pipeline, fitted to what was measured.
+
+    load: instances that are busy on average; task: seconds of a row that stay with any number of
+    instances; wait: seconds that more instances shorten; overhead: seconds of a batch that do
+    not depend on its rows; backlog: seconds of one instance's work that is waiting.
+    """
+
+    name: str
+    parallelism: int
+    load: float
+    task: float
+    wait: float
+    overhead: float = 0.0
+    backlog: float = 0.0
+
+    @property
+    def utilisation(self) -> float:
+        return self.load / self.parallelism
+
+    @property
+    def a(self) -> float:
+        """The a of W(p) = a / (p - load), which passes through today's measurement."""
+        return self.wait * max(0.0, self.parallelism - self.load)
+
+    def vertex(self, least: int, most: int) -> Vertex:
+        return Vertex(self.name, self.a, self.load, min(least, most), most)
+
+
+def missing(metrics: PipelineMetrics | None) -> tuple[str, ...]:
+    """What would have to be measured. Where nothing comes, nothing else needs to be known."""
+    if metrics is None:
+        return ("everything",)
+    if metrics.arrival_rate == 0 and not metrics.backlog_rows:
+        return ()
+    names = {"arrival_rate": "arrival rate", "service": "service time", "wait": "wait"}
+    return tuple(word for name, word in names.items() if getattr(metrics, name) is None)
+
+
+def station(metrics: PipelineMetrics, cadence: float, patience: float) -> Station:
+    """The station of a pipeline of which nothing is `missing`.
+
+    A wait longer than `patience` seconds is no steady state but a backlog that is left from
+    before; then the formula alone says what the wait will be when that is gone.
+    """
+    queue = derived.queue(metrics)
+    if queue is None:  # nothing comes
+        return Station(metrics.name, metrics.parallelism, 0.0, metrics.batch_seconds or 0.0, 0.0)
+    load = queue.utilisation * queue.parallelism
+    backlog = (metrics.backlog_rows or 0) * queue.service
+    behind = backlog > patience * load
+    wait = min(queue.wait, queue.kingman) if behind else queue.wait
+    whole = queue.service if metrics.batch_seconds is None else metrics.batch_seconds
+    found = Station(metrics.name, queue.parallelism, load, whole, wait)
+    if metrics.batches:
+        gathers = cadence > whole
+        if gathers:  # half a cadence is what rows wait for it, some of them for the batch before
+            late = max(0.0, (metrics.wait or 0.0) - cadence / 2)
+            found = replace(found, wait=0.0 if behind else late)
+        found = _in_batches(found, metrics, queue.service, gathers)
+    return replace(found, backlog=backlog if behind else 0.0)
+
+
+def _in_batches(found: Station, metrics: PipelineMetrics, service: float, gathers: bool) -> Station:
+    """The same for batches: the overhead stays, the rows of a batch are shared by the instances.
+
+    Rows that were gathered, or that are left from before, make a batch larger than it would be
+    one after the other, which is what counts.
+    """
+    work = min(found.task, _divided(metrics, service))
+    overhead = found.task - work
+    if found.load < found.parallelism:
+        usual = overhead * found.load / (found.parallelism - found.load)
+        work = usual if gathers else min(work, usual)
+    early = work / 2 if gathers else -min(found.wait, overhead / 2)
+    return replace(found, task=1.5 * overhead, wait=found.wait + early + work, overhead=overhead)
+
+
+def _divided(metrics: PipelineMetrics, service: float) -> float:
+    """The part of a batch's time that is divided among the instances; each has one row anyhow."""
+    if not metrics.batches:
+        return 0.0
+    rows = metrics.rows_in / metrics.batches
+    return max(0.0, rows / metrics.parallelism - 1) * service
+
+
+def up(instances: float) -> int:
+    """Rounded up, but not for the last digits of a product."""
+    return math.ceil(round(instances, 9))
+
+
+def cadence(seconds: float, utilisation: float) -> float:
+    """The cadence that costs a row `seconds` on average, in two digits; 0 if that is hardly any.
+
+    A row waits for half a cadence, and then for the work that has come in a whole one.
+    """
+    found = seconds / (0.5 + utilisation)
+    if utilisation >= 1 or found < 0.01:
+        return 0.0
+    unit = 10.0 ** (1 - math.floor(math.log10(found)))
+    return math.floor(found * unit) / unit

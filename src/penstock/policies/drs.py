@@ -1,0 +1,162 @@
+"""DRS: a flow as a network of M/M/k queues, instances where they shorten the total time most.
+
+With latency constraints it takes the fewest instances that meet them by the model; without, the
+best use of a budget of instances, or of as many as there are. It is here to compare with.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.control.context import Context
+from penstock.dataflow.graph import Constraint
+from penstock.errors import InvalidInput
+from penstock.metrics import averages
+from penstock.models import inflow, jackson
+from penstock.models.inflow import Inflow
+from penstock.models.jackson import Server, Staffing
+from penstock.models.topology import Topology
+from penstock.plan.decision import Decision
+from penstock.policies import executors, words
+
+
+@dataclass(frozen=True)
+class Drs:
+    """Greedy on the total sojourn time of M/M/k queues.
+
+    adjust: seconds between two looks; slack: fewer instances are taken only if they would meet
+    the bound with so much to spare; gain: under a budget, instances move only for so much less
+    time in the flow; most: instances of a pipeline that nothing else bounds.
+    """
+
+    adjust: float = 10.0
+    slack: float = 0.2
+    gain: float = 0.05
+    most: int = 1000
+
+    name = "drs"
+
+    def __post_init__(self) -> None:
+        if not (self.adjust >= 0 and 0 <= self.slack < 1 and self.gain >= 0):
+            raise InvalidInput(f"drs: times and shares are 0 or more, slack is below 1: {self}")
+
+    def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
+        last = -math.inf if memory is None else memory
+        if context.now - last < self.adjust:
+            wait = last + self.adjust - context.now
+            return Decision(None, f"the next look is in {wait:.1f} s"), memory
+        snapshots = averages.settled(context.snapshots, max(last, context.now - self.adjust - 1e-9))
+        if not snapshots:
+            return Decision(None, "no settled measurement since the last look"), memory
+        topology = Topology(context.graph, context.plan)
+        measured = averages.pipelines(snapshots)
+        lacking = {n: inflow.missing(measured.get(n)) for n in topology.pipelines}
+        if any(lacking.values()):
+            told = words.listed([f"{', '.join(m)} of {n}" for n, m in lacking.items() if m])
+            return Decision(None, f"not measured: {told}"), memory
+        look = _Look(self, context, topology, inflow.follow(topology, measured))
+        return look.decision(), context.now
+
+
+class _Look:
+    """One look at a flow of which all is measured."""
+
+    def __init__(
+        self, policy: Drs, context: Context, topology: Topology, flows: Mapping[str, Inflow]
+    ) -> None:
+        self.policy, self.context, self.topology, self.flows = policy, context, topology, flows
+        self.now = {name: p.parallelism for name, p in topology.pipelines.items()}
+        self.said: list[str] = []
+        self.numbers: dict[str, float] = {f"{n} load": flow.load for n, flow in flows.items()}
+
+    def decision(self) -> Decision:
+        plan = self.context.plan
+        wanted = self._bounded() if self.context.graph.constraints else self._budgeted()
+        wanted = self._capped({**self.now, **wanted})
+        pipelines = tuple(replace(p, parallelism=wanted[p.name]) for p in plan.pipelines)
+        plan = executors.enough(replace(plan, pipelines=pipelines), self.context)
+        reason = "; ".join([*self.said, words.turned(self.context.plan, plan)])
+        return Decision(None if plan == self.context.plan else plan, reason, self.numbers)
+
+    def _bounded(self) -> Mapping[str, int]:
+        """The fewest instances for each constraint; later ones only raise."""
+        wanted: dict[str, int] = {}
+        for constraint in self.context.graph.constraints:
+            names = self.topology.between(constraint.first, constraint.last)
+            wanted |= self._met(constraint, [self._server(n, wanted.get(n, 1)) for n in names])
+        return wanted
+
+    def _met(self, constraint: Constraint, servers: Sequence[Server]) -> Mapping[str, int]:
+        """Instances for one constraint: those there are, unless they are too few or too many."""
+        rate = self.flows[self.context.plan.pipeline_of(constraint.first).name].rate
+        rows = constraint.latency * rate  # so many may be in the sequence at a time
+        held = {s.name: max(s.least, self.now[s.name]) for s in servers}
+        now = math.fsum(s.number(held[s.name]) for s in servers)
+        found = Staffing(held, now, met=True)
+        if now > rows:
+            found = jackson.fewest(servers, rows)
+            if not found.met:  # what there is may at least be nearer than the fewest that hold
+                kept = {n: max(k, held[n]) for n, k in found.instances.items()}
+                found = Staffing(kept, math.fsum(s.number(kept[s.name]) for s in servers), False)
+        else:
+            fewer = jackson.fewest(servers, (1 - self.policy.slack) * rows)
+            found = fewer if fewer.met and fewer.total < found.total else found
+        told = f"{_seconds(now, rate)} now, {_seconds(found.number, rate)} expected"
+        self.said.append(f"{constraint.name}: {told}, {constraint.latency:.3g} s asked for")
+        self.numbers[f"{constraint.name} bound"] = constraint.latency
+        if not found.met:
+            alone = _seconds(math.fsum(s.load for s in servers), rate)
+            self.said.append(
+                f"{constraint.name} cannot be met: the operators alone take {alone}, and their "
+                "queues with all instances they may have take what is left"
+            )
+        return found.instances
+
+    def _budgeted(self) -> Mapping[str, int]:
+        """The best use of the budget, or of as many instances as there are."""
+        slots = self.context.limits.slots or self.context.plan.slots
+        servers = [self._server(name, 1) for name in self.topology.pipelines]
+        now = math.fsum(s.number(self.now[s.name]) for s in servers)
+        found = jackson.best(servers, slots)
+        rate = math.fsum(self.flows[name].rate for name in self.topology.sources)
+        if not found.met:
+            self.said.append(f"{slots} instances are too few for a load of {self._load:.2f}")
+            return jackson.within(servers, slots)
+        told = f"{_seconds(found.number, rate)} is the least with {slots} instances"
+        self.said.append(f"{_seconds(now, rate)} in the flow now, {told}")
+        worth = now - found.number > self.policy.gain * now if now < math.inf else True
+        return found.instances if worth else self.now
+
+    @property
+    def _load(self) -> float:
+        return math.fsum(flow.load for flow in self.flows.values())
+
+    def _capped(self, wanted: Mapping[str, int]) -> Mapping[str, int]:
+        slots, total = self.context.limits.slots, sum(wanted.values())
+        if slots is None or total <= slots:
+            return wanted
+        bounds = self.topology.bounds
+        servers = [
+            Server(n, self.flows[n].load, min(bounds(n).least, k), k) for n, k in wanted.items()
+        ]
+        found = jackson.within(servers, slots)
+        cut = words.listed([f"{n} {found[n]} not {k}" for n, k in wanted.items() if found[n] < k])
+        self.said.append(f"the budget of {slots} instances is less than {total}: {cut}")
+        return found
+
+    def _server(self, name: str, least: int) -> Server:
+        bounds, ceiling = self.topology.bounds(name), self.topology.pipelines[name].ceiling
+        limits = (bounds.most, ceiling, self.context.limits.slots)
+        most = min((m for m in limits if m is not None), default=self.policy.most)
+        least = max(bounds.least, least)
+        return Server(name, self.flows[name].load, least, max(most, least))
+
+
+def _seconds(number: float, rate: float) -> str:
+    """The time that so many rows stay in a flow into which they come at a rate."""
+    if math.isinf(number):
+        return "ever more"
+    return f"{number / rate:.3g} s" if rate else "0 s"

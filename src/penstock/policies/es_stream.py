@@ -1,0 +1,253 @@
+"""Es-Stream: instances by marginal analysis of M/M/k queues, executors by how loaded they are.
+
+When the rates have moved, every pipeline, upstream first, gets the number of instances from which
+one more costs more than it spares. New instances go to executors with room, or to new ones; idle
+executors are given back, those added last first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from penstock.control.context import Context
+from penstock.errors import InvalidInput
+from penstock.metrics import averages
+from penstock.metrics.snapshot import PipelineMetrics, Snapshot
+from penstock.models import inflow, instances, jackson, nodes
+from penstock.models.inflow import Inflow
+from penstock.models.topology import Topology
+from penstock.plan.decision import Decision
+from penstock.plan.plan import Plan
+from penstock.policies import executors, words
+from penstock.policies.backup import Interval, WithBackup
+
+
+@dataclass(frozen=True)
+class Memory:
+    """When it has looked last, what it decided then, and the rates it has scaled for."""
+
+    at: float = -math.inf
+    moved: bool = False
+    rates: Mapping[str, float] = field(default_factory=dict)
+    plan: Plan | None = None
+
+
+@dataclass(frozen=True)
+class EsStream:
+    """Instances by cost and queue length, executors by load and skewness.
+
+    share: resources of one instance, against which a waiting row is weighed; trigger: rates that
+    moved by less change nothing; steady, changing: seconds between two looks while rates rest and
+    while they move. Executors: new instances get new ones if the skewness of the loads is at most
+    eta and their mean is at least phi (at eta itself the load decides), else they go where a load
+    stays below alpha; some are given back if the skewness is at least chi and the mean at most
+    zeta. A skewness of -3 to -4 is that of one idle executor among busy ones, which is one to give
+    back, so chi is below that. io_capacity: bytes per second that an executor can move, 0 if that
+    is not looked at; heap: whether memory is, which fills up under any load until it is
+    collected and so says little; most: instances of a pipeline that nothing else
+    bounds. backup_least, backup_most: seconds between
+    commits of state, seldom under load; 0 leaves cadences alone.
+    """
+
+    share: float = 0.1
+    trigger: float = 0.2
+    steady: float = 15.0
+    changing: float = 10.0
+    eta: float = 0.5
+    phi: float = 0.7
+    chi: float = -4.0
+    zeta: float = 0.3
+    alpha: float = 0.9
+    io_capacity: float = 0.0
+    heap: bool = False
+    most: int = 1000
+    backup_least: float = 0.0
+    backup_most: float = 0.0
+
+    name = "es-stream"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise InvalidInput(f"es-stream: share is between 0 and 1, not {self.share}")
+        if not self.zeta <= self.phi:
+            raise InvalidInput(f"es-stream: zeta {self.zeta} is above phi {self.phi}")
+        if not 0 <= self.backup_least <= max(self.backup_least, self.backup_most):
+            raise InvalidInput(f"es-stream: backup_least {self.backup_least} is below 0")
+
+    def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
+        if self.backup_most > 0:
+            inner = replace(self, backup_least=0.0, backup_most=0.0)
+            interval = Interval(self.backup_least, self.backup_most)
+            return WithBackup(inner, interval).decide(context, memory)
+        before: Memory = memory or Memory()
+        span = self.changing if before.moved else self.steady
+        if context.now - before.at < span:
+            wait = before.at + span - context.now
+            return Decision(None, f"the next look is in {wait:.1f} s"), before
+        snapshots = averages.settled(context.snapshots, max(before.at, context.now - span - 1e-9))
+        if not snapshots:
+            return Decision(None, "no settled measurement since the last look"), before
+        topology = Topology(context.graph, context.plan)
+        measured = averages.pipelines(snapshots)
+        lacking = {n: inflow.missing(measured.get(n)) for n in topology.pipelines}
+        if any(lacking.values()):
+            told = words.listed([f"{', '.join(m)} of {n}" for n, m in lacking.items() if m])
+            return Decision(None, f"not measured: {told}"), before
+        return self._look(context, topology, measured, before)
+
+    def _look(
+        self,
+        context: Context,
+        topology: Topology,
+        measured: Mapping[str, PipelineMetrics],
+        before: Memory,
+    ) -> tuple[Decision, Memory]:
+        wanted: dict[str, int] = {}
+
+        def choose(name: str, flow: Inflow) -> int:
+            bounds, ceiling = topology.bounds(name), topology.pipelines[name].ceiling
+            most = min((m for m in (bounds.most, ceiling) if m is not None), default=self.most)
+            most = max(most, bounds.least, topology.pipelines[name].parallelism)
+            wanted[name] = instances.best(flow.load, self.share, bounds.least, most)
+            return wanted[name]
+
+        flows = inflow.follow(topology, measured, choose)
+        undone = before.plan is not None and before.plan != context.plan
+        said = ["the last change was not made"] if undone else []
+        moved = self._moved(topology, flows, before.rates)
+        said += [words.listed(moved)] if moved else []
+        plan, rates = context.plan, before.rates
+        if said:
+            found, capped = _within_budget(context, topology, flows, wanted)
+            plan = _with(plan, found)
+            said, rates = said + capped, {name: flow.rate for name, flow in flows.items()}
+        moving = bool(said)
+        numbers = {f"{name} load": flow.load for name, flow in flows.items()}
+        # executors that were refused are not asked for twice in a row, so that instances are free
+        if not (undone and before.plan and before.plan.executors != context.plan.executors):
+            plan, told, loads = self._executors(context, plan)
+            said, numbers = said + told, {**numbers, **loads}
+        said = said or [f"no rate has moved by more than {self.trigger:.0%}"]
+        reason = "; ".join([*said, words.turned(context.plan, plan)])
+        after = Memory(context.now, moving, rates, plan)
+        return Decision(None if plan == context.plan else plan, reason, numbers), after
+
+    def _moved(
+        self, topology: Topology, flows: Mapping[str, Inflow], rates: Mapping[str, float]
+    ) -> list[str]:
+        """Which pipelines have another rate than when they were scaled, or cannot keep up."""
+        found = []
+        for name, flow in flows.items():
+            have, old = topology.pipelines[name].parallelism, rates.get(name)
+            if old is None or abs(flow.rate - old) > self.trigger * old:
+                was = "" if old is None else f", {old:.4g} before"
+                found.append(f"{name} gets {flow.rate:.4g} rows/s{was}: load {flow.load:.2f}")
+            elif flow.load >= have:
+                found.append(f"{name} has a load of {flow.load:.2f} on {have} instances")
+        return found
+
+    def _executors(
+        self, context: Context, plan: Plan
+    ) -> tuple[Plan, list[str], Mapping[str, float]]:
+        """The plan with executors for its new instances, or without those that are idle."""
+        latest = context.latest
+        seen = latest.executors.values() if latest else ()
+        known = [
+            nodes.node(e if self.heap else replace(e, memory=None), self.io_capacity or None)
+            for e in seen
+        ]
+        hosts = [one for one in known if one is not None]
+        slots = executors.slots(context)
+        if not hosts or len(hosts) < len(known) or slots is None:
+            return plan, [], {}
+        loads = [host.load for host in hosts]
+        mean, skew = math.fsum(loads) / len(loads), nodes.skewness(loads)
+        numbers = {"executors mean load": mean, "executors skewness": skew}
+        told = f"executors are loaded {mean:.2f} on average, skewness {skew:.2f}"
+        new = [
+            p.name
+            for p in plan.pipelines
+            for _ in range(p.parallelism - context.plan.pipeline_of(p.name).parallelism)
+        ]
+        if new:
+            homeless = self._homeless(hosts, new, skew, mean)
+            plan, said = _with_more(plan, math.ceil(homeless / slots), context)
+        elif skew >= self.chi and mean <= self.zeta:
+            plan, said = self._with_fewer(plan, mean, slots, context)
+        else:
+            said = []
+        return plan, [f"{told}: {text}" for text in said], numbers
+
+    def _homeless(
+        self, hosts: Sequence[nodes.Node], new: Sequence[str], skew: float, mean: float
+    ) -> int:
+        """How many of the new instances go to new executors."""
+        if skew <= self.eta and mean >= self.phi:
+            return len(new)
+        limits = dict.fromkeys(("processor", "memory", "io"), self.alpha)
+        needs = {name: nodes.need(hosts, name) for name in set(new)}
+        return nodes.place(hosts, [needs[name] for name in new], limits)
+
+    def _with_fewer(
+        self, plan: Plan, mean: float, slots: int, context: Context
+    ) -> tuple[Plan, list[str]]:
+        """As few executors as stay below phi and run any one pipeline at once."""
+        widest = max(p.parallelism for p in plan.pipelines)
+        by_load = math.ceil(mean * plan.executors / self.phi) if self.phi > 0 else plan.executors
+        keep = min(plan.executors, max(1, by_load, math.ceil(widest / slots)))
+        leaving = newest(context.snapshots)[: plan.executors - keep]
+        if not leaving:
+            return plan, []
+        fewer = replace(plan, executors=plan.executors - len(leaving), leaving=tuple(leaving))
+        return fewer, [f"{', '.join(leaving)} can go"]
+
+
+def newest(snapshots: Sequence[Snapshot]) -> list[str]:
+    """The executors of the last snapshot, those that came last first.
+
+    Of those that came together the higher number came later, as engines count them.
+    """
+    seen: dict[str, None] = {}
+    for snapshot in snapshots:
+        seen |= dict.fromkeys(sorted(snapshot.executors, key=_number))
+    present = snapshots[-1].executors if snapshots else {}
+    return [name for name in reversed(seen) if name in present]
+
+
+def _number(name: str) -> tuple[int, str]:
+    digits = "".join(c for c in name if c.isdigit())
+    return int(digits or 0), name
+
+
+def _with(plan: Plan, wanted: Mapping[str, int]) -> Plan:
+    pipelines = (replace(p, parallelism=wanted[p.name]) for p in plan.pipelines)
+    return replace(plan, pipelines=tuple(pipelines))
+
+
+def _with_more(plan: Plan, count: int, context: Context) -> tuple[Plan, list[str]]:
+    """More executors within the budget."""
+    most = context.limits.executors
+    room = count if most is None else min(count, max(0, most - plan.executors))
+    said = [f"{room} more for new instances"] if room else []
+    if room < count:
+        said.append(f"{count} more would be needed, the budget is {most}")
+    return replace(plan, executors=plan.executors + room), said
+
+
+def _within_budget(
+    context: Context, topology: Topology, flows: Mapping[str, Inflow], wanted: Mapping[str, int]
+) -> tuple[Mapping[str, int], list[str]]:
+    """The best use of a budget that is smaller than what is wanted."""
+    slots, total = context.limits.slots, sum(wanted.values())
+    if slots is None or total <= slots:
+        return wanted, []
+    servers = [
+        jackson.Server(n, flows[n].load, min(topology.bounds(n).least, k), k)
+        for n, k in wanted.items()
+    ]
+    found = jackson.within(servers, slots)
+    cut = words.listed([f"{n} {found[n]} not {k}" for n, k in wanted.items() if found[n] < k])
+    return found, [f"the budget of {slots} instances is less than the {total} wanted: {cut}"]

@@ -1,0 +1,294 @@
+"""Latency guarantees with the fewest instances, after Nephele's reactive strategy.
+
+For every constraint: a bottleneck gets at least twice its instances; without one, a queueing model
+fitted to what was measured says which are the fewest instances that keep the waits within a fifth
+of the time that is left beside the work. The other four fifths are spent on cadence: gathering
+rows costs latency, which there is, and saves work. Constraints are met one after the other, later
+ones only raise, and all that is carried out together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from penstock.control.context import Context
+from penstock.dataflow import duration
+from penstock.dataflow.graph import Constraint
+from penstock.errors import InvalidInput
+from penstock.metrics import averages
+from penstock.metrics.snapshot import PipelineMetrics
+from penstock.models.rebalance import spread
+from penstock.models.sequence import Outcome, Sequence, balance, resolve
+from penstock.models.station import Station, missing, station, up
+from penstock.models.topology import Topology
+from penstock.plan.decision import Decision
+from penstock.plan.plan import Plan
+from penstock.policies import executors, words
+
+
+@dataclass(frozen=True)
+class Memory:
+    """When the policy has looked last, until when it keeps still, and what proved too little.
+
+    plan: what was decided then; too_few: instances by pipeline that were not enough, with the
+    load for which they were not.
+    """
+
+    at: float = -math.inf
+    still: float = -math.inf
+    plan: Plan | None = None
+    too_few: Mapping[str, tuple[int, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Meet latency constraints with as few instances as possible.
+
+    adjust: seconds between two looks; inactive: so many of them nothing is done after instances
+    were added; wait_share: share of the time beside the work that may be waited, cadence_share:
+    share that may be gathered (0 leaves cadences alone); rho_max: utilisation from which a
+    pipeline is a bottleneck, rho_target: the highest that is planned for; tolerance: instances
+    that would wait or save so little more than wanted stay; hysteresis: a cadence that would
+    move by less stays; load_drop: instances that proved too few are not tried again
+    until the load is lower by that share; catch_up: seconds in which a backlog is to be worked
+    off; most: instances of a pipeline that nothing else bounds.
+    """
+
+    adjust: float = 5.0
+    inactive: int = 2
+    wait_share: float = 0.2
+    cadence_share: float = 0.8
+    rho_max: float = 0.95
+    rho_target: float = 0.85
+    tolerance: float = 0.1
+    hysteresis: float = 0.2
+    load_drop: float = 0.1
+    catch_up: float = 30.0
+    most: int = 1000
+
+    name = "latency"
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            if not getattr(self, one.name) >= 0:
+                raise InvalidInput(f"latency: {one.name} is {getattr(self, one.name)}, below 0")
+        if not self.wait_share > 0 or self.wait_share + self.cadence_share > 1 + 1e-9:
+            raise InvalidInput(
+                f"latency: wait_share {self.wait_share} is above 0, and with cadence_share "
+                f"{self.cadence_share} it is 1 at most"
+            )
+        if not 0 < self.rho_target <= self.rho_max <= 1:
+            raise InvalidInput(
+                f"latency: rho_target {self.rho_target} is above 0 and not above rho_max "
+                f"{self.rho_max}, which is 1 at most"
+            )
+        if not self.most >= 1 or self.catch_up == 0:
+            raise InvalidInput("latency: most is 1 or more, catch_up is above 0")
+
+    def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
+        before = memory or Memory()
+        constraints = context.graph.constraints
+        if not constraints:
+            return Decision(None, "the dataflow has no latency constraint to meet"), before
+        why = self._still(context, before)
+        if why is not None:
+            return Decision(None, why), before
+        snapshots = averages.settled(context.snapshots, max(before.at, context.now - self._span))
+        if not snapshots:
+            return Decision(None, "no settled measurement since the last look"), before
+        topology = Topology(context.graph, context.plan)
+        sequences = {c: topology.between(c.first, c.last) for c in constraints}
+        concerned = tuple(dict.fromkeys(n for names in sequences.values() for n in names))
+        measured = averages.pipelines(snapshots)
+        lacking = {n: missing(measured.get(n)) for n in concerned}
+        if any(lacking.values()):
+            told = words.listed([f"{', '.join(m)} of {n}" for n, m in lacking.items() if m])
+            return Decision(None, f"not measured: {told}"), before
+        stations = {n: self._station(measured[n], context.plan) for n in concerned}
+        return _Adjustment(self, context, topology, stations, sequences, before).result()
+
+    @property
+    def _span(self) -> float:
+        return max(self.adjust, 1e-9)
+
+    def _still(self, context: Context, memory: Memory) -> str | None:
+        """Why it is too early to look."""
+        if context.now < memory.still and context.plan == memory.plan:
+            left = memory.still - context.now
+            return f"instances were added; their effect is awaited for another {left:.1f} s"
+        if context.now - memory.at < self.adjust:
+            return f"the next look is in {memory.at + self.adjust - context.now:.1f} s"
+        return None
+
+    def _station(self, metrics: PipelineMetrics, plan: Plan) -> Station:
+        cadence = plan.pipeline_of(metrics.name).cadence
+        return station(metrics, cadence, patience=self.adjust)
+
+
+class _Adjustment:
+    """One look: from stations and constraints to a decision and what to remember."""
+
+    def __init__(
+        self,
+        policy: Latency,
+        context: Context,
+        topology: Topology,
+        stations: Mapping[str, Station],
+        sequences: Mapping[Constraint, tuple[str, ...]],
+        memory: Memory,
+    ) -> None:
+        self.policy, self.context, self.topology = policy, context, topology
+        self.stations, self.sequences = stations, sequences
+        self.too_few = {
+            name: (instances, load)
+            for name, (instances, load) in memory.too_few.items()
+            if name in stations and stations[name].load >= (1 - policy.load_drop) * load
+        }
+        self.most = {name: self._most(name) for name in stations}
+        self.least = {name: self._least(name) for name in stations}
+
+    def result(self) -> tuple[Decision, Memory]:
+        outcomes = self._outcomes()
+        wanted, capped = self._within_budget(_largest(o.instances for o in outcomes.values()))
+        plan = self._plan(wanted, _smallest(o.cadences for o in outcomes.values()))
+        raised = [n for n, s in self.stations.items() if wanted[n] > s.parallelism]
+        now, still = self.context.now, -math.inf
+        if raised:
+            still = now + self.policy.inactive * self.policy.adjust
+        lesson = {n: (self.stations[n].parallelism, self.stations[n].load) for n in raised}
+        after = Memory(now, still, plan, {**self.too_few, **lesson})
+        said = [*self._words(outcomes, plan), *capped]
+        changed = None if plan == self.context.plan else plan
+        return Decision(changed, "; ".join(said), self._numbers(outcomes, plan)), after
+
+    def _outcomes(self) -> Mapping[Constraint, Outcome]:
+        policy, found, least = self.policy, {}, self.least
+        for constraint in self.sequences:
+            sequence = self._sequence(constraint, least)
+            outcome = resolve(sequence, policy.rho_max)
+            if outcome is None:
+                shares = policy.wait_share, policy.cadence_share
+                outcome = balance(sequence, *shares, policy.tolerance)
+            found[constraint] = outcome
+            least = {**least, **outcome.instances}
+        return found
+
+    def _sequence(self, constraint: Constraint, least: Mapping[str, int]) -> Sequence:
+        stations = {name: self.stations[name] for name in self.sequences[constraint]}
+        bound, upstream = constraint.latency, self.topology.upstream
+        return Sequence(constraint.name, bound, stations, upstream, least, self.most)
+
+    def _most(self, name: str) -> int:
+        """Instances that a pipeline may have, and never fewer than it has."""
+        pipeline, limits = self.topology.pipelines[name], self.context.limits
+        bounds = (self.topology.bounds(name).most, pipeline.ceiling, limits.slots)
+        most = min([b for b in bounds if b is not None], default=self._room)
+        return max(most, pipeline.parallelism)
+
+    @property
+    def _room(self) -> int:
+        """Instances that can run at a time, where that is known: more would only take turns."""
+        slots, limits = executors.slots(self.context), self.context.limits
+        if slots is None:
+            return self.policy.most
+        return slots * (limits.executors or self.context.plan.executors)
+
+    def _least(self, name: str) -> int:
+        """Instances below which it must not go: for its bounds, its load, its backlog, by trial."""
+        s, policy = self.stations[name], self.policy
+        stable = up(s.load / policy.rho_target)
+        if s.utilisation <= (policy.rho_target + policy.rho_max) / 2:
+            stable = min(stable, s.parallelism)
+        least = max(self.topology.bounds(name).least, stable)
+        if s.backlog:
+            catching_up = up(s.load + s.backlog / policy.catch_up)
+            least = max(least, s.parallelism, catching_up)
+        if name in self.too_few:
+            least = max(least, self.too_few[name][0] + 1)
+        return min(least, self.most[name])
+
+    def _within_budget(self, wanted: Mapping[str, int]) -> tuple[Mapping[str, int], list[str]]:
+        """The same within the budget of instances: the best use of those there are."""
+        slots, plan = self.context.limits.slots, self.context.plan
+        others = sum(p.parallelism for p in plan.pipelines if p.name not in wanted)
+        if slots is None or others + sum(wanted.values()) <= slots:
+            return wanted, []
+        bounds = self.topology.bounds
+        vertices = [self.stations[n].vertex(bounds(n).least, k) for n, k in wanted.items()]
+        found = spread(vertices, slots - others)
+        given = found.instances
+        cut = words.listed([f"{n} {given[n]} not {k}" for n, k in wanted.items() if given[n] < k])
+        said = f"the budget of {slots} instances is less than the {others + sum(wanted.values())}"
+        too_little = "" if found.met else ", too little for the load"
+        return given, [f"{said} needed{too_little}: {cut}"]
+
+    def _plan(self, instances: Mapping[str, int], cadences: Mapping[str, float]) -> Plan:
+        plan = self.context.plan
+        pipelines = tuple(
+            replace(
+                p,
+                parallelism=instances.get(p.name, p.parallelism),
+                cadence=self._cadence(p.cadence, cadences.get(p.name, p.cadence)),
+            )
+            for p in plan.pipelines
+        )
+        return executors.enough(replace(plan, pipelines=pipelines), self.context)
+
+    def _cadence(self, old: float, new: float) -> float:
+        return new if abs(new - old) > self.policy.hysteresis * max(old, new) else old
+
+    # --- words --------------------------------------------------------------------------------
+
+    def _words(self, outcomes: Mapping[Constraint, Outcome], plan: Plan) -> Iterator[str]:
+        for constraint, outcome in outcomes.items():
+            yield f"{constraint.name}: {self._state(constraint, outcome)}"
+            for text in outcome.trouble:
+                yield f"{constraint.name} cannot be met: {text}"
+        yield words.turned(self.context.plan, plan)
+
+    def _state(self, constraint: Constraint, outcome: Outcome) -> str:
+        sequence = self._sequence(constraint, self.least)
+        if outcome.wait is not None:
+            return (
+                f"of {duration.text(constraint.latency)} {sequence.task:.3g} s are work, "
+                f"the wait is {sequence.wait:.3g} s and will be {outcome.wait:.3g} s"
+            )
+        most = self.policy.rho_max
+        shares = [
+            f"{name} gets {s.utilisation:.2f}"
+            for name, s in sequence.stations.items()
+            if s.utilisation >= most
+        ]
+        if not shares:
+            return f"asked for {duration.text(constraint.latency)}"
+        return f"{words.listed(shares, ' and ')} >= {most:g} of the work it can do"
+
+    def _numbers(self, outcomes: Mapping[Constraint, Outcome], plan: Plan) -> Mapping[str, float]:
+        found: dict[str, float] = {}
+        for constraint, outcome in outcomes.items():
+            found[f"{constraint.name} bound"] = constraint.latency
+            if outcome.wait is not None and math.isfinite(outcome.wait):
+                found[f"{constraint.name} expected wait"] = outcome.wait
+        for name, s in self.stations.items():
+            found[f"{name} utilisation"] = s.utilisation
+            found[f"{name} wait"] = s.wait
+            found[f"{name} task"] = s.task
+            found[f"{name} instances"] = plan.pipeline_of(name).parallelism
+        return found
+
+
+def _largest(all_of_them: Iterator[Mapping[str, int]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for one in all_of_them:
+        found |= {name: max(value, found.get(name, value)) for name, value in one.items()}
+    return found
+
+
+def _smallest(all_of_them: Iterator[Mapping[str, float]]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for one in all_of_them:
+        found |= {name: min(value, found.get(name, value)) for name, value in one.items()}
+    return found

@@ -1,0 +1,46 @@
+"""Several snapshots as one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from penstock.metrics import averages
+from penstock.metrics.snapshot import PipelineMetrics, Snapshot
+
+
+def snapshot(at: float, *pipelines: PipelineMetrics) -> Snapshot:
+    return Snapshot(at, 1.0, 0, 0, 0, 0, pipelines={p.name: p for p in pipelines})
+
+
+def test_means_and_sums() -> None:
+    one = PipelineMetrics("x", 2, batches=3, rows_in=30, rate_in=10.0, wait=1.0, backlog_rows=5)
+    two = replace(one, batches=1, rows_in=10, rate_in=20.0, wait=None, service=0.5, backlog_rows=7)
+    found = averages.pipelines([snapshot(1.0, one), snapshot(2.0, two)])["x"]
+    assert (found.batches, found.rows_in, found.backlog_rows) == (4, 40, 7)
+    assert (found.rate_in, found.wait, found.service) == (15.0, 1.0, 0.5)
+    assert found.busy is None
+
+
+def test_other_numbers_of_instances_do_not_count() -> None:
+    one = PipelineMetrics("x", 1, wait=9.0)
+    found = averages.pipelines([snapshot(1.0, one), snapshot(2.0, replace(one, parallelism=2))])
+    assert found["x"].parallelism == 2
+    gone = averages.pipelines([snapshot(1.0, one), snapshot(2.0, replace(one, name="y"))])
+    assert set(gone) == {"y"}
+    assert averages.pipelines([]) == {}
+
+
+@pytest.mark.parametrize(("left", "wait"), [(40, 1.0), (60, 5.0), (None, 5.0)])
+def test_a_wait_for_what_is_gone_does_not_count(left: int | None, wait: float) -> None:
+    first = PipelineMetrics("x", 1, wait=9.0, backlog_rows=100)
+    last = PipelineMetrics("x", 1, wait=1.0, backlog_rows=left)
+    assert averages.pipelines([snapshot(1.0, first), snapshot(2.0, last)])["x"].wait == wait
+
+
+def test_only_settled_ones_with_a_window_after_a_time() -> None:
+    made = [snapshot(at) for at in (1.0, 2.0, 3.0, 4.0)]
+    made[2] = replace(made[2], settled=False)
+    made[3] = replace(made[3], window=0.0)
+    assert averages.settled(made, 1.0) == (made[1],)

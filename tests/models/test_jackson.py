@@ -1,0 +1,79 @@
+"""Networks of M/M/k queues: the greedy choice against all choices."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from penstock.models.jackson import Server, best, fewest, within
+
+
+def some(rng: random.Random) -> list[Server]:
+    return [
+        Server(
+            f"s{at}",
+            rng.choice((0.0, 1.0, rng.uniform(0, 4))),
+            least := rng.randint(1, 2),
+            rng.choice((None, rng.randint(least, 8))),
+        )
+        for at in range(rng.randint(1, 3))
+    ]
+
+
+def choices(servers: Sequence[Server]) -> list[tuple[int, float]]:
+    """Instances in all, and rows, of every choice."""
+    ranges = (range(s.least, (s.most or 16) + 1) for s in servers)
+    return [
+        (sum(c), math.fsum(s.number(k) for s, k in zip(servers, c, strict=True)))
+        for c in itertools.product(*ranges)
+    ]
+
+
+def test_the_fewest_and_the_best_are_those_of_all_choices() -> None:
+    rng = random.Random(2015)
+    for _ in range(300):
+        servers = some(rng)
+        every = choices(servers)
+        floor = sum(s.load for s in servers)
+        asked = floor + rng.uniform(0.01, 2.0)
+        few = fewest(servers, asked)
+        enough = [total for total, rows in every if rows <= asked]
+        assert few.met == bool(enough)
+        if enough:
+            assert few.total == min(enough)
+            assert few.number <= asked
+        slots = rng.randint(2, 14)
+        found = best(servers, slots)
+        rows = min((rows for total, rows in every if total <= slots), default=math.inf)
+        assert found.met == math.isfinite(rows)
+        if found.met:
+            assert found.number == pytest.approx(rows)
+            assert found.total <= slots
+
+
+def test_what_no_number_of_instances_reaches_is_not_met() -> None:
+    found = fewest([Server("x", 2.5), Server("y", 0.5)], 2.9)
+    assert not found.met
+    assert found.instances == {"x": 3, "y": 1}
+    assert not fewest([Server("x", 2.5, 1, 2)], 99.0).met
+    assert fewest([Server("x", 2.5, 1, 2)], 99.0).instances == {"x": 2}
+    assert fewest([Server("x", 0.0)], 0.0).met
+
+
+def test_too_few_are_shared_by_load() -> None:
+    servers = [Server("x", 6.0), Server("y", 3.0)]
+    assert within(servers, 6) == {"x": 4, "y": 2}
+    assert sum(within(servers, 14).values()) == 14
+
+
+def test_ten_thousand_queues_are_quick() -> None:
+    rng = random.Random(1)
+    servers = [Server(f"s{at}", rng.uniform(0, 3)) for at in range(10_000)]
+    start = time.perf_counter()
+    assert best(servers, 40_000).total == 40_000
+    assert time.perf_counter() - start < 2.0

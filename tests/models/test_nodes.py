@@ -1,0 +1,68 @@
+"""Loads of executors: skewness, room for one more."""
+
+from __future__ import annotations
+
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.metrics.snapshot import ExecutorMetrics
+from penstock.models.nodes import Node, fits, need, node, place, skewness
+
+LIMITS = {"processor": 0.9, "memory": 0.9}
+
+
+def made(name: str, processor: float, **instances: int) -> Node:
+    return Node(name, {"processor": processor}, instances)
+
+
+def test_skewness_as_printed() -> None:
+    loads = [0.1, 0.1, 0.7]
+    mean, spread = statistics.fmean(loads), statistics.pstdev(loads)
+    printed = 3 * sum((x - mean) ** 3 for x in loads) / (2 * 1 * spread**3)
+    assert skewness(loads) == pytest.approx(printed)
+    assert skewness(loads) > 0 > skewness([0.7, 0.7, 0.1])
+
+
+@pytest.mark.parametrize("loads", [[], [0.5], [0.1, 0.9], [0.3] * 5])
+def test_skewness_that_is_not_defined_is_none_at_all(loads: list[float]) -> None:
+    assert skewness(loads) == 0.0
+
+
+@given(st.lists(st.floats(0, 1), min_size=3, max_size=20))
+def test_the_mirror_image_leans_the_other_way(loads: list[float]) -> None:
+    assert skewness([1 - x for x in loads]) == pytest.approx(-skewness(loads), abs=1e-6)
+
+
+def test_the_load_is_that_of_the_scarcest_resource() -> None:
+    found = node(ExecutorMetrics("e", 4, busy=0.5, cpu=0.2, memory=0.6, io_bytes=70.0), 100.0)
+    assert found is not None
+    assert found.load == 0.7
+    without = node(ExecutorMetrics("e", 4, busy=0.5, cpu=0.2, memory=0.4, io_bytes=70.0))
+    assert without is not None
+    assert without.load == 0.5
+    assert node(ExecutorMetrics("e", 4)) is None
+
+
+def test_every_resource_has_to_fit() -> None:
+    now = {"processor": 0.5, "memory": 0.7}
+    assert fits(now, {"processor": 0.4, "memory": 0.2}, LIMITS)
+    assert not fits(now, {"processor": 0.41, "memory": 0.1}, LIMITS)
+    assert not fits(now, {"processor": 0.1, "memory": 0.21}, LIMITS)
+
+
+def test_a_new_instance_takes_what_the_others_take() -> None:
+    nodes = [made("a", 0.6, x=2, y=1), made("b", 0.4, x=1, y=1), made("c", 0.1)]
+    assert need(nodes, "x") == {"processor": pytest.approx(0.2)}
+    assert need(nodes, "unseen") == {}
+
+
+def test_instances_go_to_the_least_loaded_until_it_is_full() -> None:
+    nodes = [made("a", 0.5), made("b", 0.1)]
+    more = [{"processor": 0.3}] * 5
+    # b: 0.4, b: 0.7, a: 0.8, and then none has room
+    assert place(nodes, more, LIMITS) == 2
+    assert place([], more, LIMITS) == 5
+    assert place(nodes, [], LIMITS) == 0

@@ -1,0 +1,183 @@
+"""DRS: the fewest instances for a bound, the best use of a budget."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.control.context import Context
+from penstock.errors import InvalidInput
+from penstock.metrics.snapshot import PipelineMetrics, Snapshot
+from penstock.models import queueing
+from penstock.plan import fusion
+from penstock.plan.decision import Decision
+from penstock.plan.limits import Limits
+from penstock.policies.drs import Drs
+from tests import strategies
+from tests.policies.queues import Flow, chain
+
+SERVICE = {"numbers": 1e-6, "x": 0.05, "y": 0.02}
+
+
+def context(
+    rate: float,
+    p: tuple[int, int] = (1, 1),
+    latency: float | None = 0.2,
+    limits: Limits | None = None,
+    now: float = 100.0,
+) -> Context:
+    graph = chain("x", "y", latency=latency)
+    plan = fusion.finest_plan(graph)
+    plan = plan.with_pipeline("x", parallelism=p[0]).with_pipeline("y", parallelism=p[1])
+    found = {
+        n: PipelineMetrics(
+            n, q.parallelism, rate_in=rate, rate_out=rate, arrival_rate=rate, service=SERVICE[n]
+        )
+        for n, q in ((q.name, q) for q in plan.pipelines)
+    }
+    snapshot = Snapshot(now, 5.0, 0, 0, 0, 0, pipelines=found)
+    return Context(graph, plan, (snapshot,), now, limits or Limits())
+
+
+def decided(seen: Context) -> Decision:
+    return Drs().decide(seen, None)[0]
+
+
+def sojourn(rate: float, *p: int) -> float:
+    times = (SERVICE["x"], SERVICE["y"])
+    return sum(queueing.mmk(rate, s, k).sojourn for s, k in zip(times, p, strict=True))
+
+
+def counts(decision: Decision) -> tuple[int, int]:
+    assert decision.plan is not None, decision.reason
+    return decision.plan.pipeline_of("x").parallelism, decision.plan.pipeline_of("y").parallelism
+
+
+def test_a_bound_is_met_with_the_fewest_instances() -> None:
+    decision = decided(context(100.0, latency=0.08))
+    found = counts(decision)
+    every = itertools.product(range(1, 20), repeat=2)
+    assert sum(found) == min(sum(p) for p in every if sojourn(100.0, *p) <= 0.08 - 1e-6)
+    assert sojourn(100.0, *found) <= 0.08
+    assert "ever more now" in decision.reason
+
+
+def test_too_many_are_given_back_only_with_something_to_spare() -> None:
+    many = counts(decided(context(100.0, (30, 30), latency=0.1)))
+    assert sojourn(100.0, *many) <= 0.08
+    assert sum(many) < 15
+    assert decided(context(100.0, many, latency=0.1)).plan is None
+
+
+def test_a_bound_below_the_work_is_told() -> None:
+    decision = decided(context(100.0, (8, 4), latency=0.05))
+    assert "cannot be met: the operators alone take 0.07 s" in decision.reason
+    assert decision.plan is None  # fewer would be worse
+    jammed = decided(context(100.0, (2, 4), latency=0.05))
+    assert counts(jammed) == (6, 4)  # what holds the load, at least
+
+
+def test_a_budget_is_used_best() -> None:
+    decision = decided(context(100.0, latency=None, limits=Limits(slots=12)))
+    found = counts(decision)
+    every = [p for p in itertools.product(range(1, 12), repeat=2) if sum(p) <= 11]
+    assert sojourn(100.0, *found) == pytest.approx(min(sojourn(100.0, *p) for p in every))
+    assert "is the least with 12 instances" in decision.reason
+
+
+def test_without_budget_and_bound_instances_only_move() -> None:
+    decision = decided(context(100.0, (1, 10), latency=None))
+    assert decision.plan is not None
+    assert decision.plan.slots == 12
+    assert decided(context(100.0, counts(decision), latency=None)).plan is None
+
+
+def test_a_budget_that_is_too_small_is_shared_by_load() -> None:
+    decision = decided(context(100.0, latency=None, limits=Limits(slots=5)))
+    assert decision.plan is not None
+    assert decision.plan.slots <= 5
+    assert "5 instances are too few for a load of 7.00" in decision.reason
+
+
+def test_a_bound_beyond_the_budget_is_cut_and_told() -> None:
+    decision = decided(context(100.0, latency=0.075, limits=Limits(slots=10)))
+    assert decision.plan is not None
+    assert decision.plan.slots <= 10
+    assert "the budget of 10 instances" in decision.reason
+
+
+def test_what_is_not_measured_is_named() -> None:
+    seen = context(100.0)
+    (one,) = seen.snapshots
+    gap = replace(one.pipelines["y"], arrival_rate=None)
+    decision = decided(
+        replace(seen, snapshots=(replace(one, pipelines={**one.pipelines, "y": gap}),))
+    )
+    assert decision.plan is None
+    assert decision.reason == "not measured: arrival rate of y"
+
+
+def test_without_load_the_least_is_enough() -> None:
+    assert counts(decided(context(0.0, (5, 5)))) == (1, 1)
+
+
+def test_it_looks_once_an_interval() -> None:
+    _, memory = Drs().decide(context(100.0), None)
+    assert "next look is in 4.0 s" in Drs().decide(context(100.0, now=106.0), memory)[0].reason
+    with pytest.raises(InvalidInput, match="drs"):
+        Drs(slack=1.0)
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_every_decision_is_a_valid_plan(data: st.DataObject) -> None:
+    graph = data.draw(strategies.dataflows())
+    plan = data.draw(strategies.plans(graph))
+    found = {}
+    for p in plan.pipelines:
+        rate = data.draw(st.floats(0, 100))
+        found[p.name] = PipelineMetrics(
+            p.name, p.parallelism, rate_in=rate, rate_out=rate, arrival_rate=rate, service=0.05
+        )
+    slots = data.draw(st.one_of(st.none(), st.integers(plan.slots, 3 * plan.slots)))
+    snapshot = Snapshot(5.0, 5.0, 0, 0, 0, 0, pipelines=found)
+    seen = Context(graph, plan, (snapshot,), 5.0, Limits(slots=slots))
+    decision = decided(seen)
+    assert decision == decided(seen)
+    assert all(math.isfinite(n) for n in decision.numbers.values())
+    if decision.plan is not None:
+        fusion.check(decision.plan, graph)
+        assert seen.limits.exceeded(decision.plan) is None
+
+
+@given(rate=st.floats(0.1, 200), more=st.floats(0, 100))
+@settings(max_examples=60, deadline=None)
+def test_more_load_never_needs_fewer(rate: float, more: float) -> None:
+    few = decided(context(rate, latency=0.2)).plan
+    many = decided(context(rate + more, latency=0.2)).plan
+    assert (few.slots if few else 3) <= (many.slots if many else 3)
+
+
+def test_instances_follow_the_load_and_come_to_rest() -> None:
+    flow = Flow(
+        chain("x", "y", latency=0.2),
+        SERVICE,
+        lambda at: 50.0 if at < 100 else 400.0 if at < 300 else 50.0,
+        noise=0.03,
+        slots=100,
+    )
+    flow.run(Drs(), 100)
+    low = flow.instances("x")
+    flow.run(Drs(), 100)
+    last = len(flow.plans)
+    assert flow.instances("x") > 20
+    flow.run(Drs(), 100)
+    assert len(flow.plans) == last
+    assert flow.latency() < 0.2
+    flow.run(Drs(), 100)
+    assert low <= flow.instances("x") <= low + 1

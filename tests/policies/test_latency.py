@@ -1,0 +1,516 @@
+"""The latency policy: bottlenecks, rebalancing, cadence, timing, and what it says."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock import Dataflow, Discard, Generator
+from penstock.control.context import Context
+from penstock.dataflow.graph import Constraint, Graph
+from penstock.errors import InvalidInput
+from penstock.metrics.snapshot import PipelineMetrics, Snapshot
+from penstock.plan import fusion
+from penstock.plan.decision import Decision
+from penstock.plan.limits import Limits
+from penstock.plan.plan import Plan
+from penstock.policies.latency import Latency
+from tests import strategies
+from tests.policies.queues import Flow, chain, nothing
+
+PLAIN = Latency(cadence_share=0.0)
+"""Leaves cadences alone, so that only instances are looked at."""
+
+
+def metrics(name: str, p: int, load: float, wait: float, task: float = 0.1) -> PipelineMetrics:
+    """A pipeline that takes rows one by one, with a load of so many instances."""
+    return PipelineMetrics(
+        name,
+        p,
+        rate_in=100.0,
+        arrival_rate=100.0,
+        service=load / 100.0,
+        wait=wait,
+        batch_seconds=task,
+        backlog_rows=0,
+    )
+
+
+def context(
+    graph: Graph,
+    found: Mapping[str, PipelineMetrics],
+    limits: Limits | None = None,
+    now: float = 100.0,
+    **settings: Mapping[str, Any],
+) -> Context:
+    plan = fusion.finest_plan(graph)
+    for name, m in found.items():
+        plan = plan.with_pipeline(name, parallelism=m.parallelism, **settings.get(name, {}))
+    idle = {
+        p.name: PipelineMetrics(p.name, p.parallelism, arrival_rate=0.0, backlog_rows=0)
+        for p in plan.pipelines
+    }
+    snapshot = Snapshot(now, 1.0, 0, 0, 0, 0, pipelines={**idle, **found})
+    return Context(graph, plan, (snapshot,), now, limits or Limits())
+
+
+def decided(seen: Context, policy: Latency = PLAIN) -> Decision:
+    return policy.decide(seen, None)[0]
+
+
+def instances(decision: Decision, *names: str) -> tuple[int, ...]:
+    assert decision.plan is not None, decision.reason
+    return tuple(decision.plan.pipeline_of(name).parallelism for name in names)
+
+
+# --- one look -------------------------------------------------------------------------------------
+
+
+def test_waits_are_brought_within_a_fifth_of_what_is_left() -> None:
+    # 1 s less 0.2 s of work leaves 0.8 s, of which 0.16 s may be waited. a = 0.3 (4 - 2) = 0.6 and
+    # b = 2, so one queue alone needs 2 + 0.6 / 0.16 = 5.75 instances.
+    graph = chain("x", "y", latency=1.0)
+    found = {"x": metrics("x", 4, 2.0, 0.3), "y": metrics("y", 1, 0.0, 0.0)}
+    decision = decided(context(graph, found))
+    assert instances(decision, "x", "y") == (6, 1)
+    assert "x: parallelism 4 -> 6" in decision.reason
+    assert decision.numbers["x utilisation"] == 0.5
+    assert decision.numbers["numbers->out expected wait"] == pytest.approx(0.15)
+
+
+def test_what_is_too_much_is_given_back() -> None:
+    found = {"x": metrics("x", 40, 2.0, 0.001)}
+    assert instances(decided(context(chain("x"), found)), "x") == (3,)
+
+
+def test_a_plan_that_fits_is_kept() -> None:
+    decision = decided(context(chain("x"), {"x": metrics("x", 3, 2.0, 0.1)}))
+    assert decision.plan is None
+    assert "no change" in decision.reason
+
+
+def test_a_bottleneck_is_doubled_and_nothing_shrinks_meanwhile() -> None:
+    graph = chain("x", "y")
+    found = {"x": metrics("x", 4, 3.9, 0.5), "y": metrics("y", 9, 0.1, 0.0)}
+    decision = decided(context(graph, found))
+    assert instances(decision, "x", "y") == (8, 9)
+    assert "x gets 0.97 >= 0.95 of the work it can do" in decision.reason
+    worse = {"x": metrics("x", 4, 7.0, 9.0), "y": metrics("y", 9, 0.1, 0.0)}
+    assert instances(decided(context(graph, worse)), "x", "y") == (14, 9)
+
+
+def test_a_bottleneck_is_doubled_even_if_its_load_asks_for_less() -> None:
+    decision = decided(context(chain("x"), {"x": metrics("x", 20, 19.2, 0.5)}))
+    assert instances(decision, "x") == (40,)
+
+
+def test_a_bottleneck_that_cannot_grow_is_told() -> None:
+    graph = chain("x", x={"max_parallelism": 4})
+    decision = decided(context(graph, {"x": metrics("x", 4, 6.0, 9.0)}))
+    assert decision.plan is None
+    assert "cannot be met: x gets 1.50 of the work it can do" in decision.reason
+    assert "already has the 4 instances it may have" in decision.reason
+    at_rho_one = decided(context(chain("x"), {"x": metrics("x", 4, 4.0, 0.0)}))
+    assert instances(at_rho_one, "x") == (8,)
+
+
+def test_work_that_takes_longer_than_asked_for_is_told() -> None:
+    graph = chain("x", "y", latency=2.0)
+    found = {"x": metrics("x", 2, 0.5, 0.1, task=1.3), "y": metrics("y", 3, 0.5, 0.1, task=1.0)}
+    decision = decided(context(graph, found))
+    assert decision.plan is None
+    said = "even without any waiting the operators alone take 2.3 s, more than the 2 s asked for"
+    assert said in decision.reason
+
+
+def test_a_bound_that_needs_more_than_is_allowed_is_told() -> None:
+    graph = chain("x", x={"max_parallelism": 8})
+    decision = decided(context(graph, {"x": metrics("x", 4, 3.0, 2.0)}))
+    # 0.18 s may be waited, a = 2 and b = 3: 3 + 2 / 0.18 = 14.1
+    assert "cannot be met: x would need 15 instances, it may have 8" in decision.reason
+    assert instances(decision, "x") == (8,)
+
+
+def test_a_ceiling_bounds_like_any_other() -> None:
+    flow = Dataflow("keyed")
+    rows = flow.source("numbers", Generator(nothing, "n bigint"))
+    rows.key_by("n").aggregate("x", "count(*)", schema="n bigint").sink("out", Discard())
+    flow.constrain("numbers", "out", latency=1.0)
+    found = {"x": metrics("x", 4, 3.0, 2.0)}
+    decision = decided(context(flow.graph, found, x={"ceiling": 6}))
+    assert instances(decision, "x") == (6,)
+    assert "x would need 15 instances, it may have 6" in decision.reason
+    assert instances(decided(context(flow.graph, found)), "x") == (15,)
+
+
+def test_a_budget_caps_and_says_what() -> None:
+    found = {"x": metrics("x", 4, 3.0, 2.0), "y": metrics("y", 2, 1.0, 0.5)}
+    decision = decided(context(chain("x", "y"), found, Limits(slots=12)))
+    assert decision.plan is not None
+    assert decision.plan.slots <= 12
+    assert "the budget of 12 instances is less than the" in decision.reason
+    assert "x 8 not 12; y 3 not 8" in decision.reason
+
+
+def test_a_budget_below_the_load_is_shared_by_load() -> None:
+    found = {"x": metrics("x", 1, 6.0, 2.0), "y": metrics("y", 1, 3.0, 2.0)}
+    decision = decided(context(chain("x", "y"), found, Limits(slots=7)))
+    assert instances(decision, "x", "y") == (4, 2)
+    assert "too little for the load" in decision.reason
+
+
+@pytest.mark.parametrize(
+    ("left_out", "word"),
+    [("arrival_rate", "arrival rate"), ("service", "service time"), ("wait", "wait")],
+)
+def test_what_is_not_measured_is_named_and_not_acted_on(left_out: str, word: str) -> None:
+    found = {"x": replace(metrics("x", 4, 3.9, 2.0), **{left_out: None})}
+    decision = decided(context(chain("x"), found))
+    assert decision.plan is None
+    assert decision.reason == f"not measured: {word} of x"
+
+
+def test_without_constraints_there_is_nothing_to_do() -> None:
+    decision = decided(context(chain("x", latency=None), {"x": metrics("x", 4, 3.9, 2.0)}))
+    assert decision.plan is None
+    assert "no latency constraint" in decision.reason
+
+
+def test_without_load_the_least_is_enough() -> None:
+    idle = PipelineMetrics("x", 7, arrival_rate=0.0, backlog_rows=0)
+    assert instances(decided(context(chain("x"), {"x": idle})), "x") == (1,)
+    still_busy = replace(idle, backlog_rows=50, service=1.0, wait=20.0)
+    assert decided(context(chain("x"), {"x": still_busy})).plan is None
+
+
+def test_a_backlog_is_worked_off_and_not_taken_for_a_queue() -> None:
+    # 400 rows of 0.1 s wait, far more than 5 s of arrivals: in 30 s that takes 1.3 instances more
+    late = replace(metrics("x", 8, 5.0, 9.0), arrival_rate=50.0, service=0.1, backlog_rows=400)
+    assert decided(context(chain("x"), {"x": late})).plan is None
+    worse = replace(late, backlog_rows=1200)
+    assert instances(decided(context(chain("x"), {"x": worse})), "x") == (9,)
+
+
+# --- several constraints, branches ----------------------------------------------------------------
+
+
+def shared(first: float, second: float) -> Graph:
+    flow = Dataflow("shared")
+    rows = flow.source("numbers", Generator(nothing, "n bigint"))
+    x = rows.map("x", nothing, schema="n bigint")
+    x.map("y", nothing, schema="n bigint").sink("left", Discard())
+    x.map("z", nothing, schema="n bigint").sink("right", Discard())
+    flow.constrain("numbers", "left", latency=first)
+    flow.constrain("numbers", "right", latency=second)
+    return flow.graph
+
+
+@pytest.mark.parametrize(("first", "second"), [(1.0, 4.0), (4.0, 1.0)])
+def test_later_constraints_only_raise(first: float, second: float) -> None:
+    found = {n: metrics(n, 4, 2.0, 0.3) for n in ("x", "y", "z")}
+    graph = shared(first, second)
+    x, y, z = instances(decided(context(graph, found)), "x", "y", "z")
+    for other, bound in ((y, first), (z, second)):
+        assert 0.6 / (x - 2) + 0.6 / (other - 2) <= 0.2 * (bound - 0.2) + 1e-9
+    for constraint in graph.constraints:
+        one = decided(context(replace(graph, constraints=(constraint,)), found)).plan
+        assert one is None or x >= one.pipeline_of("x").parallelism
+
+
+def test_each_branch_is_a_sequence_of_its_own() -> None:
+    flow = Dataflow("diamond")
+    rows = flow.source("numbers", Generator(nothing, "n bigint"))
+    x, y = (rows.map(n, nothing, schema="n bigint") for n in "xy")
+    x.union("both", y).sink("out", Discard())
+    flow.constrain("numbers", "out", latency=1.0)
+    found = {"x": metrics("x", 4, 2.0, 0.3, 0.6), "y": metrics("y", 4, 2.0, 0.3, 0.6)}
+    decision = decided(context(flow.graph, found))
+    # each path has 0.6 s of work, not 1.2 s, and 0.08 s to wait: 2 + 0.6 / 0.08 = 9.5
+    assert instances(decision, "x", "y") == (10, 10)
+
+
+def test_many_branches_are_quick_and_all_are_short_enough() -> None:
+    flow = Dataflow("fan")
+    rows = flow.source("numbers", Generator(nothing, "n bigint"))
+    first, *rest = (rows.map(f"x{i}", nothing, schema="n bigint") for i in range(60))
+    first.union("both", *rest).sink("out", Discard())
+    flow.constrain("numbers", "out", latency=1.0)
+    found = {f"x{i}": metrics(f"x{i}", 4, 2.0, 0.3) for i in range(60)}
+    plan = decided(context(flow.graph, found)).plan
+    assert plan is not None
+    assert all(0.6 / (plan.pipeline_of(n).parallelism - 2) <= 0.18 for n in found)
+
+
+# --- cadence --------------------------------------------------------------------------------------
+
+
+def batches(p: int, load: float, overhead: float, cadence: float = 0.0) -> PipelineMetrics:
+    """A pipeline that works in batches, in its steady state."""
+    rho = load / p
+    period = max(cadence, overhead / (1 - rho))
+    return PipelineMetrics(
+        "x",
+        p,
+        batches=10,
+        rows_in=round(10 * 1000 * period),
+        rate_in=1000.0,
+        arrival_rate=1000.0,
+        service=load / 1000,
+        batch_seconds=overhead + rho * period,
+        wait=period / 2,
+        batching=period / 2 if cadence == period else 0.0,
+        backlog_rows=0,
+    )
+
+
+def test_time_that_is_left_is_gathered() -> None:
+    seen = context(chain("x", latency=3.0), {"x": batches(4, 2.0, 0.2)})
+    decision = decided(seen, Latency())
+    assert decision.plan is not None
+    x = decision.plan.pipeline_of("x")
+    # 2.7 s beside 0.3 s that stay; source and x share 80 % of that. Batches one after the other
+    # would take 0.4 s, and rows wait half of that before.
+    assert x.parallelism == 4
+    assert x.cadence == 1.4  # (1.08 + 0.4) / (0.5 + 0.5), in two digits
+    assert "cadence" in decision.reason
+
+
+def test_a_cadence_settles() -> None:
+    """Gathering changes what is measured, but not what is decided from it."""
+    cadence, p, moves = 0.0, 4, 0
+    for _ in range(10):
+        seen = context(chain("x", latency=3.0), {"x": batches(p, 2.0, 0.2, cadence)})
+        seen = replace(seen, plan=seen.plan.with_pipeline("x", cadence=cadence))
+        plan = decided(seen, Latency()).plan
+        if plan is not None:
+            x = plan.pipeline_of("x")
+            moves += (x.cadence, x.parallelism) != (cadence, p)
+            cadence, p = x.cadence, x.parallelism
+    assert moves <= 2
+    rho = 2.0 / p
+    assert cadence / 2 + 0.2 + rho * cadence < 3.0
+
+
+def test_a_cadence_that_hardly_moves_stays() -> None:
+    found = {"x": batches(4, 2.0, 0.2, 1.0)}
+    graph = chain("x", latency=3.0)
+    wanted = decided(context(graph, found, x={"cadence": 0.2}), Latency()).plan
+    assert wanted is not None
+    near = wanted.pipeline_of("x").cadence * 1.15
+    kept = decided(context(graph, found, x={"cadence": near}), Latency()).plan
+    assert kept is None or kept.pipeline_of("x").cadence == near
+
+
+def test_without_time_left_nothing_is_gathered() -> None:
+    graph = chain("x", latency=0.2)
+    decision = decided(context(graph, {"x": batches(4, 2.0, 0.3)}, x={"cadence": 1.0}), Latency())
+    assert decision.plan is not None
+    assert decision.plan.pipeline_of("x").cadence == 0.0
+
+
+# --- time -----------------------------------------------------------------------------------------
+
+
+def test_it_looks_once_an_interval_and_keeps_still_after_adding() -> None:
+    policy, graph = PLAIN, chain("x")
+    busy = {"x": metrics("x", 4, 3.9, 0.5)}
+    decision, memory = policy.decide(context(graph, busy, now=100.0), None)
+    assert decision.plan is not None
+    after = {"x": metrics("x", 8, 3.9, 0.001)}
+    for now in (101.0, 105.0, 109.0):
+        seen = replace(context(graph, after, now=now), plan=decision.plan)
+        found, memory = policy.decide(seen, memory)
+        assert found.plan is None
+        assert "awaited" in found.reason
+    seen = replace(context(graph, after, now=110.0), plan=decision.plan)
+    found, memory = policy.decide(seen, memory)
+    assert found.plan is not None  # fewer again, and no waiting after that
+    fewer = {"x": metrics("x", instances(found, "x")[0], 3.9, 9.0)}
+    soon = replace(context(graph, fewer, now=113.0), plan=found.plan)
+    assert "next look is in 2.0 s" in policy.decide(soon, memory)[0].reason
+    later = replace(context(graph, fewer, now=115.0), plan=found.plan)
+    assert policy.decide(later, memory)[0].plan is not None
+
+
+def test_a_change_that_was_not_made_is_not_waited_for() -> None:
+    graph, busy = chain("x"), {"x": metrics("x", 4, 3.9, 0.5)}
+    _, memory = PLAIN.decide(context(graph, busy, now=100.0), None)
+    assert PLAIN.decide(context(graph, busy, now=105.0), memory)[0].plan is not None
+
+
+def test_what_proved_too_few_is_not_tried_again_at_that_load() -> None:
+    graph = chain("x")
+    first, memory = PLAIN.decide(context(graph, {"x": metrics("x", 4, 2.0, 0.3)}), None)
+    (enough,) = instances(first, "x")
+    assert enough == 6
+
+    def later(load: float) -> int:
+        found = {"x": metrics("x", enough, load, 0.001)}
+        seen = replace(context(graph, found, now=120.0), plan=first.plan or context(graph, {}).plan)
+        return instances(PLAIN.decide(seen, memory)[0], "x")[0]
+
+    assert later(2.0) == 5
+    assert later(1.7) == 2
+
+
+def test_only_settled_snapshots_of_the_interval_count() -> None:
+    seen = context(chain("x"), {"x": metrics("x", 4, 3.9, 0.5)})
+    (one,) = seen.snapshots
+    unsettled = replace(seen, snapshots=(replace(one, settled=False),))
+    assert "no settled measurement" in decided(unsettled).reason
+    old = replace(seen, snapshots=(replace(one, at=90.0),))
+    assert "no settled measurement" in decided(old).reason
+    calm = replace(one, pipelines={**one.pipelines, "x": metrics("x", 4, 2.1, 0.1)}, at=99.0)
+    calmer = replace(one, pipelines={**one.pipelines, "x": metrics("x", 4, 0.1, 0.1)}, at=98.0)
+    mean = decided(replace(seen, snapshots=(calmer, calm, one)))
+    assert mean.numbers["x utilisation"] == pytest.approx((3.9 + 2.1 + 0.1) / 12)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"adjust": -1.0},
+        {"wait_share": 0.0},
+        {"wait_share": 0.3, "cadence_share": 0.8},
+        {"rho_target": 0.99},
+        {"most": 0},
+        {"catch_up": 0.0},
+    ],
+)
+def test_impossible_options_are_refused(bad: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match="latency: "):
+        Latency(**bad)
+
+
+def test_executors_follow_only_where_there_is_a_budget_of_them() -> None:
+    found = {"x": metrics("x", 4, 2.0, 0.3)}
+    slots = Limits(executors=5, executor_slots=2)
+    plan = decided(context(chain("x"), found, slots)).plan
+    assert plan is not None
+    assert plan.executors == 4  # 6 instances of x and the source
+    free = decided(context(chain("x"), found, Limits(executor_slots=8))).plan
+    assert free is not None
+    assert free.executors == 1
+
+
+# --- laws -----------------------------------------------------------------------------------------
+
+
+@given(st.data())
+@settings(max_examples=80, deadline=None)
+def test_every_decision_is_a_valid_plan_within_its_budget(data: st.DataObject) -> None:
+    graph = data.draw(strategies.dataflows())
+    plan = data.draw(strategies.plans(graph))
+    ends = [o.name for o in graph.sinks]
+    start = data.draw(st.sampled_from([o.name for o in graph.sources]))
+    reached = [name for name in ends if name in graph.reachable(start)]
+    bounds = st.floats(0.01, 10)
+    made = tuple(Constraint(start, end, data.draw(bounds)) for end in reached)
+    graph = replace(graph, constraints=made)
+    found = {}
+    for p in plan.pipelines:
+        load = data.draw(st.floats(0, 3 * p.parallelism))
+        m = metrics(p.name, p.parallelism, load, data.draw(st.floats(0, 5)))
+        found[p.name] = replace(m, name=p.name, backlog_rows=data.draw(st.integers(0, 10_000)))
+    slots = data.draw(st.one_of(st.none(), st.integers(plan.slots, 4 * plan.slots)))
+    snapshot = Snapshot(10.0, 1.0, 0, 0, 0, 0, pipelines=found)
+    seen = Context(graph, plan, (snapshot,), 10.0, Limits(slots=slots))
+    decision, _ = Latency().decide(seen, None)
+    assert decision == Latency().decide(seen, None)[0]
+    assert decision.reason
+    assert all(math.isfinite(value) for value in decision.numbers.values())
+    if decision.plan is not None:
+        fusion.check(decision.plan, graph)
+        assert seen.limits.exceeded(decision.plan) is None
+
+
+@given(
+    load=st.floats(0.1, 7.9), wait=st.floats(0, 3), faster=st.sampled_from([0.125, 0.5, 2.0, 64.0])
+)
+@settings(max_examples=50, deadline=None)
+def test_faster_rows_that_take_less_work_change_nothing(
+    load: float, wait: float, faster: float
+) -> None:
+    def with_rate(factor: float) -> Plan | None:
+        m = metrics("x", 8, load, wait)
+        assert m.arrival_rate is not None
+        assert m.service is not None
+        m = replace(m, arrival_rate=m.arrival_rate * factor, service=m.service / factor)
+        return decided(context(chain("x"), {"x": m})).plan
+
+    assert with_rate(faster) == with_rate(1.0)
+
+
+# --- the loop -------------------------------------------------------------------------------------
+
+
+def load(at: float) -> float:
+    """100 rows a second, 1,000 from 100 s to 300 s, then 200."""
+    return 100.0 if at < 100 else 1000.0 if at < 300 else 200.0
+
+
+def queues(**options: Any) -> Flow:
+    service = {"numbers": 1e-5, "x": 0.02, "y": 0.005}
+    return Flow(chain("x", "y", latency=0.5), service, load, slots=200, **options)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.05])
+def test_instances_follow_the_load_up_and_down(noise: float) -> None:
+    flow = queues(noise=noise)
+    flow.run(PLAIN, 100)
+    assert flow.instances("x") in (3, 4)
+    flow.run(PLAIN, 200)
+    assert 22 <= flow.instances("x") <= 32
+    assert flow.latency() < 0.5
+    flow.run(PLAIN, 200)
+    assert 4 < flow.instances("x") <= 9
+    assert flow.latency() < 0.5
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.05])
+@pytest.mark.parametrize("overhead", [{}, {"numbers": 0.02, "x": 0.05, "y": 0.03}])
+def test_a_constant_load_comes_to_rest(noise: float, overhead: Mapping[str, float]) -> None:
+    flow = queues(noise=noise, overhead=overhead)
+    flow.rate = lambda at: 700.0
+    flow.run(Latency(), 120)
+    last = len(flow.plans)
+    flow.run(Latency(), 300)
+    assert len(flow.plans) - last <= (2 if noise else 0)
+    assert flow.latency() < 0.5
+
+
+def test_batches_are_scaled_by_the_same_policy() -> None:
+    flow = queues(overhead={"numbers": 0.02, "x": 0.05, "y": 0.03})
+    flow.run(Latency(), 100)
+    low = flow.instances("x")
+    flow.run(Latency(), 200)
+    high = flow.instances("x")
+    assert flow.latency() < 0.5
+    flow.run(Latency(), 200)
+    assert low < flow.instances("x") < high
+    assert high > 20
+    assert all(flow.plan.pipeline_of(name).cadence > 0 for name in ("numbers", "x", "y"))
+    assert flow.latency() < 0.5
+
+
+def test_the_bound_is_kept_most_of_the_time() -> None:
+    flow = queues()
+    memory, kept, seen = None, 0, 0
+    for _ in itertools.count():
+        flow.observe()
+        if flow.at > 500:
+            break
+        found = Context(flow.graph, flow.plan, tuple(flow.snapshots[-60:]), flow.at)
+        decision, memory = PLAIN.decide(found, memory)
+        if decision.plan is not None:
+            flow.plan, flow.changed = decision.plan, True
+        seen += 1
+        kept += flow.latency() <= 0.5
+    assert kept / seen > 0.85
