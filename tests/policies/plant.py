@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from penstock.control.context import Context
 from penstock.dataflow.graph import Graph
@@ -41,6 +42,7 @@ class Plant:
     backlog: float = 0.0
     history: list[tuple[float, Plan, Decision]] = field(default_factory=list)
 
+    @cached_property
     def rows(self) -> dict[str, float]:
         """Rows through each operator for a row from each source."""
         found: dict[str, float] = {}
@@ -52,13 +54,13 @@ class Plant:
 
     def work(self, pipeline: Pipeline) -> float:
         """Seconds of work of a pipeline for a row from each source."""
-        rows = self.rows()
+        rows = self.rows
         own = sum(rows[n] * self.costs.get(n, 0.0) for n in pipeline.operators)
         return own + self.hop * self.entering(pipeline)
 
     def entering(self, pipeline: Pipeline) -> float:
-        rows = self.rows()
-        inside = pipeline.operators
+        rows = self.rows
+        inside = set(pipeline.operators)
         heads = (n for n in inside if not any(i in inside for i in self.graph[n].inputs))
         return sum(rows[n] for n in heads)
 
@@ -82,7 +84,7 @@ class Plant:
         full = max(rate * self.work(p) / p.parallelism for p in self.plan.pipelines)
         stretch = 1.0 if rate < sustained else 1 / full  # waiting for a core is busy too
         pipelines, operators = {}, {}
-        rows = self.rows()
+        rows = self.rows
         for p in self.plan.pipelines:
             rate_in = rate * self.entering(p) * factor
             service = self.work(p) / self.entering(p)
@@ -134,6 +136,26 @@ class Plant:
 
 def all_plans(graph: Graph, slots: int) -> Iterator[Plan]:
     """Every valid plan with no more instances than that, of every fusion."""
+    for plan, sizes in _sizes(graph, slots):
+        pipelines = zip(plan.pipelines, sizes, strict=True)
+        yield Plan(tuple(Pipeline(p.operators, n) for p, n in pipelines))
+
+
+def best_capacity(plant: Plant, slots: int) -> float:
+    """What the best of all plans sustains."""
+    work: dict[Pipeline, float] = {}
+    best = 0.0
+    for plan, sizes in _sizes(plant.graph, slots):
+        for pipeline in plan.pipelines:
+            if pipeline not in work:
+                work[pipeline] = plant.work(pipeline)
+        needs = [work[p] for p in plan.pipelines]
+        slowest = min(n / w for n, w in zip(sizes, needs, strict=True) if w)
+        best = max(best, min(slowest, plant.cores / sum(needs)))
+    return best
+
+
+def _sizes(graph: Graph, slots: int) -> Iterator[tuple[Plan, tuple[int, ...]]]:
     edges = [(i, o.name) for o in graph.operators for i in o.inputs]
     seen = set()
     for chosen in itertools.product((False, True), repeat=len(edges)):
@@ -143,10 +165,18 @@ def all_plans(graph: Graph, slots: int) -> Iterator[Plan]:
             continue
         seen.add(plan)
         choices = [_choices(graph, p, slots) for p in plan.pipelines]
-        for sizes in itertools.product(*choices):
-            if sum(sizes) <= slots:
-                pipelines = zip(plan.pipelines, sizes, strict=True)
-                yield Plan(tuple(Pipeline(p.operators, n) for p, n in pipelines))
+        for sizes in _within(choices, slots):
+            yield plan, sizes
+
+
+def _within(choices: list[range], slots: int) -> Iterator[tuple[int, ...]]:
+    """One of each with no larger sum."""
+    if not choices:
+        yield ()
+        return
+    rest = sum(c.start for c in choices[1:])
+    for size in range(choices[0].start, min(choices[0].stop - 1, slots - rest) + 1):
+        yield from ((size, *more) for more in _within(choices[1:], slots - size))
 
 
 def _choices(graph: Graph, pipeline: Pipeline, slots: int) -> range:

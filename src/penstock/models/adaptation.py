@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from penstock.dataflow.graph import Graph
+from penstock.dataflow.operator import State
 from penstock.dataflow.regions import regions
 from penstock.metrics.snapshot import Snapshot
 from penstock.models import readings
@@ -13,7 +14,6 @@ from penstock.models.attempts import Configuration, configuration
 from penstock.models.failures import Failure
 from penstock.models.readings import Readings
 from penstock.models.trials import Trial
-from penstock.plan import fusion
 from penstock.plan.plan import Plan
 
 
@@ -31,16 +31,18 @@ class Ground:
 
 def ground(graph: Graph, plan: Plan) -> Ground:
     """The ground of a flow that starts with a plan."""
-    plans = (fusion.region_plan(graph), plan)
-    found = [region.operators for region in regions(graph)]
-    found += [pipeline.operators for each in plans for pipeline in each.pipelines]
-    groups = tuple(dict.fromkeys(found))
+    found = [(*r.operators, *_sinks_of(graph, r.operators[-1])) for r in regions(graph)]
+    groups = tuple(dict.fromkeys([*found, *(p.operators for p in plan.pipelines)]))
     homes: dict[str, tuple[frozenset[str], ...]] = {}
     for group in groups:
         home = frozenset(group)
         for name in group:
             homes[name] = (*homes.get(name, ()), home)
     return Ground(groups, homes)
+
+
+def _sinks_of(graph: Graph, name: str) -> tuple[str, ...]:
+    return tuple(n for n in graph.successors[name] if graph[n].state is State.SINK)
 
 
 @dataclass(frozen=True)

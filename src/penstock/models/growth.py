@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import State
 from penstock.models import splitting
-from penstock.models.attempts import Attempt
+from penstock.models.attempts import Attempt, listed
+from penstock.models.merging import resized
 from penstock.models.readings import Reading, Readings
 from penstock.models.sections import Section
 from penstock.plan import fusion
@@ -97,11 +98,16 @@ class _Work:
         found: dict[str, tuple[Pipeline, ...]] = {}
         for pipeline in self.busy:
             best = splitting.best_cut(self.graph, pipeline.operators, self._shares(pipeline))
-            if best is not None and best[1] > self.how.split_utility:
+            if best is not None and best[1] > self._threshold(pipeline):
                 found[pipeline.name] = splitting.apply(self.graph, pipeline, best[0])
         if self.how.replicas == "region" and len(found) < len(self.busy):
             return {}
         return found
+
+    def _threshold(self, pipeline: Pipeline) -> float:
+        """What a cut must promise; anything where nothing but a cut is left to do."""
+        bounded = self._larger(pipeline, pipeline.parallelism + 1) is None
+        return 0.0 if bounded and self.how.order != "fusion" else self.how.split_utility
 
     def expanded(self) -> Iterator[Change]:
         """More instances, in ever smaller steps."""
@@ -132,7 +138,7 @@ class _Work:
                     numbers[f"{pipeline.name}.split_gain"] = gain
             words.append(_change_words(pipeline, change.get(pipeline.name)))
             said.append("; ".join(words))
-        return ", and ".join(said), numbers
+        return listed(said, ", and "), numbers
 
     def _cut_words(self, pipeline: Pipeline) -> tuple[str, float | None]:
         if len(pipeline.operators) == 1:
@@ -143,9 +149,9 @@ class _Work:
         best = splitting.best_cut(self.graph, pipeline.operators, shares)
         assert best is not None
         found, gain = best
-        sign = ">" if gain > self.how.split_utility else "<="
-        words = f"split before {found.before} would gain {gain:.0%} {sign}"
-        return f"{words} {self.how.split_utility:.0%}", gain
+        threshold = self._threshold(pipeline)
+        sign = ">" if gain > threshold else "<="
+        return f"split before {found.before} would gain {gain:.0%} {sign} {threshold:.0%}", gain
 
     def _shares(self, pipeline: Pipeline) -> Mapping[str, float]:
         return self.readings.pipelines.get(pipeline.name, Reading()).shares
@@ -160,17 +166,11 @@ class _Work:
         return resized(pipeline, parallelism)
 
 
-def resized(pipeline: Pipeline, parallelism: int) -> Pipeline:
-    """The same pipeline with other instances; a ceiling that was set is raised where it must."""
-    ceiling = None if pipeline.ceiling is None else max(pipeline.ceiling, parallelism)
-    return replace(pipeline, parallelism=parallelism, ceiling=ceiling)
-
-
 def _change_words(pipeline: Pipeline, after: Sequence[Pipeline] | None) -> str:
     if after is None:
         return "it stands no more instances"
     if len(after) > 1:
-        return f"split into {' | '.join('+'.join(p.operators) for p in after)}"
+        return f"split into {' | '.join(listed(p.operators, '+') for p in after)}"
     more = after[0].parallelism - pipeline.parallelism
     count = "one more instance" if more == 1 else f"{more} more instances"
     return f"{count}: {pipeline.parallelism} -> {after[0].parallelism}"

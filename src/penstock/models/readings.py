@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from penstock.metrics import derived
 from penstock.metrics.snapshot import OperatorMetrics, PipelineMetrics, Snapshot
@@ -47,10 +48,16 @@ class Readings:
 
     def behind(self, seconds: float) -> bool | None:
         """Whether more than that waits anywhere; None where too little is known to say no."""
-        waiting = [reading.waiting for reading in self.pipelines.values()]
-        if any(w is not None and w > seconds for w in waiting):
+        longest, all_known = self._waiting
+        if longest is not None and longest > seconds:
             return True
-        return None if None in waiting or not waiting else False
+        return False if all_known else None
+
+    @cached_property
+    def _waiting(self) -> tuple[float | None, bool]:
+        found = [reading.waiting for reading in self.pipelines.values()]
+        known = [seconds for seconds in found if seconds is not None]
+        return max(known, default=None), bool(known) and len(known) == len(found)
 
 
 def read(snapshot: Snapshot, plan: Plan) -> Readings:

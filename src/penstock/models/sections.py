@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from penstock.dataflow.graph import Graph
 from penstock.plan.plan import Pipeline, Plan
@@ -23,6 +24,11 @@ class Section:
     @property
     def name(self) -> str:
         return self.operators[0]
+
+    @cached_property
+    def place(self) -> Mapping[str, int]:
+        """Where each operator stands in the order."""
+        return {name: at for at, name in enumerate(self.operators)}
 
     def pipelines(self, plan: Plan) -> tuple[Pipeline, ...]:
         """Its pipelines under a plan, in the order of their first operators."""
@@ -55,35 +61,36 @@ def representatives(graph: Graph, found: Sequence[Section]) -> Mapping[Section, 
     What a nearest section takes in tells how all behind it fare. One is nearest if no other of
     these sections feeds it; where two feed each other, neither is behind the other.
     """
-    holder = {name: section for section in found for name in section.operators}
+    holder = {name: at for at, section in enumerate(found) for name in section.operators}
     fed = _fed(graph, holder)
-    roots: dict[str, frozenset[Section]] = {}
-    result: dict[Section, frozenset[Section]] = {}
+    roots: dict[str, frozenset[int]] = {}
+    result: list[set[int]] = [set() for _ in found]
     for name in graph.topological:
         above = [roots[i] for i in dict.fromkeys(graph[name].inputs)]
         roots[name] = above[0] if len(above) == 1 else frozenset().union(*above)
         own = holder.get(name)
-        if own is None:
-            continue
-        if own not in fed:
+        if own is not None and own not in fed:
             roots[name] = frozenset([own])
-        result[own] = result.get(own, frozenset()) | roots[name]
-    return {section: result[section] or frozenset([section]) for section in found}
-
-
-def _fed(graph: Graph, holder: Mapping[str, Section]) -> set[Section]:
-    """The sections that another one feeds."""
-    several = object()
-    above: dict[str, object] = {}  # None, the one section upstream, or `several`
-    fed: set[Section] = set()
-    for name in graph.topological:
-        seen = {above[i] for i in graph[name].inputs} - {None}
-        own = holder.get(name)
-        if own is not None and seen - {own}:
-            fed.add(own)
         if own is not None:
-            seen.add(own)
-        above[name] = None if not seen else seen.pop() if len(seen) == 1 else several
+            result[own] |= roots[name]
+    return {
+        section: frozenset(found[root] for root in result[at] or {at})
+        for at, section in enumerate(found)
+    }
+
+
+def _fed(graph: Graph, holder: Mapping[str, int]) -> set[int]:
+    """The sections that another one feeds."""
+    none, several = -1, -2
+    above: dict[str, int] = {}  # the one section upstream, or one of these
+    fed: set[int] = set()
+    for name in graph.topological:
+        seen = {above[i] for i in graph[name].inputs} - {none}
+        own = holder.get(name, none)
+        if own != none and seen - {own}:
+            fed.add(own)
+        seen |= {own} - {none}
+        above[name] = none if not seen else seen.pop() if len(seen) == 1 else several
     return fed
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from penstock.dataflow.graph import Graph
-from penstock.models.attempts import Attempt
-from penstock.models.growth import resized
+from penstock.models.attempts import Attempt, listed
+from penstock.models.merging import Homes, neighbours, resized, together
 from penstock.models.readings import Readings
 from penstock.models.sections import Section
 from penstock.plan import fusion
@@ -26,11 +27,13 @@ Work = Mapping[str, float]
 class Shrinking:
     """How full the instances may become.
 
-    homes: for each operator the sets of operators that may be one pipeline again.
+    homes: for each operator the sets of operators that may be one pipeline again; worth: the share
+    of its instances that a section must give back, else the change is not worth it.
     """
 
     target: float
-    homes: Mapping[str, Sequence[frozenset[str]]]
+    homes: Homes
+    worth: float = 0.0
     replicas: str = "pipeline"
 
     def attempts(
@@ -42,8 +45,10 @@ class Shrinking:
         if any(need.get(p.name) is None for p in pipelines):
             return
         work = {p.name: p.parallelism * (need[p.name] or 0.0) for p in pipelines}
-        yield from self._fewer(section, pipelines, graph, work)
-        yield from self._merged(section, pipelines, graph, work)
+        enough = self.worth * sum(p.parallelism for p in pipelines)
+        fewer = self._fewer(section, pipelines, graph, work)
+        merged = self._merged(section, pipelines, graph, work)
+        yield from (attempt for attempt in chain(fewer, merged) if -attempt.slots > enough)
 
     def _fewer(
         self, section: Section, pipelines: tuple[Pipeline, ...], graph: Graph, work: Work
@@ -62,50 +67,31 @@ class Shrinking:
                 for old, new in zip(pipelines, after, strict=True)
                 if old.parallelism != new.parallelism
             )
-            yield Attempt(section, pipelines, after, "; ".join(said), numbers)
+            yield Attempt(section, pipelines, after, listed(said), numbers)
             spare = {name: less // 2 for name, less in spare.items()}
 
     def _merged(
         self, section: Section, pipelines: tuple[Pipeline, ...], graph: Graph, work: Work
     ) -> Iterator[Attempt]:
         """Two pipelines as one, where that needs fewer instances."""
-        holder = {name: p for p in pipelines for name in p.operators}
-        for second in pipelines:
-            inputs = (i for n in second.operators for i in graph[n].inputs)
-            feeding = {holder[i].name: holder[i] for i in inputs if i in holder}
-            for first in feeding.values():
-                merged = (
-                    None if first is second else self._whole(section, first, second, graph, work)
-                )
-                if merged is not None:
-                    kept = (p for p in pipelines if p not in (first, second))
-                    load = work[first.name] + work[second.name]
-                    why = (
-                        f"{first.name} and {second.name} have work for {load:.2f} instances: merged"
-                        f" {first.parallelism} + {second.parallelism} -> {merged.parallelism}, "
-                        f"{load / merged.parallelism:.2f} full"
-                    )
-                    numbers = {f"{p.name}.work": work[p.name] for p in (first, second)}
-                    yield Attempt(section, pipelines, (*kept, merged), why, numbers)
-
-    def _whole(
-        self, section: Section, first: Pipeline, second: Pipeline, graph: Graph, work: Work
-    ) -> Pipeline | None:
-        """The pipeline of both, None where the rules or the load forbid it."""
-        both = {*first.operators, *second.operators}
-        if not any(both <= home for home in self.homes.get(first.name, ())):
-            return None
-        operators = tuple(name for name in section.operators if name in both)
-        if not fusion.fits(graph, operators):
-            return None
-        wanted = self._instances(graph, operators, work[first.name] + work[second.name])
-        ceiling = next((p.ceiling for p in (first, second) if p.ceiling is not None), None)
-        most = [n for n in (fusion.bounds(graph, operators).most, ceiling) if n is not None]
-        if wanted >= first.parallelism + second.parallelism or wanted > min([wanted, *most]):
-            return None
-        rows = [p.admission for p in (first, second) if p.admission is not None]
-        cadence = max(first.cadence, second.cadence)
-        return Pipeline(operators, wanted, min(rows, default=None), cadence, ceiling)
+        for first, second in neighbours(pipelines, graph):
+            whole = together(first, second, section.place, graph, self.homes)
+            if whole is None:
+                continue
+            load = work[first.name] + work[second.name]
+            wanted = self._instances(graph, whole.operators, load)
+            most = fusion.bounds(graph, whole.operators).most
+            before = first.parallelism + second.parallelism
+            if wanted >= before or (most is not None and wanted > most):
+                continue
+            kept = (p for p in pipelines if p not in (first, second))
+            why = (
+                f"{first.name} and {second.name} have work for {load:.2f} instances: merged, "
+                f"{before} -> {wanted}, {load / wanted:.2f} full"
+            )
+            numbers = {f"{p.name}.work": work[p.name] for p in (first, second)}
+            after = (*kept, resized(whole, wanted))
+            yield Attempt(section, pipelines, after, why, numbers)
 
     def _instances(self, graph: Graph, operators: Sequence[str], work: float) -> int:
         """Instances that this much work fills to the target, no fewer than the bounds allow."""

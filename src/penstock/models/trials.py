@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from penstock.dataflow.graph import Graph
 from penstock.models import failures
-from penstock.models.attempts import Attempt
+from penstock.models.attempts import Attempt, listed
 from penstock.models.failures import Failure
 from penstock.models.readings import Readings
 from penstock.models.sections import Section, representatives
@@ -77,7 +77,7 @@ def judged(
         said.append("rows waited and no longer do")
     return Verdict(
         tuple(a for a in trial.attempts if not feeding[a.section] <= paid),
-        "; ".join(said),
+        listed(said),
         {f"{name}.gain": gain for name, gain in known.items()},
         tuple(s.name for s in nearest if gains[s] is None),
     )

@@ -21,10 +21,11 @@ from penstock.control.context import Context
 from penstock.errors import InvalidInput
 from penstock.models import adaptation, failures
 from penstock.models.adaptation import Memory, changed
-from penstock.models.attempts import Attempt, carried_out
+from penstock.models.attempts import Attempt, carried_out, listed
 from penstock.models.failures import Failure
 from penstock.models.growth import Growth
 from penstock.models.readings import Readings
+from penstock.models.rebalancing import rebalanced
 from penstock.models.sections import Section, sections
 from penstock.models.shrinking import Shrinking
 from penstock.models.trials import Trial, Verdict, judged
@@ -122,10 +123,11 @@ class Organic:
         if behind is not False or self.anticipate:
             plan = context.plan
             grown = self._open(context, failed, self._growths(context, found, profile, plan), plan)
+            grown = grown or self._redealt(context, state, found, profile)
             if grown:
                 return self._try(context, state, Trial(grown, True, plan, profile))
         if self.scale_down and behind is not True:
-            shrinking = Shrinking(self.target, state.ground.homes, self.replicas)
+            shrinking = Shrinking(self.target, state.ground.homes, self.improvement, self.replicas)
             options = (shrinking.attempts(s, context.plan, context.graph, profile) for s in found)
             fewer = self._open(context, failed, options, context.plan)
             if fewer and state.calm + 1 >= self.calm:
@@ -163,6 +165,20 @@ class Organic:
                     break
         return tuple(chosen)
 
+    def _redealt(
+        self, context: Context, state: Memory, found: tuple[Section, ...], profile: Readings
+    ) -> tuple[Attempt, ...]:
+        """The budget dealt out anew, where it is what keeps a busy section from growing."""
+        slots = context.limits.slots
+        if slots is None or not any(self._still_busy(context, profile, found)):
+            return ()
+        homes = {} if self.order == "fission" else state.ground.homes
+        attempts, gain = rebalanced(found, context.plan, context.graph, profile, slots, homes)
+        tried = {failure.configuration for failure in state.failed}
+        if gain <= self.improvement or any(a.configuration in tried for a in attempts):
+            return ()
+        return attempts
+
     def _try(self, context: Context, state: Memory, trial: Trial) -> Outcome:
         plan = carried_out(context.plan, trial.attempts)
         later = changed(state, plan, context.now + self.settle, trial, state.failed)
@@ -172,7 +188,7 @@ class Organic:
         """Why nothing is done."""
         known = {n: r.busy for n, r in profile.pipelines.items() if r.busy is not None}
         missing = [p.name for p in context.plan.pipelines if p.name not in known]
-        said = f"; how busy {', '.join(missing)} is was not measured" if missing else ""
+        said = f"; how busy {listed(missing, ', ')} is was not measured" if missing else ""
         if not known:
             return Decision(None, f"nothing to judge by{said}")
         top = max(known, key=lambda name: known[name])
@@ -201,7 +217,7 @@ class Organic:
         plan, graph = context.plan, context.graph
         verdict = judged(trial, graph, plan, profile, self.improvement, self.waiting)
         if verdict.unknown:
-            names = ", ".join(verdict.unknown)
+            names = listed(verdict.unknown, ", ")
             return Decision(None, f"the throughput of {names} is not measured: cannot judge"), state
         if verdict.lost:
             return self._lost(context, state, profile, trial, verdict)
@@ -219,7 +235,7 @@ class Organic:
     ) -> Outcome:
         """Undo those of the lost that are still too busy, or all of them, and try what is next."""
         settled = context.now + self.settle
-        blamed = self._still_busy(context, profile, verdict.lost) or verdict.lost
+        blamed = self._blamed(context, profile, verdict.lost)
         failed = (*state.failed, *trial.failures(blamed, self.waiting))
         undone = carried_out(context.plan, [a.undo for a in blamed])
         options = self._growths(context, [a.section for a in blamed], trial.base, trial.origin)
@@ -246,23 +262,30 @@ class Organic:
         if behind is False or (behind is None and not fallen):
             decision, later = self._adapt(context, replace(state, trial=None), profile)
             return replace(decision, reason=f"kept: less is enough; {decision.reason}"), later
-        blamed = self._still_busy(context, profile, trial.attempts) or trial.attempts
+        blamed = self._blamed(context, profile, trial.attempts)
         plan = carried_out(context.plan, [a.undo for a in blamed])
         failed = (*state.failed, *trial.failures(blamed, self.waiting))
-        names = ", ".join(a.section.name for a in blamed)
+        names = listed((a.section.name for a in blamed), ", ")
         reason = f"undone: the flow does not keep up with less; {names} as before"
         return Decision(plan, reason), changed(state, plan, context.now + self.settle, None, failed)
 
     def _still_busy(
-        self, context: Context, profile: Readings, attempts: Iterable[Attempt]
-    ) -> tuple[Attempt, ...]:
+        self, context: Context, profile: Readings, found: Iterable[Section]
+    ) -> set[Section]:
         plan, graph = context.plan, context.graph
         busy = self._growth.bottlenecks
-        return tuple(a for a in attempts if busy(a.section, plan, graph, profile))
+        return {section for section in found if busy(section, plan, graph, profile)}
+
+    def _blamed(
+        self, context: Context, profile: Readings, attempts: tuple[Attempt, ...]
+    ) -> tuple[Attempt, ...]:
+        """Those whose sections are still too busy; all if none is."""
+        busy = self._still_busy(context, profile, [a.section for a in attempts])
+        return tuple(a for a in attempts if a.section in busy) or attempts
 
 
 def _words(attempts: Iterable[Attempt]) -> str:
-    return ", and ".join(attempt.why for attempt in attempts)
+    return listed((attempt.why for attempt in attempts), ", and ")
 
 
 def _numbers(attempts: Iterable[Attempt]) -> dict[str, float]:
