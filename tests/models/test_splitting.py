@@ -124,8 +124,8 @@ def test_no_other_cut_balances_better(parts: list[float], overhead: float) -> No
 def test_a_chain_of_ten_thousand_is_cut_at_once() -> None:
     names = [f"o{at}" for at in range(10_000)]
     graph = chain(*names)
-    start = time.perf_counter()
+    start = time.process_time()
     best = best_cut(graph, names, dict.fromkeys(names, 1e-4))
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
     assert best is not None
     assert best[0].before == "o5000"

@@ -289,8 +289,8 @@ def test_instances_and_pipelines_are_given_back_when_the_load_falls(start: Any) 
     most = plant.plan.slots
     assert most >= 8
     plant.run(Organic(), 3000)
-    assert shape(plant.plan) == shape(start(graph)) or plant.plan.slots <= 3
-    assert plant.capacity(plant.plan) > 40
+    assert plant.plan.slots <= 3
+    assert 40 < plant.capacity(plant.plan) < 200
     assert plant.backlog == pytest.approx(0)
 
 
@@ -526,8 +526,8 @@ def test_ten_thousand_operators_are_decided_on_at_once(build: Any) -> None:
     for at in (40.0, 80.0):
         busy: dict[str, float | None] = {p.name: 1.0 for p in plan.pipelines}
         seen = snapshot(plan, at, 100.0, busy, costs)
-        start = time.perf_counter()
+        start = time.process_time()
         decision, memory = turn(Organic(), graph, plan, seen, memory)
-        assert time.perf_counter() - start < 2
+        assert time.process_time() - start < 2
         assert len(decision.reason) < 3000
         plan = decision.plan or plan

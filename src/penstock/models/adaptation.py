@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -49,7 +50,7 @@ def _sinks_of(graph: Graph, name: str) -> tuple[str, ...]:
 class Memory:
     """What the organic policy knows from one turn to the next.
 
-    expected: the plan that should be in force; since: when the flow has settled under it;
+    expected: the plan that should be in force; since: when that was decided;
     profile: what was measured of it; trial: what has to prove itself; failed: what did not;
     calm: profiles in a row after which something could have been given back; before: what to go
     back to if the last decision is not carried out.
@@ -57,7 +58,7 @@ class Memory:
 
     ground: Ground
     expected: Configuration
-    since: float = 0.0
+    since: float = -math.inf
     profile: Readings | None = None
     trial: Trial | None = None
     failed: tuple[Failure, ...] = ()
@@ -70,7 +71,7 @@ def begun(graph: Graph, plan: Plan) -> Memory:
     return Memory(ground(graph, plan), configuration(plan.pipelines))
 
 
-def followed(memory: Memory, plan: Plan, now: float, settle: float) -> Memory:
+def followed(memory: Memory, plan: Plan, now: float) -> Memory:
     """The memory under the plan in force, which may be another than was decided.
 
     A decision that was not carried out is taken back, and comes again after another profile.
@@ -81,7 +82,7 @@ def followed(memory: Memory, plan: Plan, now: float, settle: float) -> Memory:
         return replace(memory, before=None)
     if memory.before is not None and found == memory.before.expected:
         return replace(memory.before, profile=None, since=now)
-    return Memory(memory.ground, found, now + settle)
+    return Memory(memory.ground, found, now)
 
 
 def profiled(memory: Memory, snapshot: Snapshot, plan: Plan, share: float) -> Memory:
@@ -94,13 +95,13 @@ def profiled(memory: Memory, snapshot: Snapshot, plan: Plan, share: float) -> Me
 
 
 def changed(
-    memory: Memory, plan: Plan, settled: float, trial: Trial | None, failed: Iterable[Failure]
+    memory: Memory, plan: Plan, now: float, trial: Trial | None, failed: Iterable[Failure]
 ) -> Memory:
-    """The memory after a decision for a plan under which the flow settles at a time."""
+    """The memory after a decision for a plan."""
     return Memory(
         memory.ground,
         configuration(plan.pipelines),
-        settled,
+        now,
         trial=trial,
         failed=tuple(failed),
         before=replace(memory, before=None),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -50,7 +51,7 @@ def ground(graph: Graph, plan: Plan) -> Ground:
 class Campaign:
     """One profiling from its first observation to its end.
 
-    plan, kind, throttle: of the round under way; since: when the flow has settled under it; seen:
+    plan, kind, throttle: of the round under way; since: when that was decided; seen:
     what was observed of it so far; refused: how often its plan was not carried out; late: since
     when a finished campaign sees rows late or waiting.
     """
@@ -60,7 +61,7 @@ class Campaign:
     phase: Phase = "features"
     kind: str = "features"
     throttle: float = 0.0
-    since: float = 0.0
+    since: float = -math.inf
     seen: tuple[Observation, ...] = ()
     features: Mapping[str, Feature] = field(default_factory=dict)
     ratios: Ratios | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import State
@@ -97,7 +98,7 @@ class _Work:
         """Every bottleneck cut that a cut helps; for whole regions all of them or none."""
         found: dict[str, tuple[Pipeline, ...]] = {}
         for pipeline in self.busy:
-            best = splitting.best_cut(self.graph, pipeline.operators, self._shares(pipeline))
+            best = self._best[pipeline.name]
             if best is not None and best[1] > self._threshold(pipeline):
                 found[pipeline.name] = splitting.apply(self.graph, pipeline, best[0])
         if self.how.replicas == "region" and len(found) < len(self.busy):
@@ -143,15 +144,21 @@ class _Work:
     def _cut_words(self, pipeline: Pipeline) -> tuple[str, float | None]:
         if len(pipeline.operators) == 1:
             return "one operator cannot be split", None
-        shares = self._shares(pipeline)
-        if not shares:
+        if not self._shares(pipeline):
             return "the times of its operators are not measured, so where to split is unknown", None
-        best = splitting.best_cut(self.graph, pipeline.operators, shares)
+        best = self._best[pipeline.name]
         assert best is not None
         found, gain = best
         threshold = self._threshold(pipeline)
         sign = ">" if gain > threshold else "<="
         return f"split before {found.before} would gain {gain:.0%} {sign} {threshold:.0%}", gain
+
+    @cached_property
+    def _best(self) -> Mapping[str, tuple[splitting.Cut, float] | None]:
+        """The best cut of each bottleneck, and its gain."""
+        return {
+            p.name: splitting.best_cut(self.graph, p.operators, self._shares(p)) for p in self.busy
+        }
 
     def _shares(self, pipeline: Pipeline) -> Mapping[str, float]:
         return self.readings.pipelines.get(pipeline.name, Reading()).shares

@@ -7,13 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
-from penstock.models.profile import Round
+from penstock.models.profile import Feature, Round
 from penstock.plan.plan import Plan
 
 
 @dataclass(frozen=True)
 class Observation:
-    """One snapshot; latency is over its bound, services are seconds of an instance for a row."""
+    """One snapshot, by pipeline where it is a mapping.
+
+    latency: over its bound; services: seconds of an instance for a row; capacities: shares of the
+    time at work; selectivity: rows out for a row in; batches: rows of a batch of a source.
+    """
 
     at: float
     throughput: float
@@ -21,6 +25,7 @@ class Observation:
     services: Mapping[str, float]
     capacities: Mapping[str, float]
     rates: Mapping[str, float]
+    selectivity: Mapping[str, float]
     batches: Mapping[str, float]
 
 
@@ -35,17 +40,43 @@ def observed(snapshot: Snapshot, bound: float) -> Observation:
         services,
         {n: s * pipelines[n].rate_in / pipelines[n].parallelism for n, s in services.items()},
         {n: m.rate_in for n, m in pipelines.items()},
+        {
+            n: m.rate_out / m.rate_in
+            for n, m in pipelines.items()
+            if m.rate_in and m.rate_out is not None
+        },
         {n: _batch(m) for n, m in pipelines.items() if n in snapshot.source_pipelines},
     )
 
 
-def round_of(plan: Plan, kind: str, throttle: float, observations: Sequence[Observation]) -> Round:
+def sustained(observation: Observation, features: Mapping[str, Feature]) -> float:
+    """Rows per second from the sources that the slowest pipeline keeps up with.
+
+    What the sources take may be more for a while: it only piles up before that pipeline. One
+    whose input does not grow with throughput tells nothing.
+    """
+    taken = sum(f.share for f in features.values() if f.source)
+    keeping_up = [
+        taken * observation.rates.get(name, 0.0) / f.share
+        for name, f in features.items()
+        if f.share > 0 and not f.dominated
+    ]
+    return min([observation.throughput, *keeping_up])
+
+
+def round_of(
+    plan: Plan,
+    kind: str,
+    throttle: float,
+    observations: Sequence[Observation],
+    features: Mapping[str, Feature],
+) -> Round:
     """The round that some observations make."""
     late = [o.latency for o in observations if o.latency is not None]
     return Round(
         plan,
         kind,
-        tuple(o.throughput for o in observations),
+        tuple(sustained(o, features) for o in observations),
         statistics.fmean(late) if late else None,
         throttle,
         means([o.services for o in observations]),

@@ -14,7 +14,7 @@ from functools import reduce
 from typing import Any
 
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operator import Selectivity
+from penstock.dataflow.operator import Selectivity, State
 from penstock.models.significance import compare
 from penstock.plan import fusion
 from penstock.plan.plan import Plan
@@ -97,6 +97,34 @@ def dominated(graph: Graph) -> frozenset[str]:
         ):
             found.add(name)
     return frozenset(found)
+
+
+def flows(
+    graph: Graph, plan: Plan, rates: Mapping[str, float], selectivity: Mapping[str, float]
+) -> dict[str, float]:
+    """Rows per second that would enter each pipeline if none held another one back.
+
+    They follow from what the sources take and from the rows out for a row in of each pipeline.
+    Where that was not measured, what was measured behind it counts.
+    """
+    place = {name: at for at, name in enumerate(graph.topological)}
+    sources = {plan.pipeline_of(source.name).name for source in graph.sources}
+    into: dict[str, float] = {}
+    for pipeline in sorted(plan.pipelines, key=lambda p: place[_tail(graph, p.operators)]):
+        edges = ((i, n) for n in pipeline.operators for i in graph[n].inputs)
+        writers = [plan.pipeline_of(i).name for i, _ in edges if i not in pipeline.operators]
+        known = all(name in selectivity for name in writers)
+        if pipeline.name in sources or not known:
+            into[pipeline.name] = rates[pipeline.name]
+        else:
+            into[pipeline.name] = sum(into[name] * selectivity[name] for name in writers)
+    return into
+
+
+def _tail(graph: Graph, operators: tuple[str, ...]) -> str:
+    """The operator of a pipeline whose output leaves it."""
+    body = [name for name in operators if graph[name].state is not State.SINK]
+    return (body or list(operators))[-1]
 
 
 def features(

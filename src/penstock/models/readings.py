@@ -60,6 +60,12 @@ class Readings:
         return max(known, default=None), bool(known) and len(known) == len(found)
 
 
+def usable(snapshot: Snapshot, since: float, settle: float) -> bool:
+    """Whether a snapshot tells of what is in force since then, after so many seconds to settle."""
+    whole = snapshot.at - snapshot.window >= since - 1e-6
+    return snapshot.settled and whole and snapshot.at >= since + settle
+
+
 def read(snapshot: Snapshot, plan: Plan) -> Readings:
     """One snapshot of a flow under a plan."""
     pipelines = {

@@ -24,7 +24,7 @@ from penstock.models.adaptation import Memory, changed
 from penstock.models.attempts import Attempt, carried_out, listed
 from penstock.models.failures import Failure
 from penstock.models.growth import Growth
-from penstock.models.readings import Readings
+from penstock.models.readings import Readings, usable
 from penstock.models.rebalancing import rebalanced
 from penstock.models.sections import Section, sections
 from penstock.models.shrinking import Shrinking
@@ -94,9 +94,9 @@ class Organic:
 
     def decide(self, context: Context, memory: Memory | None) -> tuple[Decision, Memory]:
         state = adaptation.begun(context.graph, context.plan) if memory is None else memory
-        state = adaptation.followed(state, context.plan, context.now, self.settle)
+        state = adaptation.followed(state, context.plan, context.now)
         latest = context.latest
-        if latest is None or not latest.settled or latest.at < state.since:
+        if latest is None or not usable(latest, state.since, self.settle):
             return Decision(None, "waits for the flow to settle"), state
         state = adaptation.profiled(state, latest, context.plan, self.smoothing)
         profile = state.profile
@@ -181,7 +181,7 @@ class Organic:
 
     def _try(self, context: Context, state: Memory, trial: Trial) -> Outcome:
         plan = carried_out(context.plan, trial.attempts)
-        later = changed(state, plan, context.now + self.settle, trial, state.failed)
+        later = changed(state, plan, context.now, trial, state.failed)
         return Decision(plan, _words(trial.attempts), _numbers(trial.attempts)), later
 
     def _idle(self, context: Context, found: Iterable[Section], profile: Readings) -> Decision:
@@ -234,7 +234,6 @@ class Organic:
         self, context: Context, state: Memory, profile: Readings, trial: Trial, verdict: Verdict
     ) -> Outcome:
         """Undo those of the lost that are still too busy, or all of them, and try what is next."""
-        settled = context.now + self.settle
         blamed = self._blamed(context, profile, verdict.lost)
         failed = (*state.failed, *trial.failures(blamed, self.waiting))
         undone = carried_out(context.plan, [a.undo for a in blamed])
@@ -246,11 +245,13 @@ class Organic:
             rest = replace(trial, attempts=(*others, *following))
             reason = f"undone: {verdict.words}; {_words(following)}"
             numbers = {**verdict.numbers, **_numbers(following)}
-            return Decision(plan, reason, numbers), changed(state, plan, settled, rest, failed)
+            return Decision(plan, reason, numbers), changed(state, plan, context.now, rest, failed)
         failed = (*state.failed, *trial.failures(verdict.lost, self.waiting))
         plan = carried_out(context.plan, [a.undo for a in verdict.lost])
         reason = f"undone: {verdict.words}; nothing is left to try"
-        return Decision(plan, reason, verdict.numbers), changed(state, plan, settled, None, failed)
+        return Decision(plan, reason, verdict.numbers), changed(
+            state, plan, context.now, None, failed
+        )
 
     def _judge_shrinking(
         self, context: Context, state: Memory, profile: Readings, trial: Trial
@@ -267,7 +268,7 @@ class Organic:
         failed = (*state.failed, *trial.failures(blamed, self.waiting))
         names = listed((a.section.name for a in blamed), ", ")
         reason = f"undone: the flow does not keep up with less; {names} as before"
-        return Decision(plan, reason), changed(state, plan, context.now + self.settle, None, failed)
+        return Decision(plan, reason), changed(state, plan, context.now, None, failed)
 
     def _still_busy(
         self, context: Context, profile: Readings, found: Iterable[Section]

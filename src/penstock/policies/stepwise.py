@@ -10,6 +10,7 @@ wait for too long start it anew.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -23,6 +24,7 @@ from penstock.models.attempts import listed
 from penstock.models.campaign import Campaign, admitting, grown, sized, trying
 from penstock.models.observation import least, means, observed, round_of
 from penstock.models.profile import Profile, Ratios, Round
+from penstock.models.readings import usable
 from penstock.models.search import Rules, Search, limit, next_step
 from penstock.models.significance import compare
 from penstock.models.tuning import Tuning
@@ -79,16 +81,18 @@ class Stepwise:
             raise InvalidInput("stepwise: latency must be above 0 and k at least 1")
 
     def decide(self, context: Context, memory: Campaign | None) -> Outcome:
-        state = self._begun(context) if memory is None else memory
+        state = self._begun(context, -math.inf) if memory is None else memory
         changed = _changed(context, state)
         if changed:
-            return Decision(None, f"{changed}: profiling starts anew"), self._begun(context)
+            return Decision(None, f"{changed}: profiling starts anew"), self._begun(
+                context, context.now
+            )
         latest = context.latest
         if state.phase == "done":
             return self._watch(context, state)
         if not campaigns.in_force(state, context.plan):
             return self._insist(context, state)
-        if latest is None or not latest.settled or latest.at < state.since:
+        if latest is None or not usable(latest, state.since, self.settle):
             return Decision(None, f"waits for the flow to settle ({state.kind})"), state
         if not state.seen or latest.at >= state.seen[-1].at + latest.window - 1e-6:
             state = replace(state, seen=(*state.seen, observed(latest, self.latency)))
@@ -97,7 +101,7 @@ class Stepwise:
             return Decision(None, f"{said}{len(state.seen)} of {self.observations} seen"), state
         if state.phase == "features":
             return self._featured(context, state)
-        seen = round_of(state.plan, state.kind, state.throttle, state.seen)
+        seen = round_of(state.plan, state.kind, state.throttle, state.seen, state.features)
         state = replace(state, rounds=(*state.rounds, seen))
         if len(state.rounds) >= self.most_rounds:
             return self._done(context, state, f"{self.most_rounds} rounds are the most")
@@ -107,12 +111,12 @@ class Stepwise:
 
     # --- features -------------------------------------------------------------------------------
 
-    def _begun(self, context: Context) -> Campaign:
+    def _begun(self, context: Context, since: float) -> Campaign:
         found = campaigns.ground(context.graph, context.plan)
         plan = context.plan
         if self.sample is not None:
             plan = admitting(plan, dict.fromkeys(found.sources, self.sample))
-        return Campaign(found, plan, since=context.now + self.settle if context.now else 0.0)
+        return Campaign(found, plan, since=since)
 
     def _featured(self, context: Context, state: Campaign) -> Outcome:
         """The ratios, and the first round under stress."""
@@ -122,6 +126,8 @@ class Stepwise:
             said = f"the time for a row of {listed(missing, ', ')} is not measured"
             return Decision(None, f"{said}: cannot profile"), replace(state, seen=())
         rates = means([o.rates for o in state.seen])
+        selectivity = means([o.selectivity for o in state.seen])
+        rates = profiles.flows(context.graph, state.plan, rates, selectivity)
         features = profiles.features(context.graph, state.plan, times, rates)
         ratios = profiles.ratios(features)
         instances = ratios.instances(self.slice)
@@ -218,14 +224,14 @@ class Stepwise:
             f"{listed(_sizes(final.plan), ', ')}"
         )
         numbers = {"throughput": final.throughput, "rounds": float(len(state.rounds))}
-        later = trying(state, final.plan, "done", context.now + self.settle, final.throttle)
+        later = trying(state, final.plan, "done", context.now, final.throttle)
         plan = None if campaigns.in_force(later, context.plan) else final.plan
         return Decision(plan, reason, numbers), replace(later, phase="done", profile=found)
 
     def _watch(self, context: Context, state: Campaign) -> Outcome:
         """Start anew when rows have been late, or have waited, for too long."""
         latest = context.latest
-        if latest is None or not latest.settled or latest.at < state.since:
+        if latest is None or not usable(latest, state.since, self.settle):
             return Decision(None, "profiled; waits for the flow to settle"), state
         trouble = self._trouble(latest)
         if trouble is None:
@@ -235,7 +241,7 @@ class Stepwise:
             said = f"profiled; {trouble} for {latest.at - since:.0f} of {self.patience:g} s"
             return Decision(None, said), replace(state, late=since)
         plan = admitting(context.plan, state.ground.admissions)
-        fresh = self._begun(replace(context, plan=plan))
+        fresh = self._begun(replace(context, plan=plan), context.now)
         reason = f"{trouble} for {self.patience:g} s: profiling starts anew"
         return Decision(None if fresh.plan == context.plan else fresh.plan, reason), fresh
 
@@ -263,8 +269,7 @@ class Stepwise:
             plan = admitting(plan, state.ground.admissions)
         slowed = f", sources {throttle:.0%} slower" if throttle else ""
         reason = f"{said}; {kind}{slowed}: {listed(_sizes(plan), ', ')}"
-        since = context.now + self.settle
-        later = trying(state, plan, kind, since, throttle)
+        later = trying(state, plan, kind, context.now, throttle)
         if campaigns.in_force(later, context.plan):
             return Decision(None, reason), later
         return Decision(plan, reason, {"slots": float(plan.slots)}), later
@@ -272,7 +277,7 @@ class Stepwise:
     def _insist(self, context: Context, state: Campaign) -> Outcome:
         """Ask again for a plan that was not carried out; without it, end with what is known."""
         if state.refused < 3:
-            later = replace(state, refused=state.refused + 1, since=context.now + self.settle)
+            later = replace(state, refused=state.refused + 1, since=context.now)
             return Decision(state.plan, f"asks again for {state.kind}"), later
         if not state.rounds:
             return Decision(None, f"the plan for {state.kind} is refused: cannot profile"), state
