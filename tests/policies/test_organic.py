@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 
 from penstock import Dataflow, Discard, Pipeline, Plan
 from penstock.control.context import Context
+from penstock.control.loop import Tick, control
 from penstock.dataflow.graph import Graph
+from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import OperatorMetrics, PipelineMetrics, Snapshot
 from penstock.models.attempts import configuration
@@ -531,3 +534,24 @@ def test_ten_thousand_operators_are_decided_on_at_once(build: Any) -> None:
         assert time.process_time() - start < 2
         assert len(decision.reason) < 3000
         plan = decision.plan or plan
+
+
+def test_the_engine_in_memory_is_brought_up_and_down(tmp_path: Path) -> None:
+    graph = word_count()
+    engine = MemoryEngine(COSTS, rate=lambda at: 100.0 if at < 500 else 10.0)
+    engine.start(graph, fusion.region_plan(graph), tmp_path)
+    slots: dict[float, int] = {}
+
+    def wait() -> bool:
+        engine.advance(10.0)
+        slots[engine.observe().at] = engine.plan.slots
+        return engine.observe().at < 1600
+
+    said: list[Tick] = []
+    control(
+        engine, graph, Organic(), now=lambda: engine.observe().at, wait=wait, record=said.append
+    )
+    assert max(slots.values()) >= 4  # the work is for 2.1 instances
+    assert slots[1600.0] <= 3
+    assert engine.observe().pipelines["parse"].backlog_rows == 0
+    assert [tick.at for tick in said if tick.transition is not None][-1] < 1200
