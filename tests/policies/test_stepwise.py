@@ -248,12 +248,12 @@ def test_a_time_that_is_not_measured_is_named() -> None:
 
 def test_a_plan_that_is_refused_is_asked_for_again_and_then_given_up() -> None:
     platform = Table(linear(), lambda plan: (100.0, 1.5))
-    policy = Stepwise(observations=2, settle=0)
+    policy = Stepwise(observations=2, settle=0, patience=10)
     while platform.memory is None or not platform.memory.rounds:
         platform.turn(policy)
     platform.refuse = True
     platform.run(policy, 50)
-    assert platform.said.count("asks again for source") == 3
+    assert platform.said.count("asks again for source") == 10
     assert platform.memory.profile.final.kind == "start"
 
 

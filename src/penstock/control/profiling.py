@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from penstock.control.context import Context
-from penstock.control.loop import Tick, control
+from penstock.control.guard import Guard
+from penstock.control.loop import Rules, Tick, control
 from penstock.dataflow.graph import Graph
 from penstock.engines.port import Engine
 from penstock.models.campaign import Campaign
 from penstock.models.profile import Profile
 from penstock.plan.decision import Decision
+from penstock.plan.limits import Limits
 from penstock.policies.stepwise import Stepwise
+
+_NO_LIMITS = Limits()
+_GUARD = Guard(cooldown=0.0, settle=0.0, undo=0.0, horizon=math.inf)
+"""Trying is what a profile is for: only bounds, budget and missing metrics stand against it."""
 
 
 def profile(
@@ -22,6 +29,7 @@ def profile(
     now: Callable[[], float],
     wait: Callable[[], bool],
     record: Callable[[Tick], None] = lambda tick: None,
+    limits: Limits = _NO_LIMITS,
 ) -> Profile | None:
     """Profile a flow that an engine runs; None if `wait` ended it before it was done.
 
@@ -36,6 +44,7 @@ def profile(
         now=now,
         wait=lambda: watched.profile is None and wait(),
         record=record,
+        rules=Rules(limits, _GUARD),
     )
     return watched.profile
 

@@ -52,7 +52,7 @@ class Campaign:
     """One profiling from its first observation to its end.
 
     plan, kind, throttle: of the round under way; since: when that was decided; seen:
-    what was observed of it so far; refused: how often its plan was not carried out; late: since
+    what was observed of it so far; refused: since when its plan is not carried out; late: since
     when a finished campaign sees rows late or waiting.
     """
 
@@ -69,7 +69,7 @@ class Campaign:
     search: Search = field(default_factory=Search)
     tuning: Tuning | None = None
     rounds: tuple[Round, ...] = ()
-    refused: int = 0
+    refused: float | None = None
     profile: Profile | None = None
     late: float | None = None
 
@@ -77,7 +77,7 @@ class Campaign:
 def trying(campaign: Campaign, plan: Plan, kind: str, since: float, throttle: float) -> Campaign:
     """The campaign with another round to observe."""
     return replace(
-        campaign, plan=plan, kind=kind, since=since, throttle=throttle, seen=(), refused=0
+        campaign, plan=plan, kind=kind, since=since, throttle=throttle, seen=(), refused=None
     )
 
 

@@ -41,6 +41,10 @@ _CHOICES = {
 }
 
 
+_BACK = {"undo": 1.0}
+"""Tells the guard that a change is taken back on purpose."""
+
+
 @dataclass(frozen=True)
 class Organic:
     """Joker's organic adaptation, with larger steps and a way back.
@@ -244,14 +248,13 @@ class Organic:
             others = tuple(a for a in trial.attempts if a not in blamed)
             rest = replace(trial, attempts=(*others, *following))
             reason = f"undone: {verdict.words}; {_words(following)}"
-            numbers = {**verdict.numbers, **_numbers(following)}
+            numbers = {**verdict.numbers, **_numbers(following), **_BACK}
             return Decision(plan, reason, numbers), changed(state, plan, context.now, rest, failed)
         failed = (*state.failed, *trial.failures(verdict.lost, self.waiting))
         plan = carried_out(context.plan, [a.undo for a in verdict.lost])
         reason = f"undone: {verdict.words}; nothing is left to try"
-        return Decision(plan, reason, verdict.numbers), changed(
-            state, plan, context.now, None, failed
-        )
+        numbers = {**verdict.numbers, **_BACK}
+        return Decision(plan, reason, numbers), changed(state, plan, context.now, None, failed)
 
     def _judge_shrinking(
         self, context: Context, state: Memory, profile: Readings, trial: Trial
@@ -268,7 +271,7 @@ class Organic:
         failed = (*state.failed, *trial.failures(blamed, self.waiting))
         names = listed((a.section.name for a in blamed), ", ")
         reason = f"undone: the flow does not keep up with less; {names} as before"
-        return Decision(plan, reason), changed(state, plan, context.now, None, failed)
+        return Decision(plan, reason, _BACK), changed(state, plan, context.now, None, failed)
 
     def _still_busy(
         self, context: Context, profile: Readings, found: Iterable[Section]

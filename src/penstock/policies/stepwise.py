@@ -33,6 +33,9 @@ from penstock.plan.plan import Plan
 
 Outcome = tuple[Decision, Campaign]
 
+_FREE = {"undo": 1.0}
+"""Rounds go back and forth on purpose: the guard need not see to it that they do not."""
+
 
 @dataclass(frozen=True)
 class Stepwise:
@@ -48,8 +51,9 @@ class Stepwise:
     which the limit is reached; revocations: of single instances in a row that end it; most_rounds:
     at which it ends in any case; sample: rows of a batch while features are measured, None: as is.
 
-    queue: seconds of backlog at a source, and patience: seconds for which it or the latency may be
-    beyond their bounds before all is profiled anew.
+    queue: seconds of backlog at a source; patience: seconds for which it or the latency may be
+    beyond their bounds before all is profiled anew, and for which a plan is asked for again that
+    was not carried out.
     """
 
     latency: float = 0.5
@@ -223,7 +227,7 @@ class Stepwise:
             f"{said}; done after {len(state.rounds)} rounds: {final.throughput:.4g}/s with "
             f"{listed(_sizes(final.plan), ', ')}"
         )
-        numbers = {"throughput": final.throughput, "rounds": float(len(state.rounds))}
+        numbers = {"throughput": final.throughput, "rounds": float(len(state.rounds)), **_FREE}
         later = trying(state, final.plan, "done", context.now, final.throttle)
         plan = None if campaigns.in_force(later, context.plan) else final.plan
         return Decision(plan, reason, numbers), replace(later, phase="done", profile=found)
@@ -272,13 +276,14 @@ class Stepwise:
         later = trying(state, plan, kind, context.now, throttle)
         if campaigns.in_force(later, context.plan):
             return Decision(None, reason), later
-        return Decision(plan, reason, {"slots": float(plan.slots)}), later
+        return Decision(plan, reason, {"slots": float(plan.slots), **_FREE}), later
 
     def _insist(self, context: Context, state: Campaign) -> Outcome:
         """Ask again for a plan that was not carried out; without it, end with what is known."""
-        if state.refused < 3:
-            later = replace(state, refused=state.refused + 1, since=context.now)
-            return Decision(state.plan, f"asks again for {state.kind}"), later
+        first = context.now if state.refused is None else state.refused
+        if context.now - first < self.patience:
+            later = replace(state, refused=first, since=context.now)
+            return Decision(state.plan, f"asks again for {state.kind}", _FREE), later
         if not state.rounds:
             return Decision(None, f"the plan for {state.kind} is refused: cannot profile"), state
         return self._done(context, state, f"the plan for {state.kind} is refused")
