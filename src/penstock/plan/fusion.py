@@ -40,6 +40,11 @@ def check(plan: Plan, graph: Graph) -> None:
 # dataflow does not have.
 
 
+def fits(graph: Graph, operators: Sequence[str]) -> bool:
+    """Whether these operators, in this order, can be one pipeline."""
+    return not any(_shape(graph, operators))
+
+
 def bounds(graph: Graph, operators: Iterable[str]) -> Bounds:
     """The parallelism all of the operators can stand; empty (`most < least`) if they disagree."""
     given = [graph[name].bounds for name in operators]

@@ -1,0 +1,115 @@
+"""The state of profiling: which step it is in, which plan is being observed, what was found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from penstock.dataflow.graph import Graph
+from penstock.models.merging import resized
+from penstock.models.observation import Observation
+from penstock.models.profile import Feature, Profile, Ratios, Round
+from penstock.models.search import Search
+from penstock.models.tuning import Tuning
+from penstock.plan import fusion
+from penstock.plan.limits import Limits
+from penstock.plan.plan import Plan
+
+Phase = Literal["features", "platform", "operators", "done"]
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What profiling holds for: one dataflow, fused in one way, on one platform.
+
+    admissions: what each source pipeline may take, before anything is slowed down.
+    """
+
+    fingerprint: str
+    groups: frozenset[tuple[str, ...]]
+    executors: int
+    admissions: Mapping[str, int | None]
+
+    @property
+    def sources(self) -> frozenset[str]:
+        return frozenset(self.admissions)
+
+
+def ground(graph: Graph, plan: Plan) -> Ground:
+    sources = {plan.pipeline_of(source.name).name for source in graph.sources}
+    return Ground(
+        graph.fingerprint,
+        frozenset(p.operators for p in plan.pipelines),
+        plan.executors,
+        {name: plan.pipeline_of(name).admission for name in sorted(sources)},
+    )
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """One profiling from its first observation to its end.
+
+    plan, kind, throttle: of the round under way; since: when that was decided; seen:
+    what was observed of it so far; refused: since when its plan is not carried out; late: since
+    when a finished campaign sees rows late or waiting.
+    """
+
+    ground: Ground
+    plan: Plan
+    phase: Phase = "features"
+    kind: str = "features"
+    throttle: float = 0.0
+    since: float = -math.inf
+    seen: tuple[Observation, ...] = ()
+    features: Mapping[str, Feature] = field(default_factory=dict)
+    ratios: Ratios | None = None
+    instances: Mapping[str, int] = field(default_factory=dict)
+    search: Search = field(default_factory=Search)
+    tuning: Tuning | None = None
+    rounds: tuple[Round, ...] = ()
+    refused: float | None = None
+    profile: Profile | None = None
+    late: float | None = None
+
+
+def trying(campaign: Campaign, plan: Plan, kind: str, since: float, throttle: float) -> Campaign:
+    """The campaign with another round to observe."""
+    return replace(
+        campaign, plan=plan, kind=kind, since=since, throttle=throttle, seen=(), refused=None
+    )
+
+
+def in_force(campaign: Campaign, plan: Plan) -> bool:
+    """Whether a plan is what the round wants, in all that profiling turns."""
+    wanted = {p.name: (p.parallelism, p.admission) for p in campaign.plan.pipelines}
+    return wanted == {p.name: (p.parallelism, p.admission) for p in plan.pipelines}
+
+
+def grown(plan: Plan, more: Mapping[str, int], graph: Graph, limits: Limits) -> Plan | None:
+    """A plan with so many instances more, as far as bounds allow; None if nothing more fits."""
+    pipelines = []
+    for pipeline in plan.pipelines:
+        wanted = pipeline.parallelism + more.get(pipeline.name, 0)
+        most = fusion.bounds(graph, pipeline.operators).most
+        size = wanted if most is None else max(pipeline.parallelism, min(wanted, most))
+        pipelines.append(resized(pipeline, size))
+    found = replace(plan, pipelines=tuple(pipelines))
+    return None if found == plan or limits.exceeded(found) else found
+
+
+def sized(plan: Plan, sizes: Mapping[str, int], graph: Graph) -> Plan:
+    """A plan with these instances within their bounds, and the least of all others."""
+    pipelines = []
+    for pipeline in plan.pipelines:
+        bounds = fusion.bounds(graph, pipeline.operators)
+        size = max(bounds.least, sizes.get(pipeline.name, bounds.least))
+        pipelines.append(resized(pipeline, size if bounds.most is None else min(size, bounds.most)))
+    return replace(plan, pipelines=tuple(pipelines))
+
+
+def admitting(plan: Plan, rows: Mapping[str, int | None]) -> Plan:
+    """A plan with other limits on the batches of some pipelines."""
+    pipelines = (replace(p, admission=rows.get(p.name, p.admission)) for p in plan.pipelines)
+    return replace(plan, pipelines=tuple(pipelines))

@@ -1,0 +1,183 @@
+"""What can be done about a busy section: cut its pipelines, or give them more instances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from penstock.dataflow.graph import Graph
+from penstock.dataflow.operator import State
+from penstock.models import splitting
+from penstock.models.attempts import Attempt, listed
+from penstock.models.merging import resized
+from penstock.models.readings import Reading, Readings
+from penstock.models.sections import Section
+from penstock.plan import fusion
+from penstock.plan.plan import Pipeline, Plan
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How bottlenecks are met; the fields are those of the organic policy."""
+
+    bottleneck: float = 0.8
+    split_utility: float = 0.2
+    order: str = "fusion-first"
+    step: str = "double"
+    replicas: str = "pipeline"
+    stateless: bool = True
+    sources: bool = True
+
+    def bottlenecks(
+        self, section: Section, plan: Plan, graph: Graph, readings: Readings
+    ) -> tuple[Pipeline, ...]:
+        """The pipelines of a section that are too busy."""
+        return tuple(
+            pipeline
+            for pipeline in section.pipelines(plan)
+            if (reading := readings.pipelines.get(pipeline.name)) is not None
+            and reading.busy is not None
+            and reading.busy > self.bottleneck
+            and (self.sources or any(graph[n].inputs for n in pipeline.operators))
+        )
+
+    def attempts(
+        self, section: Section, plan: Plan, graph: Graph, readings: Readings
+    ) -> Iterator[Attempt]:
+        """What to try for the bottlenecks of a section, best first. Each is for all of them."""
+        busy = self.bottlenecks(section, plan, graph, readings)
+        if not busy:
+            return
+        work = _Work(self, graph, section.pipelines(plan), busy, readings)
+        for change in work.changes():
+            after = tuple(part for p in work.pipelines for part in change.get(p.name, (p,)))
+            if change:
+                why, numbers = work.reason(change)
+                yield Attempt(section, work.pipelines, after, why, numbers)
+
+    def steps(self, parallelism: int) -> tuple[int, ...]:
+        """How many instances more to try, most first: a smaller step where a larger one fails."""
+        found = [1 if self.step == "one" else parallelism]
+        while found[-1] > 1:
+            found.append(found[-1] // 2)
+        return tuple(found)
+
+
+Change = Mapping[str, tuple[Pipeline, ...]]
+"""What becomes of a pipeline, by its name."""
+
+
+@dataclass(frozen=True)
+class _Work:
+    """One section and its bottlenecks."""
+
+    how: Growth
+    graph: Graph
+    pipelines: tuple[Pipeline, ...]
+    busy: tuple[Pipeline, ...]
+    readings: Readings
+
+    def changes(self) -> Iterator[Change]:
+        match self.how.order:
+            case "fusion":
+                yield self.cut()
+            case "fission":
+                yield from self.expanded()
+            case "fission-first":
+                yield from self.expanded()
+                yield self.cut()
+            case _:
+                larger = next(self.expanded(), {})
+                cut = self.cut()
+                # A bottleneck that no cut helps gets instances beside the cut of another one.
+                yield cut if self.how.replicas == "region" else {**larger, **cut}
+                yield from self.expanded()
+
+    def cut(self) -> Change:
+        """Every bottleneck cut that a cut helps; for whole regions all of them or none."""
+        found: dict[str, tuple[Pipeline, ...]] = {}
+        for pipeline in self.busy:
+            best = self._best[pipeline.name]
+            if best is not None and best[1] > self._threshold(pipeline):
+                found[pipeline.name] = splitting.apply(self.graph, pipeline, best[0])
+        if self.how.replicas == "region" and len(found) < len(self.busy):
+            return {}
+        return found
+
+    def _threshold(self, pipeline: Pipeline) -> float:
+        """What a cut must promise; anything where nothing but a cut is left to do."""
+        bounded = self._larger(pipeline, pipeline.parallelism + 1) is None
+        return 0.0 if bounded and self.how.order != "fusion" else self.how.split_utility
+
+    def expanded(self) -> Iterator[Change]:
+        """More instances, in ever smaller steps."""
+        whole = self.how.replicas == "region"
+        grown = self.pipelines if whole else self.busy
+        most = max(p.parallelism for p in grown)
+        for at in range(len(self.how.steps(most))):
+            found = {}
+            for pipeline in grown:
+                steps = self.how.steps(pipeline.parallelism)
+                step = steps[min(at, len(steps) - 1)]
+                larger = self._larger(pipeline, pipeline.parallelism + step)
+                if larger is not None:
+                    found[pipeline.name] = (larger,)
+            yield found
+
+    def reason(self, change: Change) -> tuple[str, dict[str, float]]:
+        """Why each bottleneck gets what it gets."""
+        said, numbers = [], {}
+        for pipeline in self.busy:
+            busy = self.readings.pipelines[pipeline.name].busy or 0.0
+            numbers[f"{pipeline.name}.busy"] = busy
+            words = [f"{pipeline.name} is busy {busy:.2f} > {self.how.bottleneck:.2f}"]
+            if self.how.order != "fission":
+                cut, gain = self._cut_words(pipeline)
+                words.append(cut)
+                if gain is not None:
+                    numbers[f"{pipeline.name}.split_gain"] = gain
+            words.append(_change_words(pipeline, change.get(pipeline.name)))
+            said.append("; ".join(words))
+        return listed(said, ", and "), numbers
+
+    def _cut_words(self, pipeline: Pipeline) -> tuple[str, float | None]:
+        if len(pipeline.operators) == 1:
+            return "one operator cannot be split", None
+        if not self._shares(pipeline):
+            return "the times of its operators are not measured, so where to split is unknown", None
+        best = self._best[pipeline.name]
+        assert best is not None
+        found, gain = best
+        threshold = self._threshold(pipeline)
+        sign = ">" if gain > threshold else "<="
+        return f"split before {found.before} would gain {gain:.0%} {sign} {threshold:.0%}", gain
+
+    @cached_property
+    def _best(self) -> Mapping[str, tuple[splitting.Cut, float] | None]:
+        """The best cut of each bottleneck, and its gain."""
+        return {
+            p.name: splitting.best_cut(self.graph, p.operators, self._shares(p)) for p in self.busy
+        }
+
+    def _shares(self, pipeline: Pipeline) -> Mapping[str, float]:
+        return self.readings.pipelines.get(pipeline.name, Reading()).shares
+
+    def _larger(self, pipeline: Pipeline, wanted: int) -> Pipeline | None:
+        """The pipeline with that many instances, or as many as it stands; None if no more."""
+        most = fusion.bounds(self.graph, pipeline.operators).most
+        keyed = any(self.graph[n].state is State.KEYED for n in pipeline.operators)
+        parallelism = wanted if most is None else min(wanted, most)
+        if parallelism <= pipeline.parallelism or not (keyed or self.how.stateless):
+            return None
+        return resized(pipeline, parallelism)
+
+
+def _change_words(pipeline: Pipeline, after: Sequence[Pipeline] | None) -> str:
+    if after is None:
+        return "it stands no more instances"
+    if len(after) > 1:
+        return f"split into {' | '.join(listed(p.operators, '+') for p in after)}"
+    more = after[0].parallelism - pipeline.parallelism
+    count = "one more instance" if more == 1 else f"{more} more instances"
+    return f"{count}: {pipeline.parallelism} -> {after[0].parallelism}"

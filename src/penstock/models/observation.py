@@ -1,0 +1,123 @@
+"""What profiling reads from a snapshot, and rounds made of such observations."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.metrics.snapshot import PipelineMetrics, Snapshot
+from penstock.models.profile import Feature, Round
+from penstock.plan.plan import Plan
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One snapshot, by pipeline where it is a mapping.
+
+    latency: over its bound; services: seconds of an instance for a row; capacities: shares of the
+    time at work; selectivity: rows out for a row in; batches: rows of a batch of a source.
+    """
+
+    at: float
+    throughput: float
+    latency: float | None
+    services: Mapping[str, float]
+    capacities: Mapping[str, float]
+    rates: Mapping[str, float]
+    selectivity: Mapping[str, float]
+    batches: Mapping[str, float]
+
+
+def observed(snapshot: Snapshot, bound: float) -> Observation:
+    """What a snapshot says; `bound` is the latency where the dataflow has no constraint."""
+    pipelines = snapshot.pipelines
+    services = {n: s for n, m in pipelines.items() if (s := _service(m)) is not None}
+    return Observation(
+        snapshot.at,
+        snapshot.throughput,
+        _latency(snapshot, bound),
+        services,
+        {n: s * pipelines[n].rate_in / pipelines[n].parallelism for n, s in services.items()},
+        {n: m.rate_in for n, m in pipelines.items()},
+        {
+            n: m.rate_out / m.rate_in
+            for n, m in pipelines.items()
+            if m.rate_in and m.rate_out is not None
+        },
+        {n: _batch(m) for n, m in pipelines.items() if n in snapshot.source_pipelines},
+    )
+
+
+def sustained(observation: Observation, features: Mapping[str, Feature]) -> float:
+    """Rows per second from the sources that the slowest pipeline keeps up with.
+
+    What the sources take may be more for a while: it only piles up before that pipeline. One
+    whose input does not grow with throughput tells nothing.
+    """
+    taken = sum(f.share for f in features.values() if f.source)
+    keeping_up = [
+        taken * observation.rates.get(name, 0.0) / f.share
+        for name, f in features.items()
+        if f.share > 0 and not f.dominated
+    ]
+    return min([observation.throughput, *keeping_up])
+
+
+def round_of(
+    plan: Plan,
+    kind: str,
+    throttle: float,
+    observations: Sequence[Observation],
+    features: Mapping[str, Feature],
+) -> Round:
+    """The round that some observations make."""
+    late = [o.latency for o in observations if o.latency is not None]
+    return Round(
+        plan,
+        kind,
+        tuple(sustained(o, features) for o in observations),
+        statistics.fmean(late) if late else None,
+        throttle,
+        means([o.services for o in observations]),
+        means([o.capacities for o in observations]),
+        means([o.batches for o in observations]),
+    )
+
+
+def least(observations: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The least value of each name."""
+    names = {name for each in observations for name in each}
+    return {name: min(each[name] for each in observations if name in each) for name in names}
+
+
+def means(observations: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean value of each name."""
+    names = {name for each in observations for name in each}
+    return {
+        name: statistics.fmean([each[name] for each in observations if name in each])
+        for name in names
+    }
+
+
+def _service(metrics: PipelineMetrics) -> float | None:
+    if metrics.service is not None or metrics.busy is None or not metrics.rate_in:
+        return metrics.service
+    return metrics.busy * metrics.parallelism / metrics.rate_in
+
+
+def _latency(snapshot: Snapshot, bound: float) -> float | None:
+    """The worst constraint over its bound; else the longest backlog that no source has."""
+    if snapshot.latency:
+        return max(found.mean / found.bound for found in snapshot.latency.values())
+    waiting = [
+        metrics.backlog_seconds
+        for name, metrics in snapshot.pipelines.items()
+        if name not in snapshot.source_pipelines and metrics.backlog_seconds is not None
+    ]
+    return max(waiting) / bound if waiting else None
+
+
+def _batch(metrics: PipelineMetrics) -> float:
+    """Rows of a batch; of a second where batches are not counted."""
+    return metrics.rows_in / metrics.batches if metrics.batches else metrics.rate_in

@@ -1,0 +1,142 @@
+"""Snapshots averaged over a while, in the few figures that bottlenecks are judged by.
+
+None is "not measured" here as everywhere, and an average keeps the last value that was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from penstock.metrics import derived
+from penstock.metrics.snapshot import OperatorMetrics, PipelineMetrics, Snapshot
+from penstock.plan.plan import Pipeline, Plan
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One pipeline.
+
+    rate: rows it processes per second; arrival: rows that come to it per second; busy: share of
+    the time it is at work; need: work that arrives for each instance, in seconds a second; waiting:
+    seconds its backlog takes, which is a level and not averaged; costs: shares of an instance's
+    time, by operator.
+    """
+
+    rate: float | None = None
+    arrival: float | None = None
+    busy: float | None = None
+    need: float | None = None
+    waiting: float | None = None
+    costs: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def shares(self) -> Mapping[str, float]:
+        """The costs as shares of the time at work, which is what a cut is judged by."""
+        return {n: cost / self.busy for n, cost in self.costs.items()} if self.busy else {}
+
+
+@dataclass(frozen=True)
+class Readings:
+    """All pipelines, and the rows per second that enter each operator, from `since` to `at`."""
+
+    since: float
+    at: float
+    pipelines: Mapping[str, Reading]
+    operators: Mapping[str, float]
+
+    def behind(self, seconds: float) -> bool | None:
+        """Whether more than that waits anywhere; None where too little is known to say no."""
+        longest, all_known = self._waiting
+        if longest is not None and longest > seconds:
+            return True
+        return False if all_known else None
+
+    @cached_property
+    def _waiting(self) -> tuple[float | None, bool]:
+        found = [reading.waiting for reading in self.pipelines.values()]
+        known = [seconds for seconds in found if seconds is not None]
+        return max(known, default=None), bool(known) and len(known) == len(found)
+
+
+def usable(snapshot: Snapshot, since: float, settle: float) -> bool:
+    """Whether a snapshot tells of what is in force since then, after so many seconds to settle."""
+    whole = snapshot.at - snapshot.window >= since - 1e-6
+    return snapshot.settled and whole and snapshot.at >= since + settle
+
+
+def read(snapshot: Snapshot, plan: Plan) -> Readings:
+    """One snapshot of a flow under a plan."""
+    pipelines = {
+        pipeline.name: _reading(pipeline, snapshot)
+        for pipeline in plan.pipelines
+        if pipeline.name in snapshot.pipelines
+    }
+    rates = {name: _entering(metrics) for name, metrics in snapshot.operators.items()}
+    operators = {name: rate for name, rate in rates.items() if rate is not None}
+    return Readings(snapshot.at - snapshot.window, snapshot.at, pipelines, operators)
+
+
+def blend(old: Readings, new: Readings, share: float) -> Readings:
+    """The exponential average: `share` of the new readings and the rest of the old."""
+    pipelines = {
+        name: _blended(old.pipelines[name], reading, share) if name in old.pipelines else reading
+        for name, reading in new.pipelines.items()
+    }
+    operators = _mixed(old.operators, new.operators, share)
+    return Readings(old.since, new.at, pipelines, operators)
+
+
+def _reading(pipeline: Pipeline, snapshot: Snapshot) -> Reading:
+    metrics = snapshot.pipelines[pipeline.name]
+    costs = {n: _cost(snapshot.operators.get(n), pipeline) for n in pipeline.operators}
+    return Reading(
+        rate=metrics.rate_in,
+        arrival=metrics.arrival_rate,
+        busy=metrics.busy,
+        need=_need(metrics),
+        waiting=0.0 if metrics.backlog_rows == 0 else metrics.backlog_seconds,
+        costs={name: cost for name, cost in costs.items() if cost is not None},
+    )
+
+
+def _need(metrics: PipelineMetrics) -> float | None:
+    if metrics.arrival_rate == 0 and not metrics.backlog_rows:
+        return 0.0
+    need = derived.utilisation(metrics)
+    return metrics.busy if need is None else need
+
+
+def _cost(metrics: OperatorMetrics | None, pipeline: Pipeline) -> float | None:
+    if metrics is None or metrics.busy is not None:
+        return None if metrics is None else metrics.busy
+    return derived.capacity(metrics, pipeline.parallelism)
+
+
+def _entering(metrics: OperatorMetrics) -> float | None:
+    """Rows per second into an operator; a source may only know those that leave it."""
+    return metrics.rate_out if metrics.rate_in is None else metrics.rate_in
+
+
+def _blended(old: Reading, new: Reading, share: float) -> Reading:
+    return Reading(
+        rate=_mix(old.rate, new.rate, share),
+        arrival=_mix(old.arrival, new.arrival, share),
+        busy=_mix(old.busy, new.busy, share),
+        need=_mix(old.need, new.need, share),
+        waiting=new.waiting,
+        costs=_mixed(old.costs, new.costs, share),
+    )
+
+
+def _mix(old: float | None, new: float | None, share: float) -> float | None:
+    if old is None or new is None:
+        return old if new is None else new
+    return (1 - share) * old + share * new
+
+
+def _mixed(old: Mapping[str, float], new: Mapping[str, float], share: float) -> Mapping[str, float]:
+    kept = {name: value for name, value in old.items() if name not in new}
+    both = {n: _mix(old.get(n), value, share) for n, value in new.items()}
+    return kept | {n: value for n, value in both.items() if value is not None}

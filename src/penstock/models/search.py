@@ -1,0 +1,104 @@
+"""The search for what a platform can carry: sources and the rest grow in turns until it hurts.
+
+After each round the throughput is compared with that of the round before, and what is changed
+next follows from that and from what was changed last. Where more hurts, the search returns to the
+best round and slows the sources down until the latency is met.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from penstock.models.profile import Round
+from penstock.models.significance import Change, compare
+
+Step = Literal["source", "sinks", "throttle", "finish"]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """alpha: share of the best throughput below which the search returns to it; level and least:
+    when a difference counts; throttle: the first strength, and what is added to it; fruitless:
+    rounds in a row without a gain after which the limit is reached.
+    """
+
+    alpha: float = 0.9
+    level: float = 0.05
+    least: float = 0.0
+    throttle: float = 0.1
+    fruitless: int = 4
+
+
+@dataclass(frozen=True)
+class Search:
+    """Where the search stands.
+
+    best: the round with the highest throughput; reference: the round that the next one is compared
+    with; strength: how much the sources are slowed down, with the bounds found so far: `weak` is
+    too little for the latency, `strong` costs throughput; barren: rounds in a row without a gain.
+    """
+
+    best: Round | None = None
+    reference: Round | None = None
+    strength: float = 0.0
+    weak: float = 0.0
+    strong: float = 1.0
+    barren: int = 0
+
+
+def next_step(search: Search, seen: Round, rules: Rules) -> tuple[Search, Step]:
+    """What to change after a round. Growth starts from the plan of the reference round."""
+    change: Change = "increased"
+    if search.reference is not None:
+        reference = search.reference.throughputs
+        change = compare(reference, seen.throughputs, rules.level, rules.least)
+    top = search.best
+    if top is None or (change == "increased" and seen.throughput > top.throughput):
+        search = replace(search, best=seen)
+    search = replace(search, reference=seen)
+    if change == "increased":
+        return _grown(search, seen)
+    search = replace(search, barren=search.barren + 1)
+    if seen.kind == "throttle":
+        return _throttled(search, seen, change, rules)
+    hurt = (
+        top is not None
+        and change == "decreased"
+        and seen.throughput < rules.alpha * (top.throughput)
+    )
+    if hurt or search.barren >= rules.fruitless:
+        return limit(search, rules)
+    return search, "source" if seen.kind == "sinks" else "sinks"
+
+
+def limit(search: Search, rules: Rules) -> tuple[Search, Step]:
+    """More does not help: back to the best round, with the sources slowed down."""
+    return replace(search, reference=search.best, strength=rules.throttle), "throttle"
+
+
+def _grown(search: Search, seen: Round) -> tuple[Search, Step]:
+    """More came through: go on with what is short, rows or instances for them."""
+    free = replace(search, strength=0.0, weak=0.0, strong=1.0, barren=0)
+    return free, "source" if seen.met else "sinks"
+
+
+def _throttled(search: Search, seen: Round, change: Change, rules: Rules) -> tuple[Search, Step]:
+    """Slow the sources down just enough: stronger if rows are late, weaker if fewer come through.
+
+    Every throttled round is compared with the best one, which it slows down.
+    """
+    search = replace(search, reference=search.best)
+    if change == "unchanged" and seen.met:
+        return search, "finish"
+    if change == "unchanged":
+        search = replace(search, weak=search.strength)
+        bounded = search.strong < 1
+        step = (search.strong - search.strength) / 2 if bounded else rules.throttle
+        strength = search.strength + step
+    else:
+        search = replace(search, strong=search.strength)
+        strength = (search.weak + search.strength) / 2
+    if search.strong - search.weak < rules.throttle / 2 or strength >= 0.95:
+        return search, "finish"
+    return replace(search, strength=strength), "throttle"

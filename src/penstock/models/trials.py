@@ -1,0 +1,100 @@
+"""Trials: attempts under way, with what was before them, and whether they have paid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.dataflow.graph import Graph
+from penstock.models import failures
+from penstock.models.attempts import Attempt, listed
+from penstock.models.failures import Failure
+from penstock.models.readings import Readings
+from penstock.models.sections import Section, representatives
+from penstock.plan.plan import Plan
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Attempts made together; `origin` is the plan before them and `base` its profile."""
+
+    attempts: tuple[Attempt, ...]
+    growing: bool
+    origin: Plan
+    base: Readings
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        return tuple(attempt.section for attempt in self.attempts)
+
+    def gains(self, plan: Plan, profile: Readings) -> Mapping[Section, float | None]:
+        """By which share more rows enter each section than before; None if not measured."""
+        gains: dict[Section, float | None] = {}
+        for section in self.sections:
+            old = progress(section, self.origin, self.base)
+            new = progress(section, plan, profile)
+            gains[section] = None if old is None or new is None else _gain(old, new)
+        return gains
+
+    def failures(self, attempts: Iterable[Attempt], waiting: float) -> Iterator[Failure]:
+        """Some of its attempts as failed under the load before the trial."""
+        for attempt in attempts:
+            load = failures.load(attempt.section, self.origin, self.base, waiting)
+            yield Failure(attempt.section, attempt.configuration, load)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Which attempts have not paid, in words too; `unknown` names what was not measured."""
+
+    lost: tuple[Attempt, ...]
+    words: str
+    numbers: Mapping[str, float]
+    unknown: tuple[str, ...] = ()
+
+
+def judged(
+    trial: Trial, graph: Graph, plan: Plan, profile: Readings, improvement: float, waiting: float
+) -> Verdict:
+    """Whether growth has paid: by the sections nearest to the sources, for all that they feed.
+
+    It has if more rows enter by more than the share `improvement`, or if rows waited before the
+    trial and none do now: then there was no more to gain.
+    """
+    gains = trial.gains(plan, profile)
+    feeding = representatives(graph, trial.sections)
+    nearest = [s for s in trial.sections if s in feeding[s]]
+    caught_up = trial.base.behind(waiting) is True and profile.behind(waiting) is False
+    paid = {s for s in nearest if caught_up or (gains[s] or 0.0) > improvement}
+    known = {s.name: gain for s in nearest if (gain := gains[s]) is not None}
+    said = [
+        f"throughput of {name} rose {gain:.0%} {'>' if gain > improvement else '<='} "
+        f"{improvement:.0%}"
+        for name, gain in known.items()
+    ]
+    if caught_up:
+        said.append("rows waited and no longer do")
+    return Verdict(
+        tuple(a for a in trial.attempts if not feeding[a.section] <= paid),
+        listed(said),
+        {f"{name}.gain": gain for name, gain in known.items()},
+        tuple(s.name for s in nearest if gains[s] is None),
+    )
+
+
+def progress(section: Section, plan: Plan, found: Readings) -> float | None:
+    """Rows per second that enter a section; None where that is not measured."""
+    rates: Sequence[float | None] = [found.operators.get(name) for name in section.entries]
+    if None in rates:
+        heads = {plan.pipeline_of(name).name for name in section.entries}
+        metrics = [found.pipelines.get(name) for name in heads]
+        rates = [None if reading is None else reading.rate for reading in metrics]
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if known and len(known) == len(rates) else None
+
+
+def _gain(old: float, new: float) -> float:
+    if old > 0:
+        return new / old - 1
+    return math.inf if new > 0 else 0.0

@@ -1,0 +1,314 @@
+"""Stepwise profiling: find the best plan for a flow under stress, in as few rounds as possible.
+
+First the features of the pipelines are measured, which say how their instances should relate.
+Then sources and the rest grow in turns, by these ratios, until the platform carries no more, and
+the sources are slowed down as far as the latency wants it. Last, single pipelines that are most at
+work get an instance more as long as that helps. A round is a plan that is observed for a while.
+When it is done the policy watches: a changed platform, another dataflow, or rows that are late or
+wait for too long start it anew.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from penstock.control.context import Context
+from penstock.errors import InvalidInput
+from penstock.metrics.snapshot import Snapshot
+from penstock.models import campaign as campaigns
+from penstock.models import profile as profiles
+from penstock.models import tuning as tunings
+from penstock.models.attempts import listed
+from penstock.models.campaign import Campaign, admitting, grown, sized, trying
+from penstock.models.observation import least, means, observed, round_of
+from penstock.models.profile import Profile, Ratios, Round
+from penstock.models.readings import usable
+from penstock.models.search import Rules, Search, limit, next_step
+from penstock.models.significance import compare
+from penstock.models.tuning import Tuning
+from penstock.plan.decision import Decision
+from penstock.plan.plan import Plan
+
+Outcome = tuple[Decision, Campaign]
+
+_FREE = {"undo": 1.0}
+"""Rounds go back and forth on purpose: the guard need not see to it that they do not."""
+
+
+@dataclass(frozen=True)
+class Stepwise:
+    """The stepwise profiling of Liu and others, as a policy.
+
+    latency: seconds, where the dataflow has no constraint; slice: the unit in which ratios become
+    whole numbers; k: how many times its least time a pipeline may take for a row in the end;
+    alpha: share of the best throughput below which the search goes back; observations: snapshots
+    of a round, which do not overlap; level: of significance; change: share that makes no
+    difference however significant it is; settle: seconds after a change that are not observed.
+
+    throttle: the first share by which sources are slowed down; fruitless: rounds without a gain at
+    which the limit is reached; revocations: of single instances in a row that end it; most_rounds:
+    at which it ends in any case; sample: rows of a batch while features are measured, None: as is.
+
+    queue: seconds of backlog at a source; patience: seconds for which it or the latency may be
+    beyond their bounds before all is profiled anew, and for which a plan is asked for again that
+    was not carried out.
+    """
+
+    latency: float = 0.5
+    slice: float = 0.3
+    k: float = 2.0
+    alpha: float = 0.9
+    observations: int = 20
+    level: float = 0.05
+    change: float = 0.01
+    settle: float = 5.0
+    throttle: float = 0.1
+    fruitless: int = 4
+    revocations: int = 2
+    most_rounds: int = 40
+    sample: int | None = None
+    queue: float = 60.0
+    patience: float = 60.0
+
+    name = "stepwise"
+
+    def __post_init__(self) -> None:
+        for field in ("slice", "alpha", "level", "throttle"):
+            value = getattr(self, field)
+            if not 0 < value <= 1:
+                raise InvalidInput(f"stepwise: {field} {value:g} is not above 0 and up to 1")
+        if self.observations < 2:
+            raise InvalidInput("stepwise: a round takes 2 observations or more, to compare rounds")
+        if self.latency <= 0 or self.k < 1:
+            raise InvalidInput("stepwise: latency must be above 0 and k at least 1")
+
+    def decide(self, context: Context, memory: Campaign | None) -> Outcome:
+        state = self._begun(context, -math.inf) if memory is None else memory
+        changed = _changed(context, state)
+        if changed:
+            return Decision(None, f"{changed}: profiling starts anew"), self._begun(
+                context, context.now
+            )
+        latest = context.latest
+        if state.phase == "done":
+            return self._watch(context, state)
+        if not campaigns.in_force(state, context.plan):
+            return self._insist(context, state)
+        if latest is None or not usable(latest, state.since, self.settle):
+            return Decision(None, f"waits for the flow to settle ({state.kind})"), state
+        if not state.seen or latest.at >= state.seen[-1].at + latest.window - 1e-6:
+            state = replace(state, seen=(*state.seen, observed(latest, self.latency)))
+        if len(state.seen) < self.observations:
+            said = f"round {len(state.rounds) + 1} ({state.kind}): "
+            return Decision(None, f"{said}{len(state.seen)} of {self.observations} seen"), state
+        if state.phase == "features":
+            return self._featured(context, state)
+        seen = round_of(state.plan, state.kind, state.throttle, state.seen, state.features)
+        state = replace(state, rounds=(*state.rounds, seen))
+        if len(state.rounds) >= self.most_rounds:
+            return self._done(context, state, f"{self.most_rounds} rounds are the most")
+        if state.phase == "platform":
+            return self._searched(context, state, seen)
+        return self._tuned(context, state, seen)
+
+    # --- features -------------------------------------------------------------------------------
+
+    def _begun(self, context: Context, since: float) -> Campaign:
+        found = campaigns.ground(context.graph, context.plan)
+        plan = context.plan
+        if self.sample is not None:
+            plan = admitting(plan, dict.fromkeys(found.sources, self.sample))
+        return Campaign(found, plan, since=since)
+
+    def _featured(self, context: Context, state: Campaign) -> Outcome:
+        """The ratios, and the first round under stress."""
+        times = least([o.services for o in state.seen])
+        missing = [p.name for p in state.plan.pipelines if p.name not in times]
+        if missing:
+            said = f"the time for a row of {listed(missing, ', ')} is not measured"
+            return Decision(None, f"{said}: cannot profile"), replace(state, seen=())
+        rates = means([o.rates for o in state.seen])
+        selectivity = means([o.selectivity for o in state.seen])
+        rates = profiles.flows(context.graph, state.plan, rates, selectivity)
+        features = profiles.features(context.graph, state.plan, times, rates)
+        ratios = profiles.ratios(features)
+        instances = ratios.instances(self.slice)
+        plan = admitting(state.plan, state.ground.admissions)
+        plan = sized(plan, {**instances, **ratios.fixed}, context.graph)
+        if context.limits.exceeded(plan):
+            plan = sized(plan, {}, context.graph)
+        known = replace(
+            state, phase="platform", features=features, ratios=ratios, instances=instances
+        )
+        words = f"instances relate as {listed(_pairs(instances), ', ')}"
+        fixed = f"; fixed are {listed(_pairs(ratios.fixed), ', ')}" if ratios.fixed else ""
+        return self._next(context, known, plan, "start", f"{words}{fixed}")
+
+    # --- platform capability --------------------------------------------------------------------
+
+    def _searched(self, context: Context, state: Campaign, seen: Round) -> Outcome:
+        said = self._told(state.search.reference, seen)
+        search, step = next_step(state.search, seen, self._rules)
+        state = replace(state, search=search)
+        if step in ("source", "sinks"):
+            for kind in (step, "sinks" if step == "source" else "source"):
+                more = (
+                    state.instances if kind == "sinks" else dict.fromkeys(state.ground.sources, 1)
+                )
+                plan = grown(seen.plan, more, context.graph, context.limits)
+                if plan is not None:
+                    return self._next(context, state, plan, kind, said)
+            search, step = limit(search, self._rules)  # nothing more fits
+            state = replace(state, search=search)
+        slower = self._slower(state, search) if step == "throttle" else None
+        if slower is not None:
+            return self._next(context, state, slower, "throttle", said, search.strength)
+        return self._tune(context, state, said)
+
+    def _slower(self, state: Campaign, search: Search) -> Plan | None:
+        """The best plan with slower sources; None where their batches cannot be smaller."""
+        best = search.best
+        assert best is not None
+        rows = {n: int(size * (1 - search.strength)) for n, size in best.batches.items()}
+        if not rows or min(rows.values()) < 1:
+            return None
+        return admitting(best.plan, rows)
+
+    @property
+    def _rules(self) -> Rules:
+        return Rules(self.alpha, self.level, self.change, self.throttle, self.fruitless)
+
+    # --- operator capacity ----------------------------------------------------------------------
+
+    def _tune(self, context: Context, state: Campaign, said: str) -> Outcome:
+        """Begin with the best round so far, if it leaves anything to tune."""
+        kept = profiles.best(state.rounds, self.level, self.change)
+        return self._one_more(context, replace(state, phase="operators", tuning=Tuning(kept)), said)
+
+    def _tuned(self, context: Context, state: Campaign, seen: Round) -> Outcome:
+        assert state.tuning is not None
+        said = self._told(state.tuning.kept, seen)
+        tuning = tunings.judged(state.tuning, seen, self.level, self.change)
+        if tuning.revoked >= self.revocations:
+            return self._done(context, state, f"{said}; {tuning.revoked} revocations in a row")
+        return self._one_more(context, replace(state, tuning=tuning), said)
+
+    def _one_more(self, context: Context, state: Campaign, said: str) -> Outcome:
+        """One instance for the pipeline most at work; the end where none can be given."""
+        tuning = state.tuning
+        assert tuning is not None
+        kept = tuning.kept
+        if tunings.swift(kept, state.features, self.k):
+            words = f"no pipeline takes more than {self.k:g} times its least time for a row"
+            return self._done(context, state, f"{said}; {words}")
+        inner = [n for n, f in state.features.items() if f.parallel and not f.source]
+        plan, vertex = None, None
+        while plan is None:
+            vertex = tunings.busiest(tuning, inner)
+            if vertex is None:
+                return self._done(context, state, f"{said}; no pipeline is left to try")
+            plan = grown(kept.plan, {vertex: 1}, context.graph, context.limits)
+            if plan is None:
+                tuning = replace(tuning, tried=tuning.tried | {vertex})
+        share = kept.capacities[vertex or ""]
+        words = f"{said}; {vertex} is most at work, {share:.2f}"
+        state = replace(state, tuning=replace(tuning, vertex=vertex))
+        return self._next(context, state, plan, f"operator {vertex}", words, kept.throttle)
+
+    # --- the end, and after it ------------------------------------------------------------------
+
+    def _done(self, context: Context, state: Campaign, said: str) -> Outcome:
+        final = profiles.best(state.rounds, self.level, self.change)
+        ratios = state.ratios or Ratios({}, {}, 0.0)
+        found = Profile(state.features, ratios, state.instances, state.rounds, final)
+        reason = (
+            f"{said}; done after {len(state.rounds)} rounds: {final.throughput:.4g}/s with "
+            f"{listed(_sizes(final.plan), ', ')}"
+        )
+        numbers = {"throughput": final.throughput, "rounds": float(len(state.rounds)), **_FREE}
+        later = trying(state, final.plan, "done", context.now, final.throttle)
+        plan = None if campaigns.in_force(later, context.plan) else final.plan
+        return Decision(plan, reason, numbers), replace(later, phase="done", profile=found)
+
+    def _watch(self, context: Context, state: Campaign) -> Outcome:
+        """Start anew when rows have been late, or have waited, for too long."""
+        latest = context.latest
+        if latest is None or not usable(latest, state.since, self.settle):
+            return Decision(None, "profiled; waits for the flow to settle"), state
+        trouble = self._trouble(latest)
+        if trouble is None:
+            return Decision(None, "profiled; all is within bounds"), replace(state, late=None)
+        since = latest.at if state.late is None else state.late
+        if latest.at - since < self.patience:
+            said = f"profiled; {trouble} for {latest.at - since:.0f} of {self.patience:g} s"
+            return Decision(None, said), replace(state, late=since)
+        plan = admitting(context.plan, state.ground.admissions)
+        fresh = self._begun(replace(context, plan=plan), context.now)
+        reason = f"{trouble} for {self.patience:g} s: profiling starts anew"
+        return Decision(None if fresh.plan == context.plan else fresh.plan, reason), fresh
+
+    def _trouble(self, latest: Snapshot) -> str | None:
+        late = observed(latest, self.latency).latency
+        if late is not None and late > 1:
+            return f"latency is {late:.2f} of its bound"
+        sources = (m for n, m in latest.pipelines.items() if n in latest.source_pipelines)
+        waiting = max((m.backlog_seconds or 0.0 for m in sources), default=0.0)
+        return f"{waiting:.0f} s of rows wait at a source" if waiting > self.queue else None
+
+    # --- rounds ---------------------------------------------------------------------------------
+
+    def _next(
+        self,
+        context: Context,
+        state: Campaign,
+        plan: Plan,
+        kind: str,
+        said: str,
+        throttle: float = 0.0,
+    ) -> Outcome:
+        """Another round. Sources are as free as at first unless they are slowed down."""
+        if not throttle:
+            plan = admitting(plan, state.ground.admissions)
+        slowed = f", sources {throttle:.0%} slower" if throttle else ""
+        reason = f"{said}; {kind}{slowed}: {listed(_sizes(plan), ', ')}"
+        later = trying(state, plan, kind, context.now, throttle)
+        if campaigns.in_force(later, context.plan):
+            return Decision(None, reason), later
+        return Decision(plan, reason, {"slots": float(plan.slots), **_FREE}), later
+
+    def _insist(self, context: Context, state: Campaign) -> Outcome:
+        """Ask again for a plan that was not carried out; without it, end with what is known."""
+        first = context.now if state.refused is None else state.refused
+        if context.now - first < self.patience:
+            later = replace(state, refused=first, since=context.now)
+            return Decision(state.plan, f"asks again for {state.kind}", _FREE), later
+        if not state.rounds:
+            return Decision(None, f"the plan for {state.kind} is refused: cannot profile"), state
+        return self._done(context, state, f"the plan for {state.kind} is refused")
+
+    def _told(self, before: Round | None, seen: Round) -> str:
+        late = "" if seen.latency is None else f", latency {seen.latency:.2f} of its bound"
+        if before is None:
+            return f"throughput {seen.throughput:.4g}/s{late}"
+        change = compare(before.throughputs, seen.throughputs, self.level, self.change)
+        return f"throughput {seen.throughput:.4g}/s {change} from {before.throughput:.4g}/s{late}"
+
+
+def _changed(context: Context, state: Campaign) -> str | None:
+    """What is no longer as it was when profiling began."""
+    now = campaigns.ground(context.graph, context.plan)
+    if now.fingerprint != state.ground.fingerprint:
+        return "the dataflow has changed"
+    if now.executors != state.ground.executors:
+        return f"the platform has changed, {state.ground.executors} -> {now.executors} executors"
+    return None if now.groups == state.ground.groups else "the pipelines have changed"
+
+
+def _pairs(numbers: Mapping[str, int]) -> list[str]:
+    return [f"{name} {number}" for name, number in numbers.items()]
+
+
+def _sizes(plan: Plan) -> list[str]:
+    return [f"{p.name}={p.parallelism}" for p in plan.pipelines]

@@ -1,0 +1,115 @@
+"""The search for what a platform can carry, step by step."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock import Pipeline, Plan
+from penstock.models.profile import Feature, Round
+from penstock.models.search import Rules, Search, next_step
+from penstock.models.tuning import Tuning, busiest, judged, swift
+
+RULES = Rules()
+
+
+def seen(mean: float, kind: str, met: bool = True, throttle: float = 0.0) -> Round:
+    values = tuple(mean * (1 + spread) for spread in (-0.01, -0.005, 0, 0.005, 0.01))
+    return Round(Plan((Pipeline(("a",)),)), kind, values, 0.5 if met else 1.5, throttle)
+
+
+def walk(*rounds: Round) -> list[str]:
+    search, steps = Search(), []
+    for found in rounds:
+        search, step = next_step(search, found, RULES)
+        steps.append(step)
+    return steps
+
+
+def test_a_gain_is_followed_by_what_is_short() -> None:
+    assert walk(seen(100, "start", met=True)) == ["source"]
+    assert walk(seen(100, "start", met=False)) == ["sinks"]
+    assert walk(seen(100, "start"), seen(150, "source", met=False)) == ["source", "sinks"]
+
+
+@pytest.mark.parametrize("mean", [100, 95], ids=["unchanged", "a little less"])
+def test_without_a_gain_the_other_side_is_next(mean: float) -> None:
+    assert walk(seen(100, "start"), seen(mean, "source")) == ["source", "sinks"]
+    assert walk(seen(100, "start", met=False), seen(mean, "sinks")) == ["sinks", "source"]
+
+
+def test_a_loss_returns_to_the_best_and_slows_the_sources() -> None:
+    search, _ = next_step(Search(), seen(100, "start", met=False), RULES)
+    search, step = next_step(search, seen(80, "sinks", met=False), RULES)
+    assert step == "throttle"
+    assert search.reference is search.best
+    assert search.best is not None
+    assert search.best.throughput == pytest.approx(100)
+    assert search.strength == 0.1
+    search, step = next_step(search, seen(99.5, "throttle", met=True), RULES)
+    assert step == "finish"
+
+
+def test_the_throttle_is_tightened_while_rows_are_late_and_eased_when_it_costs() -> None:
+    search, _ = next_step(Search(), seen(100, "start", met=False), RULES)
+    search, _ = next_step(search, seen(80, "sinks", met=False), RULES)
+    search, step = next_step(search, seen(100, "throttle", met=False), RULES)
+    assert (step, search.strength) == ("throttle", pytest.approx(0.2))
+    search, step = next_step(search, seen(93, "throttle", met=True), RULES)
+    assert (step, search.strength) == ("throttle", pytest.approx(0.15))
+    search, step = next_step(search, seen(100, "throttle", met=True), RULES)
+    assert step == "finish"
+
+
+def test_a_throttle_never_goes_on_for_ever() -> None:
+    for mean, met in ((100, False), (93, False), (80, True), (93, True)):
+        search, _ = next_step(Search(), seen(100, "start", met=False), RULES)
+        search, step = next_step(search, seen(80, "sinks", met=False), RULES)
+        rounds = 0
+        while step != "finish":
+            search, step = next_step(search, seen(mean, "throttle", met), RULES)
+            rounds += 1
+            assert rounds < 15
+
+
+def test_growth_that_never_gains_comes_to_an_end() -> None:
+    search, step = next_step(Search(), seen(100, "start"), RULES)
+    steps = []
+    while step in ("source", "sinks"):
+        steps.append(step)
+        search, step = next_step(search, seen(100, step), RULES)
+    assert steps == ["source", "sinks", "source", "sinks"]
+    assert step == "throttle"
+
+
+# --- single instances ---------------------------------------------------------------------------
+
+
+def tuned(mean: float, **capacities: float) -> Round:
+    values = tuple(mean * (1 + spread) for spread in (-0.01, -0.005, 0, 0.005, 0.01))
+    return Round(Plan((Pipeline(("a",)),)), "operator", values, capacities=capacities)
+
+
+def test_a_gain_is_kept_and_a_loss_is_revoked() -> None:
+    kept = tuned(100, a=0.9, b=0.7, c=0.2)
+    first = Tuning(kept)
+    assert busiest(first, "abc") == "a"
+    gained = judged(Tuning(kept, vertex="a"), tuned(120, a=0.8), 0.05, 0.0)
+    assert gained.kept.throughput == pytest.approx(120)
+    assert busiest(gained, "a") == "a"
+    lost = judged(Tuning(kept, vertex="a"), tuned(90), 0.05, 0.0)
+    assert lost.kept is kept
+    assert lost.revoked == 1
+    assert busiest(lost, "abc") == "b"
+    again = judged(Tuning(kept, lost.tried, lost.revoked, "b"), tuned(90), 0.05, 0.0)
+    assert again.revoked == 2
+    even = judged(Tuning(kept, lost.tried, 1, "b"), tuned(100, a=0.9, c=0.2), 0.05, 0.0)
+    assert even.revoked == 0
+    assert busiest(even, "abc") == "c"
+
+
+def test_tuning_ends_when_every_pipeline_is_near_its_least_time() -> None:
+    features = {"s": Feature(1.0, 0.0, source=True), "a": Feature(0.01, 0.5)}
+    plan = Plan((Pipeline(("a",)),))
+    assert swift(Round(plan, "x", (1.0,), services={"a": 0.02}), features, 2)
+    assert not swift(Round(plan, "x", (1.0,), services={"a": 0.021}), features, 2)
+    assert not swift(Round(plan, "x", (1.0,)), features, 2)
