@@ -55,11 +55,11 @@ class PipelineMetrics:
     """One pipeline over the window.
 
     rate_in: rows processed; arrival_rate: rows that came to it, processed or not; service: time
-    of one instance for one row; busy: share of the window in which a batch was running;
-    batch_seconds: from the start of a batch to its output; wait: from the arrival of a row to
-    the start of its batch, of which `batching` was spent gathering for the cadence; parts: where
-    the time of a batch went (planning, log, work, commit); backlog_seconds: what the backlog
-    takes at the rate of the window.
+    of one instance for one row, task_overhead: and for a batch beside its rows; busy: share of
+    the window in which a batch was running; batch_seconds: from the start of a batch to its
+    output; wait: from the arrival of a row to the start of its batch, of which `batching` was
+    spent gathering for the cadence; parts: where the time of a batch went (planning, log, work,
+    commit); backlog_seconds: what the backlog takes at the rate of the window.
     """
 
     name: str
@@ -71,6 +71,7 @@ class PipelineMetrics:
     rate_out: float | None = None
     arrival_rate: float | None = None
     service: float | None = None
+    task_overhead: float | None = None
     service_cv: float | None = None
     arrival_cv: float | None = None
     batch_seconds: float | None = None

@@ -11,6 +11,7 @@ from functools import cached_property
 from penstock.dataflow import operator as op
 from penstock.dataflow.graph import Graph
 from penstock.engines.spark.batch import Batch, arrival_cv, span_of, waits
+from penstock.engines.spark.fit import Sample, fixed_and_per_row
 from penstock.engines.spark.meter import Report
 from penstock.engines.spark.statistics import ExecutorFacts, Running, Task
 from penstock.metrics.snapshot import (
@@ -33,7 +34,8 @@ class Estimate:
 class Window:
     """What was seen of one pipeline between `since` and `now`; batches oldest first.
 
-    tasks and reports are those of these batches, as far as they have come in.
+    tasks and reports are those of these batches, as far as they have come in; samples are tasks,
+    rows and seconds of more batches; metered_whole: whether every operator is timed in Python.
     """
 
     name: str
@@ -45,6 +47,8 @@ class Window:
     tasks: Sequence[Task] = ()
     reports: Sequence[Report] = ()
     estimates: Mapping[str, Estimate] = field(default_factory=dict)
+    samples: Sequence[Sample] = ()
+    metered_whole: bool = False
 
     @cached_property
     def span(self) -> float:
@@ -68,9 +72,26 @@ class Window:
         return rows, self.tasks
 
     @cached_property
-    def service(self) -> float | None:
+    def costs(self) -> tuple[float | None, float | None]:
+        """Seconds of an instance for a row, and for a batch beside its rows.
+
+        Where all operators are timed in Python, what is left of a task is its own. Elsewhere the
+        two are told apart by batches of different sizes, or else not.
+        """
         rows, tasks = self.known
-        return sum(t.work for t in tasks) / rows if rows else None
+        if not rows:
+            return None, None
+        total, count = sum(t.work for t in tasks), len(tasks)
+        if self.metered_whole:
+            keys = {t.batch for t in tasks}
+            inside = sum(r.seconds for r in self.reports if r.batch in keys)
+            return inside / rows, max(0.0, total - inside) / count
+        told = fixed_and_per_row(self.samples)
+        return (total / rows, None) if told is None else (told[1], told[0])
+
+    @property
+    def service(self) -> float | None:
+        return self.costs[0]
 
     def pipeline(
         self, arrival_rate: float | None, backlog: int | None, last: Batch | None
@@ -91,7 +112,8 @@ class Window:
             rate_in=rate,
             rate_out=None if self.rows_out is None else self.rows_out / self.span,
             arrival_rate=arrival_rate,
-            service=self.service,
+            service=self.costs[0],
+            task_overhead=self.costs[1],
             service_cv=self._service_cv(),
             arrival_cv=arrival_cv(self.batches),
             batch_seconds=_mean(b.seconds for b in self.batches),

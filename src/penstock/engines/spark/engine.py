@@ -527,7 +527,24 @@ class SparkEngine:
         with self._lock:
             at = self.since_start(time.time())
             self._last = self._gauges.snapshot(at, self._wiring.plan, self._settled(at))
+            self._pace(self._last)
             return self._last
+
+    def _pace(self, snapshot: Snapshot) -> None:
+        """Let no batch take much longer than the window, however many rows wait.
+
+        A change takes effect with the next batch, and a batch is measured when it is done.
+        """
+        if self._state != "running" or self._limits or self._changing.locked():
+            return
+        for pipeline in self._pipelines.values():
+            service = snapshot.pipelines[pipeline.name].service
+            if pipeline.foreign or pipeline.spec.admission is not None or not service:
+                continue
+            rows = max(1, round(pipeline.spec.parallelism * self._window / service))
+            now = pipeline.valve.admission
+            if now is None or not 0.7 < rows / now < 1.5:
+                pipeline.turn(admission=rows)
 
     def _settled(self, at: float) -> bool:
         """Whether the window shows the plan in force, and neither a change nor the start."""

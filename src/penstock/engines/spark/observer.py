@@ -24,6 +24,9 @@ from penstock.engines.spark.site import Input, Site
 from penstock.engines.spark.statistics import Task
 from penstock.metrics.snapshot import LatencyMetrics
 
+_SAMPLES = 60
+"""So many batches are looked at to tell the cost of a task from that of its rows."""
+
 
 class Observer:
     """Keeps the recent batches of every pipeline and the latencies of every constraint."""
@@ -210,6 +213,10 @@ class Observer:
         valid = [b for b in self._batches.get(pipeline.name, ()) if b.started >= fresh][1:]
         # Where a batch takes longer than the window, the last one is what is known.
         recent = [b for b in valid if b.at > since] or valid[-1:]
+        work: dict[tuple[str, int], list[float]] = {}
+        for task in self._tasks:
+            work.setdefault((task.run, task.batch), []).append(task.work)
+        known = [(b, work.get((b.run, b.number), [])) for b in valid[-_SAMPLES:]]
         keys = {(b.run, b.number) for b in recent}
         numbers = {b.number for b in recent}
         own = set(pipeline.spec.operators)
@@ -227,4 +234,6 @@ class Observer:
                 if r.operator in own and r.epoch == pipeline.wired.epoch and r.batch in numbers
             ],
             estimates={name: e for name, e in estimates.items() if name in own},
+            samples=[(len(w), b.rows_in, sum(w)) for b, w in known if w],
+            metered_whole=pipeline.metered_whole,
         )

@@ -104,6 +104,14 @@ class RunningPipeline:
         return next((o for o in operators if o.stateful), None)
 
     @property
+    def metered_whole(self) -> bool:
+        """Whether all that it does to rows is done in Python operators, which are timed."""
+        bodies = [self.site.graph[n].body for n in self.spec.operators]
+        steps = [b for b in bodies if not isinstance(b, op.Write)]
+        python = (*op.PYTHON_BODIES, op.Process)
+        return self.site.mail is not None and all(isinstance(b, python) for b in steps)
+
+    @property
     def native_sink(self) -> connectors.Spark | None:
         found = (self._sink(name) for name in self.sinks)
         return next((sink for sink in found if isinstance(sink, connectors.Spark)), None)
