@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from penstock.control.history import DECISIONS, SNAPSHOTS, read
+from penstock.control.history import decisions, snapshots
 from penstock.control.run import run
 from penstock.dataflow.connectors import Discard, Files
 from penstock.dataflow.flow import Dataflow
@@ -94,7 +94,7 @@ def test_the_run_directory_is_named_after_the_flow_and_never_shared() -> None:
         made.append(run(flow(), engine=engine, seconds=1, clock=FakeTime(engine).clock).run_dir)
     assert made[0].startswith("runs/numbers-20")
     assert made[1] == f"{made[0]}-2"
-    assert [s["at"] for s in read(Path(made[0]) / SNAPSHOTS)] != []
+    assert [s.at for s in snapshots(Path(made[0]))] != []
 
 
 def test_a_run_is_continued_in_its_directory(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_run_is_continued_in_its_directory(tmp_path: Path) -> None:
         )
         assert summary.rows_ingested == pytest.approx(rows, rel=0.1)
         assert summary.throughput_mean == pytest.approx(1000, rel=0.1)
-    assert len(list(read(Path("mine") / DECISIONS))) == 2
+    assert len(list(decisions(Path("mine")))) == 2
 
 
 def test_a_directory_of_another_flow_is_refused_and_left_alone() -> None:

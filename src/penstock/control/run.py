@@ -140,6 +140,7 @@ class _Run:
         self.rows_to_come = given.rows_to_come(graph)
         self.last: Tick | None = None
         self.interrupts = Interrupts()
+        self.trouble: str | None = None
 
     def whole(self, fresh: bool) -> Summary:
         try:
@@ -166,8 +167,10 @@ class _Run:
     def phases(self) -> Summary:
         # Spark's session puts a handler of its own in place, so ours comes after the start.
         with self.interrupts:
-            history = History(self.run_dir, self.clock.wall)
-            keep_dataflow(self.run_dir, self.graph)
+            tell = None if self.view is None else self.note
+            history = History(self.run_dir, self.clock.wall, tell)
+            with suppress(OSError):  # then the history has said that it cannot be written
+                keep_dataflow(self.run_dir, self.graph)
             try:
                 self.steer(history)
                 self.drain(history)
@@ -186,6 +189,9 @@ class _Run:
             summary = self.sum_up(ended)
         _write(self.run_dir / "summary.json", summary.to_json())
         return summary
+
+    def note(self, trouble: str) -> None:
+        self.trouble = trouble
 
     def now(self) -> float:
         return self.clock.now() - self.began
@@ -272,6 +278,8 @@ class _Run:
 
     def keep(self, tick: Tick, history: History, phase: str) -> None:
         history.append(tick)
+        if isinstance(self.engine, Transitions):
+            history.settle(self.engine.transitions())
         self.tally.add(tick, running=phase == "running")
         self.last = tick
         self.show(phase)
@@ -290,6 +298,7 @@ class _Run:
                     run_dir=self.run_dir,
                     plan=plan,
                     tick=self.last,
+                    trouble=self.trouble,
                 )
             )
 
