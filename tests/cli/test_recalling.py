@@ -52,7 +52,7 @@ def test_the_history_of_a_run_is_told(penstock: Run) -> None:
     assert said[0] == chronicle.HEAD
     change = "[   0:03] tweets: parallelism 1 -> 4 (0 ms without output): scripted: count=4"
     place = said.index(change)
-    assert said[place - 1].startswith("[   0:03]     1,000      1,000 ")
+    assert said[place - 1].startswith("[   0:03]      1,000      1,000 ")
     assert said[place - 1].split()[-5:] == ["-", "1", "1", "0", "-"]
     assert said[place + 3].split()[-5:] == ["-", "4", "1", "0", "-"]
     refused = "[   0:04] refused: scripted: split tweets [there is nothing to split"

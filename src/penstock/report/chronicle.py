@@ -45,7 +45,7 @@ class Line:
     def __str__(self) -> str:
         missed = "!" if self.latency and self.bound and self.latency > self.bound else " "
         return (
-            f"[{text.clock(self.at):>7}] {text.rate(self.offered):>9} "
+            f"[{text.clock(self.at):>7}] {text.rate(self.offered):>10} "
             f"{text.rate(self.sustained):>10} {text.span(self.latency):>9}{missed}"
             f"{text.span(self.bound):>9} {self.instances:>5} {self.executors:>5} "
             f"{text.count(self.backlog):>8} {text.share(self.slots):>6}"
@@ -80,15 +80,15 @@ def chosen(moments: Iterable[Moment], every: float) -> list[int]:
     """The turns that get a line: one each `every` seconds of a run, and the last one of a run."""
     turns: list[int] = []
     before: Moment | None = None
-    due = 0.0
+    first = due = 0.0
     for one in moments:
         if before is None or one.run != before.run:
             if before is not None and turns[-1] != before.turn:
                 turns.append(before.turn)
-            due = one.at
+            first = due = one.at
         if one.at >= due - 1e-6:
             turns.append(one.turn)
-            due = max(due + every, one.at + every / 2)
+            due = first + every * (1 + (one.at - first + 1e-6) // every)
         before = one
     if before is not None and turns[-1] != before.turn:
         turns.append(before.turn)
