@@ -241,7 +241,8 @@ def test_metrics_are_served_while_a_flow_runs(
 
     play(monkeypatch, MemoryEngine(), {4.5: look})
     words = ("run", "wordcount", "--for", "6s", "--no-view", "--metrics-port", str(port))
-    assert penstock(*words)[0] == 0
+    code, _, err = penstock(*words)
+    assert (code, err) == (0, f"penstock: metrics at http://127.0.0.1:{port}/metrics\n")
     (page,) = pages
     assert 'penstock_rows_ingested_total{flow="wordcount"} 4000.0\n' in page
     assert 'phase="running"' in page

@@ -168,7 +168,7 @@ def _run(given: argparse.Namespace, streams: Streams) -> int:
     ours = reference.file is None and given.run_dir is None
     home = directory.choose(reference.name, None, time.time()) if ours else given.run_dir
     try:
-        with _serving(given) as exporter:
+        with _serving(given, streams) as exporter:
             summary = run(
                 _loaded(reference, given.master, conf, given.out or (home and Path(home) / "out")),
                 policy=given.policy,
@@ -326,7 +326,7 @@ def _view(given: argparse.Namespace, streams: Streams) -> View | None:
 
 
 @contextmanager
-def _serving(given: argparse.Namespace) -> Iterator[Exporter | None]:
+def _serving(given: argparse.Namespace, streams: Streams) -> Iterator[Exporter | None]:
     """Before Spark starts: a port that is taken should not wait for that."""
     from penstock.report.prometheus import LOOPBACK, Exporter
 
@@ -336,6 +336,7 @@ def _serving(given: argparse.Namespace) -> Iterator[Exporter | None]:
         yield None
         return
     with closing(Exporter(given.metrics_port, given.metrics_address or LOOPBACK)) as exporter:
+        print(f"penstock: metrics at {exporter.url}", file=streams.err, flush=True)
         yield exporter
 
 

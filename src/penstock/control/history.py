@@ -8,6 +8,7 @@ the file stays small. The dataflow that ran is in `dataflow.json`, without its f
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -63,8 +64,10 @@ def opened(run_dir: Path) -> Iterator[sqlite3.Connection | None]:
 
 def _readable(path: Path) -> sqlite3.Connection:
     uri = path.absolute().as_uri()
-    # In a directory that cannot be written to there is no room for locks, and no need of them.
-    for mode in ("mode=ro", "mode=ro&immutable=1"):
+    modes = ["mode=ro"]
+    if not os.access(path.parent, os.W_OK):  # no room for locks, and no need of them
+        modes.append("mode=ro&immutable=1")
+    for mode in modes:
         connection = sqlite3.connect(
             f"{uri}?{mode}", uri=True, timeout=PATIENCE, isolation_level=None
         )

@@ -45,6 +45,8 @@ class Exporter:
                 f"cannot serve metrics at {address}:{port}: {error.strerror or error}"
             ) from None
         self.port = int(self._server.server_port)
+        host = f"[{address}]" if ":" in address else address
+        self.url = f"http://{host}:{self.port}/metrics"
 
     def show(self, status: Status) -> None:
         """The run as it is now."""
