@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sqlite3
@@ -85,6 +86,9 @@ def test_what_is_not_a_number_is_not_measured(tmp_path: Path) -> None:
     assert sql(tmp_path, "SELECT rate_in, busy, typeof(rows_in) FROM pipelines") == [
         (None, None, "integer")
     ]
+    found = next(snapshots(tmp_path)).pipelines["a"]
+    assert math.isnan(found.rate_in)  # something has to stand there
+    assert found.busy is None
 
 
 def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
@@ -284,7 +288,6 @@ def test_a_long_run_keeps_its_news_and_stays_small(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(thinning.leaving, "__defaults__", (20,))
-    veto = (Veto("budget", "3 instances, the budget is 2"),)
     wants = Decision(OTHER, "more")
     special = {
         333: tick(333.0, plan=OTHER),
@@ -293,11 +296,15 @@ def test_a_long_run_keeps_its_news_and_stays_small(
         888: tick(888.0, error="policy 'x' failed"),
         999: tick(999.0, decision=wants),
     }
-    refused = tick(0.0, review=Reviewed(Decision(None, "no"), wants, veto))
+
+    def vetoed(turn: int) -> Tick:
+        veto = Veto("budget", f"load {turn}, the budget is 2")  # other numbers, no other news
+        return tick(0.0, review=Reviewed(Decision(None, "no"), wants, (veto,)))
+
     history = History(tmp_path, lambda: 1.7e9, pytest.fail)
     sizes = []
     for turn in range(1, 1501):
-        usual = refused if 100 <= turn < 300 else tick(0.0)
+        usual = vetoed(turn) if 100 <= turn < 300 else tick(0.0)
         one = special.get(turn, usual)
         history.append(replace(one, snapshot=replace(one.snapshot, at=float(turn))))
         sizes.append(sql(tmp_path, "PRAGMA page_count")[0][0] if turn % 500 == 0 else 0)

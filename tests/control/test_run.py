@@ -3,12 +3,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from penstock.control.history import decisions, snapshots
+from penstock.control.history import decisions, snapshots, transitions
 from penstock.control.run import run
 from penstock.dataflow.connectors import Discard, Files
 from penstock.dataflow.flow import Dataflow
@@ -21,6 +22,7 @@ from penstock.errors import (
     RunDirectoryError,
 )
 from penstock.plan.plan import Pipeline, Plan
+from penstock.plan.transition import Transition
 
 from .doubles import FailingEngine, FakeTime, StuckEngine, TellingEngine, Watcher, flow
 
@@ -191,3 +193,23 @@ def test_a_load_needs_a_generator() -> None:
     made.source("lines", Files("in", "value string")).sink("out", Discard())
     with pytest.raises(InvalidInput, match="dataflow 'files' has no generator"):
         run(made, engine=MemoryEngine(), load="5/s")
+
+
+def test_what_a_change_cost_is_put_in_when_it_is_known() -> None:
+    class Watching(MemoryEngine):
+        made: Transition | None = None
+
+        def apply(self, plan: Plan, reason: str = "") -> Transition:
+            self.made = super().apply(plan, reason)
+            return replace(self.made, settled=False)
+
+        def transitions(self) -> tuple[Transition, ...]:
+            return () if self.made is None else (replace(self.made, interruption=0.7),)
+
+    engine = Watching()
+    run(
+        flow(), engine=engine, seconds=6, run_dir="mine", changes=["2s:double=3"],
+        clock=FakeTime(engine).clock,
+    )  # fmt: skip
+    (changed,) = transitions(Path("mine"))
+    assert (changed.transition.interruption, changed.transition.settled) == (0.7, True)

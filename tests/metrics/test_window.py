@@ -140,6 +140,16 @@ def test_a_pipeline_over_two_windows_by_hand() -> None:
     assert true_rate(a) == pytest.approx(2 / 0.019)
 
 
+def test_variation_between_arrivals_is_that_of_the_times_between_rows() -> None:
+    slow = PipelineMetrics("a", 1, rows_in=10, arrival_rate=10.0, arrival_cv=0.0)
+    fast = PipelineMetrics("a", 1, rows_in=90, arrival_rate=90.0, arrival_cv=0.0)
+    found = summary([shot(1.0, pipelines={"a": slow}), shot(2.0, pipelines={"a": fast})])
+    assert found is not None
+    gaps = [1 / 10] * 10 + [1 / 90] * 90
+    expected = statistics.pstdev(gaps) / statistics.fmean(gaps)
+    assert found.pipelines["a"].arrival_cv == pytest.approx(expected)
+
+
 def test_what_was_never_measured_is_not_in_the_summary_either() -> None:
     bare = {"a": PipelineMetrics("a", 1)}
     found = summary([shot(1.0, pipelines=bare), shot(2.0, pipelines=bare)])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.control.history import Changed, Moment, Seen
-from penstock.metrics.snapshot import LatencyMetrics, PipelineMetrics, Snapshot
+from penstock.metrics.snapshot import ExecutorMetrics, LatencyMetrics, PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.transition import Transition
 from penstock.report.chronicle import HEAD, Line, chosen, events, in_order, lines, step
@@ -76,6 +76,12 @@ def test_rates_are_means_since_the_line_before() -> None:
     assert (second.offered, second.sustained) == (200.0, 100.0)
     assert (again.offered, again.sustained, again.first) == (None, 0.0, True)
     assert (second.instances, second.executors) == (5, 2)
+
+
+def test_executors_are_those_that_were_there() -> None:
+    there = {str(i): ExecutorMetrics(str(i), 4) for i in range(3)}
+    (line,) = lines([seen(1, 1.0, 0, first=True, executors=there)])
+    assert line.executors == 3
 
 
 def test_what_was_not_measured_is_a_dash() -> None:
