@@ -252,6 +252,32 @@ def test_a_file_that_is_no_history_is_put_aside(tmp_path: Path) -> None:
     assert "it is history.db.broken-1700000000 now, and a new one begins" in said[0]
 
 
+def test_what_was_left_beside_a_broken_file_does_not_get_into_the_new_one(tmp_path: Path) -> None:
+    history = History(tmp_path, lambda: 1.7e9, pytest.fail)
+    history.append(tick(1.0))
+    left = (tmp_path / f"{FILE}-wal").read_bytes()
+    history.close()
+    (tmp_path / FILE).write_bytes(b"something else " * 1000)
+    (tmp_path / f"{FILE}-wal").write_bytes(left[: len(left) // 2])
+    written(tmp_path, tick(7.0), tell=lambda what: None)
+    assert [s.at for s in snapshots(tmp_path)] == [7.0]
+    assert sql(tmp_path, "PRAGMA integrity_check") == [("ok",)]
+
+
+def test_a_turn_does_not_wait_long_for_somebody_who_writes_by_hand(tmp_path: Path) -> None:
+    said: list[str] = []
+    history = History(tmp_path, lambda: 1.7e9, said.append)
+    with closing(sqlite3.connect(tmp_path / FILE)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        began = time.monotonic()
+        history.append(tick(1.0))
+        assert time.monotonic() - began < 3
+    history.append(tick(2.0))
+    history.close()
+    assert [s.at for s in snapshots(tmp_path)] == [2.0]
+    assert "the flow goes on without: database is locked" in said[0]
+
+
 # --- a long run ---------------------------------------------------------------------------------
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from penstock.control import tables
 from penstock.control.recorder import History
-from penstock.control.tables import FILE, PARTS, PATIENCE, Table
+from penstock.control.tables import FILE, PARTS, Table
 from penstock.dataflow import structure
 from penstock.dataflow.graph import Graph
 from penstock.errors import InvalidInput, RunDirectoryError
@@ -45,6 +45,7 @@ __all__ = [
 ]
 
 DATAFLOW = "dataflow.json"
+_PATIENCE = 5.0  # seconds that a reader waits where the file has to be recovered first
 
 
 @contextmanager
@@ -69,7 +70,7 @@ def _readable(path: Path) -> sqlite3.Connection:
         modes.append("mode=ro&immutable=1")
     for mode in modes:
         connection = sqlite3.connect(
-            f"{uri}?{mode}", uri=True, timeout=PATIENCE, isolation_level=None
+            f"{uri}?{mode}", uri=True, timeout=_PATIENCE, isolation_level=None
         )
         try:
             connection.execute("SELECT 1 FROM sqlite_schema")

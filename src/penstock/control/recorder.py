@@ -16,6 +16,7 @@ from penstock.control.loop import Tick
 from penstock.plan.plan import Plan
 from penstock.plan.transition import Transition
 
+_PATIENCE = 0.5  # seconds that a turn waits for somebody who writes to the file by hand
 _ORPHANS = """DELETE FROM plans WHERE plan NOT IN (
     SELECT plan FROM snapshots WHERE plan IS NOT NULL
     UNION SELECT plan FROM decisions WHERE plan IS NOT NULL
@@ -82,14 +83,23 @@ class History:
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):
                 raise
-            aside = self._path.with_name(f"{tables.FILE}.broken-{int(self._wall())}")
-            self._path.replace(aside)  # a run must not fail for what is only told of it
-            self._told(f"{self._path} was no history; it is {aside.name} now, and a new one begins")
+            aside = self._put_aside()  # a run must not fail for what is only told of it
+            self._told(f"{self._path} was no history; it is {aside} now, and a new one begins")
             self._connection = _opened(self._path)
         if self._run == 0:
             row = self._connection.execute("SELECT max(turn), max(run) FROM snapshots").fetchone()
             self._turn, self._run = row[0] or 0, (row[1] or 0) + 1
         return self._connection
+
+    def _put_aside(self) -> str:
+        """The file and what SQLite keeps beside it, which it would take for the new one's."""
+        aside = f"{tables.FILE}.broken-{int(self._wall())}"
+        for suffix in ("-wal", "-shm", ""):
+            with suppress(FileNotFoundError):
+                self._path.with_name(f"{tables.FILE}{suffix}").replace(
+                    self._path.with_name(f"{aside}{suffix}")
+                )
+        return aside
 
     def _write(self, connection: sqlite3.Connection, turn: int, tick: Tick) -> None:
         time = round(self._wall(), 3)  # tells runs of one directory apart: `at` begins at 0 in each
@@ -143,7 +153,7 @@ def _complain(what: str) -> None:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=tables.PATIENCE, check_same_thread=False)
+    connection = sqlite3.connect(path, timeout=_PATIENCE, check_same_thread=False)
     try:
         connection.execute("PRAGMA journal_mode = WAL")  # readers and the writer do not wait
         connection.execute("PRAGMA synchronous = NORMAL")

@@ -22,7 +22,6 @@ from penstock.metrics.snapshot import Snapshot
 from penstock.plan.transition import Transition
 
 FILE = "history.db"
-PATIENCE = 5.0  # seconds that a reader waits for a writer, and the reverse
 JSON = "JSON"
 LAST = 2**63 - 1  # the turn after which none can come
 _TYPES: Mapping[Any, str] = {float: "REAL", int: "INTEGER", bool: "BOOLEAN", str: "TEXT"}
