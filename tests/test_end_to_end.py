@@ -10,9 +10,10 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from penstock.control import history
 
 pytestmark = pytest.mark.spark
 
@@ -45,20 +46,10 @@ def until(condition: Callable[[], bool], process: subprocess.Popen[str], what: s
         time.sleep(0.05)
 
 
-def last_snapshot(run_dir: Path) -> dict[str, Any]:
-    file = run_dir / "snapshots.jsonl"
-    lines = file.read_text().splitlines() if file.exists() else []
-    for line in reversed(lines):
-        try:
-            return dict(json.loads(line))
-        except ValueError:  # the line that is being written
-            continue
-    return {}
-
-
 def ingested(run_dir: Path) -> int:
-    seen = last_snapshot(run_dir)
-    return int(seen.get("snapshot", seen).get("rows_ingested", 0))
+    """By the last snapshot; it is read while the run goes on, and after it was killed."""
+    turns = [one.turn for one in history.moments(run_dir)]
+    return max((one.snapshot.rows_ingested for one in history.seen(run_dir, turns[-1:])), default=0)
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.control.history import moments
 from tests.processes import command, of_session
 
 ROOT = Path(__file__).parent.parent
@@ -114,8 +115,7 @@ class Process:
         )
 
     def _snapshots(self) -> int:
-        file = self._run_dir / "snapshots.jsonl"
-        return file.read_bytes().count(b"\n") if file.exists() else 0
+        return max((one.turn for one in moments(self._run_dir)), default=0)
 
     def wait_until_running(self) -> None:
         end = time.monotonic() + PATIENCE

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from penstock import policies
-from penstock.cli import doctor, main
+from penstock.cli import doctor
 from penstock.control.context import Context
 from penstock.engines.memory import MemoryEngine
 from penstock.errors import Refused
@@ -21,31 +20,9 @@ from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
 
 from ..control.doubles import FailingEngine, FakeTime, StuckEngine, TellingEngine, running
+from .conftest import Run
 
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def penstock(capfd: pytest.CaptureFixture[str]) -> Run:
-    """Run the command; its exit code, what is on standard output, and on standard error."""
-
-    def run(*words: str) -> tuple[int, str, str]:
-        capfd.readouterr()
-        try:
-            code = main.main(words)
-        except SystemExit as ended:  # argparse's way to refuse
-            code = int(ended.code or 0)
-        said = capfd.readouterr()
-        return code, said.out, said.err
-
-    return run
-
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("penstock.engines.spark.session.session", lambda master, conf: None)
-    monkeypatch.setattr("penstock.engines.spark.checks.check", lambda graph, spark: {})
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def play(monkeypatch: pytest.MonkeyPatch, engine: MemoryEngine, at: Any = None) -> list[str | None]:
@@ -431,21 +408,6 @@ def test_one_moment_of_a_run_is_put_to_a_policy(
     assert "no change" in penstock("advise", "--snapshot", "late.json", "--policy", "static")[1]
 
 
-@pytest.mark.usefixtures("greedy")
-def test_the_history_of_a_run_is_told(penstock: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    play(monkeypatch, MemoryEngine())
-    script = ("--change", "3s:count=4", "--change", "4s:split tweets")
-    penstock("run", "wordcount", "--for", "6s", "--run-dir", "mine", *script)
-    said = penstock("history", "mine")[1].splitlines()
-    assert said[0] == "[ 0:03] tweets: parallelism 1 -> 4 (0 ms without output): scripted: count=4"
-    assert said[1].startswith("[ 0:04] refused: scripted: split tweets [there is nothing to split")
-    assert penstock("history", "mine", "--at", "3s")[2].startswith("penstock: --at and --out are")
-    early = penstock("history", "mine", "--snapshot", "--at", "10ms")[2]
-    assert early == "penstock: nothing was measured in 'mine' by then\n"
-    data = json.loads(penstock("history", "mine", "--json")[1])
-    assert [len(data["transitions"]), len(data["not_done"])] == [1, 1]
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -458,6 +420,7 @@ def test_the_history_of_a_run_is_told(penstock: Run, monkeypatch: pytest.MonkeyP
         (["advise", "--snapshot", "odd.json", "--policy", "static"], "a case is written as"),
         (["history", "gone"], "'gone' holds no run that can be read"),
         (["history", "gone", "--at", "3s"], "'gone' holds no run that can be read"),
+        (["export", "gone"], "'gone' holds no run that can be read"),
     ],
 )
 def test_bad_words_to_look_back_with_are_one_line(

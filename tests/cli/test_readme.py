@@ -11,9 +11,12 @@ import pytest
 
 from penstock.cli.main import parser
 from penstock.dataflow.flow import Dataflow
+from penstock.metrics.vocabulary import VOCABULARY
 from penstock.models.load import parse
 from penstock.plan import fusion
 from penstock.plan.plan import Plan
+from penstock.report.chronicle import HEAD
+from penstock.report.prometheus import family
 
 from ..report import statuses
 
@@ -68,6 +71,17 @@ def test_every_source_and_sink_is_in_it() -> None:
     sources = ("Generator", "Files", "Kafka", "Spark")
     sinks = ("Parquet", "Json", "Csv", "ForeachBatch", "Kafka", "Spark", "Memory", "Console")
     assert {n for n in (*sources, *sinks, "Discard") if f"`{n}(" not in README} == set()
+
+
+def test_the_head_of_the_history_is_the_one_in_it() -> None:
+    assert f"    {HEAD}\n" in README
+
+
+def test_every_metric_in_it_is_served() -> None:
+    served = {found[0].name for one in VOCABULARY if (found := family(one)) is not None}
+    shown = set(re.findall(r"^    (penstock_[a-z_]+)\{", README, re.MULTILINE))
+    assert len(shown) == 3
+    assert shown <= served
 
 
 @pytest.mark.parametrize("code", BLOCKS)

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from penstock.control import given
+from penstock.control import given, history
 from penstock.control.advice import advise, replay
 from penstock.control.context import Context
 from penstock.control.guard import Guard
-from penstock.control.history import DECISIONS, dataflow, read, seen
+from penstock.control.history import dataflow, seen, transitions
 from penstock.control.run import run
 from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput
@@ -75,7 +75,7 @@ def test_what_would_be_decided_in_a_run_is_what_it_advises() -> None:
     """A dry run and a play of its record agree, because a policy has nothing but its context."""
     played("mine", policy=Patient(), advise=True, guard=Guard(cooldown=0, settle=0, undo=0))
     home = Path("mine")
-    advised = [(d["reason"], d["plan"]) for d in read(home / DECISIONS)]
+    advised = [(d["reason"], d["plan"]) for d in history.decisions(home)]
     replayed = [*replay(Patient(), dataflow(home), seen(home), Limits())]
     assert len(advised) >= 6
     assert advised == [
@@ -92,18 +92,17 @@ def test_the_budget_is_kept_in_advice() -> None:
 
 
 def test_a_run_that_was_continued_begins_anew() -> None:
-    from penstock.control.history import History
     from penstock.control.loop import Tick
     from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 
     graph = flow().graph
     plan = Plan((Pipeline(("numbers", "double", "out")),))
     for _ in range(2):
-        history = History(Path(), lambda: 0.0)
+        written = history.History(Path(), lambda: 0.0)
         for at in (1.0, 2.0, 3.0):
             measured = {"numbers": PipelineMetrics("numbers", 1, batches=1)}
-            history.append(Tick(at, plan, Snapshot(at, 1.0, None, 0, 0, 0, measured)))
-        history.close()
+            written.append(Tick(at, plan, Snapshot(at, 1.0, None, 0, 0, 0, measured)))
+        written.close()
     found = [*replay(Patient(), graph, seen(Path()), Limits())]
     assert [a.review.decision.reason for a in found] == ["look 1", "look 2", "look 3"] * 2
 
@@ -135,7 +134,7 @@ class Greedy:
 
 
 def decisions(run_dir: str = "mine") -> list[dict[str, Any]]:
-    return [*read(Path(run_dir) / DECISIONS)]
+    return [*history.decisions(Path(run_dir))]
 
 
 def test_vetoes_are_in_the_history_with_what_was_wanted() -> None:
@@ -159,7 +158,7 @@ def test_advice_is_recorded_as_advice() -> None:
     played("mine", policy=Greedy(), advise=True, view=view)
     assert {d["mode"] for d in decisions()} == {"advise"}
     assert {d["plan"]["pipelines"][0]["parallelism"] for d in decisions()} == {2}
-    assert not [*read(Path("mine/transitions.jsonl"))]
+    assert not [*transitions(Path("mine"))]
     assert {s.policy for s in view.seen} == {"greedy (advise)"}
 
 

@@ -15,7 +15,7 @@ import pytest
 from penstock.control.asked import Asked
 from penstock.control.clock import Clock
 from penstock.control.context import Context
-from penstock.control.history import DECISIONS, read
+from penstock.control.history import decisions
 from penstock.control.loop import Tick
 from penstock.control.mailbox import Answer, Mailbox, ask
 from penstock.engines.memory import MemoryEngine
@@ -94,7 +94,7 @@ def test_what_is_impossible_is_refused_and_changes_nothing(tmp_path: Path) -> No
             with pytest.raises(Refused, match=why):
                 ask(tmp_path, request)
         assert engine.plan == before
-    refusals = [d["refused"] for d in read(tmp_path / DECISIONS) if d["refused"]]
+    refusals = [d["refused"] for d in decisions(tmp_path) if d["refused"]]
     assert len(refusals) == 4
 
 

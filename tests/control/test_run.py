@@ -3,12 +3,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from penstock.control.history import DECISIONS, SNAPSHOTS, read
+from penstock.control.history import decisions, snapshots, transitions
 from penstock.control.run import run
 from penstock.dataflow.connectors import Discard, Files
 from penstock.dataflow.flow import Dataflow
@@ -21,6 +22,7 @@ from penstock.errors import (
     RunDirectoryError,
 )
 from penstock.plan.plan import Pipeline, Plan
+from penstock.plan.transition import Transition
 
 from .doubles import FailingEngine, FakeTime, StuckEngine, TellingEngine, Watcher, flow
 
@@ -95,7 +97,7 @@ def test_the_run_directory_is_named_after_the_flow_and_never_shared() -> None:
         made.append(run(flow(), engine=engine, seconds=1, clock=FakeTime(engine).clock).run_dir)
     assert made[0].startswith("runs/numbers-20")
     assert made[1] == f"{made[0]}-2"
-    assert [s["at"] for s in read(Path(made[0]) / SNAPSHOTS)] != []
+    assert [s.at for s in snapshots(Path(made[0]))] != []
 
 
 def test_a_run_is_continued_in_its_directory(tmp_path: Path) -> None:
@@ -106,7 +108,7 @@ def test_a_run_is_continued_in_its_directory(tmp_path: Path) -> None:
         )
         assert summary.rows_ingested == pytest.approx(rows, rel=0.1)
         assert summary.throughput_mean == pytest.approx(1000, rel=0.1)
-    assert len(list(read(Path("mine") / DECISIONS))) == 2
+    assert len(list(decisions(Path("mine")))) == 2
 
 
 def test_a_directory_of_another_flow_is_refused_and_left_alone() -> None:
@@ -192,3 +194,23 @@ def test_a_load_needs_a_generator() -> None:
     made.source("lines", Files("in", "value string")).sink("out", Discard())
     with pytest.raises(InvalidInput, match="dataflow 'files' has no generator"):
         run(made, engine=MemoryEngine(), load="5/s")
+
+
+def test_what_a_change_cost_is_put_in_when_it_is_known() -> None:
+    class Watching(MemoryEngine):
+        made: Transition | None = None
+
+        def apply(self, plan: Plan, reason: str = "") -> Transition:
+            self.made = super().apply(plan, reason)
+            return replace(self.made, settled=False)
+
+        def transitions(self) -> tuple[Transition, ...]:
+            return () if self.made is None else (replace(self.made, interruption=0.7),)
+
+    engine = Watching()
+    run(
+        flow(), engine=engine, seconds=6, run_dir="mine", changes=["2s:double=3"],
+        clock=FakeTime(engine).clock,
+    )  # fmt: skip
+    (changed,) = transitions(Path("mine"))
+    assert (changed.transition.interruption, changed.transition.settled) == (0.7, True)

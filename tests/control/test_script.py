@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock.control.asked import Asked
-from penstock.control.history import DECISIONS, SNAPSHOTS, read
+from penstock.control.history import decisions, snapshots
 from penstock.control.run import run
 from penstock.control.script import Script, Scripted, parse_change
 from penstock.engines.memory import MemoryEngine
@@ -26,7 +26,7 @@ def played(run_dir: Path, *changes: str, seconds: float = 10) -> Summary:
 
 
 def decided(run_dir: Path, how: str = "scripted") -> list[dict[str, Any]]:
-    return [d for d in read(run_dir / DECISIONS) if d["reason"].startswith(how)]
+    return [d for d in decisions(run_dir) if d["reason"].startswith(how)]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_the_policy_decides_in_all_other_turns(tmp_path: Path) -> None:
 
 def test_a_paused_flow_takes_nothing_until_it_is_resumed(tmp_path: Path) -> None:
     played(tmp_path, "2s:pause", "6s:resume")
-    rows = {round(s["at"]): s["rows_ingested"] for s in read(tmp_path / SNAPSHOTS)}
+    rows = {round(s.at): s.rows_ingested for s in snapshots(tmp_path)}
     assert rows[2] == rows[5] == 2000
     assert rows[9] == pytest.approx(9000, rel=0.1)
 

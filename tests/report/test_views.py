@@ -165,3 +165,13 @@ def test_the_live_view_tells_the_same() -> None:
     page = drawn(160, statuses.first(), vetoed(4, "cool-down"), turn(5, error="policy failed"))
     assert "vetoed: count: parallelism 4 -> 5: count is busy 0.93 > 0.80 [cool-down: 4.0 s]" in page
     assert "error: policy failed" in page
+
+
+def test_trouble_beside_the_flow_is_told_once() -> None:
+    out = io.StringIO()
+    view = PlainView(out)
+    seen = [replace(statuses.status(s), trouble="the disk is full") for s in range(1, 9)]
+    for status in seen:
+        view.show(status)
+    assert out.getvalue().count("trouble: the disk is full") == 1
+    assert drawn(80, *seen).count("trouble: the disk is full") == 1

@@ -8,13 +8,13 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from penstock.cli import advising, asking, guarding
+from penstock.cli import advising, asking, guarding, recalling
 from penstock.cli.streams import Streams
 from penstock.errors import InvalidInput, PenstockError
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from penstock.dataflow.flow import Dataflow
     from penstock.dataflow.graph import Graph
     from penstock.dataflow.schema import Schema
+    from penstock.report.prometheus import Exporter
 
 # Exit codes: 0 well, 1 the work was done and its result is bad, 2 it could not be done,
 # 70 an error of ours, 130 stopped at once by Ctrl-C (as shells count it).
@@ -103,6 +104,10 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--run-dir", metavar="D", help="where everything is kept; continues a run")
     run.add_argument("--policy", metavar="P", default="static", help="who decides (static)")
     guarding.add(run)
+    run.add_argument("--metrics-port", metavar="N", type=int, help="serve metrics for Prometheus")
+    run.add_argument(
+        "--metrics-address", metavar="A", help="where to serve them (127.0.0.1: this machine only)"
+    )
     run.add_argument("--out", metavar="DIR", help="where a built-in workload writes its output")
     run.add_argument("--no-view", action="store_true", help="show nothing while it runs")
     run.add_argument("--json", action="store_true", help="one JSON object on standard output")
@@ -121,6 +126,7 @@ def parser() -> argparse.ArgumentParser:
 
     asking.add(commands)
     advising.add(commands)
+    recalling.add(commands)
 
     doctor = commands.add_parser(
         "doctor",
@@ -162,22 +168,24 @@ def _run(given: argparse.Namespace, streams: Streams) -> int:
     ours = reference.file is None and given.run_dir is None
     home = directory.choose(reference.name, None, time.time()) if ours else given.run_dir
     try:
-        summary = run(
-            _loaded(reference, given.master, conf, given.out or (home and Path(home) / "out")),
-            policy=given.policy,
-            plan=plan,
-            master=given.master,
-            conf=conf,
-            load=given.load,
-            seconds=given.seconds,
-            changes=changes,
-            backup=given.backup,
-            limits=limits,
-            guard=guard,
-            advise=given.advise,
-            run_dir=home,
-            view=_view(given, streams),
-        )
+        with _serving(given, streams) as exporter:
+            summary = run(
+                _loaded(reference, given.master, conf, given.out or (home and Path(home) / "out")),
+                policy=given.policy,
+                plan=plan,
+                master=given.master,
+                conf=conf,
+                load=given.load,
+                seconds=given.seconds,
+                changes=changes,
+                backup=given.backup,
+                limits=limits,
+                guard=guard,
+                advise=given.advise,
+                run_dir=home,
+                view=_view(given, streams),
+                metrics=exporter,
+            )
     finally:
         _end_session(given.master)
         if ours:
@@ -315,6 +323,21 @@ def _view(given: argparse.Namespace, streams: Streams) -> View | None:
     # Rich asks the descriptors 0 to 2 for the size of the terminal; two of them point elsewhere.
     width = None if sys.stdin.isatty() else os.get_terminal_size(streams.err.fileno()).columns
     return LiveView(Console(file=streams.err, width=width))
+
+
+@contextmanager
+def _serving(given: argparse.Namespace, streams: Streams) -> Iterator[Exporter | None]:
+    """Before Spark starts: a port that is taken should not wait for that."""
+    from penstock.report.prometheus import LOOPBACK, Exporter
+
+    if given.metrics_port is None:
+        if given.metrics_address is not None:
+            raise InvalidInput("--metrics-address needs --metrics-port: which port to serve at")
+        yield None
+        return
+    with closing(Exporter(given.metrics_port, given.metrics_address or LOOPBACK)) as exporter:
+        print(f"penstock: metrics at {exporter.url}", file=streams.err, flush=True)
+        yield exporter
 
 
 def _wants_live(given: argparse.Namespace) -> bool:

@@ -7,14 +7,16 @@ themselves are pointed elsewhere, before the JVM starts and inherits them.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TextIO
+from typing import Any, TextIO
 
 
 class Streams:
@@ -76,3 +78,13 @@ class Streams:
         (sys.stdout if number == 1 else sys.stderr).flush()
         self._saved[number] = os.dup(number)
         return open(self._saved[number], "w", encoding="utf-8", closefd=False, buffering=1)
+
+
+def tell(streams: Streams, shown: Mapping[str, Any], lines: Iterable[str]) -> int:
+    """Print one JSON object where that is asked for, else the lines; the exit code."""
+    if streams.json:
+        print(json.dumps(shown, indent=2), file=streams.out, flush=True)
+    else:
+        for line in lines:
+            print(line, file=streams.out, flush=True)
+    return 0

@@ -1,103 +1,202 @@
-"""Everything a run saw and did, as JSON lines in its directory.
+"""Everything a run saw and did, in `history.db` in its directory: a file of SQLite.
 
-Three files, each only ever appended to: `snapshots.jsonl`, `decisions.jsonl` and
-`transitions.jsonl`. A line is written by one call to the system, so the death of the process
-can tear the last line at most; readers leave it out and the next run cuts it off. The dataflow
-that ran is in `dataflow.json`, without its functions.
+One turn is one transaction, so the death of the process loses the turn under way at most, and
+another process may read at any time. A turn without news goes when it is old (`thinning.py`), so
+the file stays small. The dataflow that ran is in `dataflow.json`, without its functions.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
-from penstock.control.loop import Tick
-from penstock.control.plain import plain, restored
+from penstock.control import tables
+from penstock.control.recorder import History
+from penstock.control.tables import FILE, PARTS, Table
 from penstock.dataflow import structure
 from penstock.dataflow.graph import Graph
 from penstock.errors import InvalidInput, RunDirectoryError
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan.plan import Plan
+from penstock.plan.transition import Transition
 
-SNAPSHOTS = "snapshots.jsonl"
-DECISIONS = "decisions.jsonl"
-TRANSITIONS = "transitions.jsonl"
+__all__ = [
+    "DATAFLOW",
+    "FILE",
+    "Changed",
+    "History",
+    "Moment",
+    "Seen",
+    "dataflow",
+    "decisions",
+    "keep_dataflow",
+    "moments",
+    "opened",
+    "seen",
+    "snapshots",
+    "transitions",
+]
+
 DATAFLOW = "dataflow.json"
+_PATIENCE = 5.0  # seconds that a reader waits where the file has to be recovered first
 
 
-class History:
-    """Writes the history of one run. A directory that has one already gets a longer one."""
-
-    def __init__(self, run_dir: Path, wall: Callable[[], float]) -> None:
-        self._wall = wall
-        self._files: dict[str, int] = {}
-        self._plan: Plan | None = None
-        for name in (SNAPSHOTS, DECISIONS, TRANSITIONS):
-            self._files[name] = _opened(run_dir / name)
-
-    def append(self, tick: Tick) -> None:
-        """Keep one turn of the loop."""
-        snapshot = {**plain(tick.snapshot), "plan_slots": tick.plan.slots}
-        if self._plan is None:
-            snapshot["first"] = True
-        if tick.plan != self._plan:  # it stays the plan of all lines up to the next one with a plan
-            self._plan = tick.plan
-            snapshot["plan"] = tick.plan.to_json()
-        self._write(SNAPSHOTS, snapshot)
-        if tick.decision is not None:
-            self._write(DECISIONS, plain(_decision(tick)))
-        if tick.transition is not None:
-            self._write(TRANSITIONS, tick.transition.to_json())
-
-    def close(self) -> None:
-        """Close the files; harmless when done twice."""
-        while self._files:
-            os.close(self._files.popitem()[1])
-
-    def _write(self, name: str, data: Mapping[str, Any]) -> None:
-        # `time` tells runs that continue one directory apart: `at` starts again at zero in each.
-        line = json.dumps({"time": round(self._wall(), 3), **data}, allow_nan=False) + "\n"
-        os.write(self._files[name], line.encode())
-
-
-def read(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a history file, oldest first; a missing file has none, a torn end is no line."""
+@contextmanager
+def opened(run_dir: Path) -> Iterator[sqlite3.Connection | None]:
+    """The history of a run as it is at this moment, to be read only; None if there is none."""
+    path = run_dir / FILE
     if not path.exists():
+        yield None
         return
-    with path.open("rb") as file:
-        for line in file:
-            if not line.endswith(b"\n"):
-                return
-            yield json.loads(line)
+    with closing(_readable(path)) as connection:
+        try:
+            connection.execute("BEGIN")
+            yield connection
+        except sqlite3.Error as error:
+            raise RunDirectoryError(f"{path} cannot be read: {error}") from None
+
+
+def _readable(path: Path) -> sqlite3.Connection:
+    uri = path.absolute().as_uri()
+    modes = ["mode=ro"]
+    if not os.access(path.parent, os.W_OK):  # no room for locks, and no need of them
+        modes.append("mode=ro&immutable=1")
+    for mode in modes:
+        connection = sqlite3.connect(
+            f"{uri}?{mode}", uri=True, timeout=_PATIENCE, isolation_level=None
+        )
+        try:
+            connection.execute("SELECT 1 FROM sqlite_schema")
+        except sqlite3.Error as error:
+            connection.close()
+            failed = error
+        else:
+            return connection
+    raise RunDirectoryError(f"{path} cannot be read: {failed}")
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A snapshot as it was recorded, and the plan that was in force; `first`: of its run."""
+    """A snapshot as it was recorded, and the plan that was in force; `first`: of its run.
+
+    `turn` numbers the turns of a directory, `time` is in seconds since 1970.
+    """
 
     snapshot: Snapshot
     plan: Plan
     first: bool
+    turn: int = 0
+    time: float = 0.0
 
 
-def seen(run_dir: Path) -> Iterator[Seen]:
-    """What was measured in a run directory under which plan, oldest first."""
-    plan = None
-    for line in read(run_dir / SNAPSHOTS):
-        if "plan" in line:
-            plan = Plan.from_json(line["plan"])
-        if plan is None:
-            raise RunDirectoryError(f"the snapshots in {run_dir} do not say under which plan")
-        yield Seen(restored(Snapshot, line), plan, line.get("first", False))
+@dataclass(frozen=True)
+class Moment:
+    """When a turn was: `at` of which run of the directory, and in seconds since 1970."""
+
+    turn: int
+    run: int
+    at: float
+    time: float
+
+
+def moments(run_dir: Path) -> list[Moment]:
+    """The turns that are there, oldest first."""
+    with opened(run_dir) as connection:
+        if connection is None:
+            return []
+        rows = tables.SNAPSHOTS.read(connection, names=("turn", "run", "at", "time"))
+        return [Moment(**row) for row in rows]
+
+
+def seen(run_dir: Path, turns: Iterable[int] | None = None) -> Iterator[Seen]:
+    """What was measured in a run directory under which plan, oldest first, or in some turns."""
+    with opened(run_dir) as connection:
+        if connection is None:
+            return
+        plans = _plans(connection)
+        run = None
+        spans = [(0, tables.LAST)] if turns is None else [(turn, turn) for turn in turns]
+        for row, snapshot in chain.from_iterable(_snapshots(connection, *one) for one in spans):
+            if row["plan"] not in plans:
+                raise RunDirectoryError(f"the snapshots in {run_dir} do not say under which plan")
+            first, run = row["run"] != run, row["run"]
+            yield Seen(snapshot, plans[row["plan"]], first, row["turn"], row["time"])
 
 
 def snapshots(run_dir: Path) -> Iterator[Snapshot]:
     """The snapshots of a run directory, oldest first."""
-    return (restored(Snapshot, line) for line in read(run_dir / SNAPSHOTS))
+    with opened(run_dir) as connection:
+        if connection is not None:
+            yield from (snapshot for _, snapshot in _snapshots(connection))
+
+
+def decisions(run_dir: Path, since: int = 0) -> Iterator[dict[str, Any]]:
+    """The decisions of a run directory and what became of each, oldest first."""
+    with opened(run_dir) as connection:
+        if connection is None:
+            return
+        plans = {row["plan"]: row["json"] for row in tables.PLANS.read(connection)}
+        for row in tables.DECISIONS.read(connection, since):
+            yield {**row, "plan": plans.get(row["plan"]), "wanted": plans.get(row["wanted"])}
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A change as it was recorded."""
+
+    turn: int
+    time: float
+    transition: Transition
+
+
+def transitions(run_dir: Path, since: int = 0) -> Iterator[Changed]:
+    """The changes of a run directory, oldest first."""
+    with opened(run_dir) as connection:
+        if connection is not None:
+            for row in tables.TRANSITIONS.read(connection, since):
+                yield Changed(row["turn"], row["time"], tables.TRANSITIONS.value(row))
+
+
+def _plans(connection: sqlite3.Connection) -> dict[int, Plan]:
+    return {row["plan"]: Plan.from_json(row["json"]) for row in tables.PLANS.read(connection)}
+
+
+def _snapshots(
+    connection: sqlite3.Connection, first: int = 0, last: int = tables.LAST
+) -> Iterator[tuple[dict[str, Any], Snapshot]]:
+    parts = {
+        name: _Parts(table, table.read(connection, first, last)) for name, table in PARTS.items()
+    }
+    for row in tables.SNAPSHOTS.read(connection, first, last):
+        more: dict[str, Any] = {name: part.of(row["turn"]) for name, part in parts.items()}
+        snapshot: Snapshot = tables.SNAPSHOTS.value(row)
+        yield row, replace(snapshot, **more)
+
+
+class _Parts:
+    """One kind of part of the snapshots, read along with them."""
+
+    def __init__(self, table: Table, rows: Iterator[dict[str, Any]]) -> None:
+        self._table = table
+        self._groups = groupby(rows, key=lambda row: row["turn"])
+        self._next = next(self._groups, None)
+
+    def of(self, turn: int) -> dict[str, Any]:
+        if self._next is None or self._next[0] != turn:
+            return {}
+        found = {row["key"]: self._table.value(row) for row in self._next[1]}
+        self._next = next(self._groups, None)
+        return found
+
+
+# --- the dataflow -------------------------------------------------------------------------------
 
 
 def keep_dataflow(run_dir: Path, graph: Graph) -> None:
@@ -116,37 +215,3 @@ def dataflow(run_dir: Path) -> Graph:
     except ValueError:
         raise InvalidInput(f"{run_dir / DATAFLOW} is not JSON") from None
     return structure.from_json(data).graph()
-
-
-def _decision(tick: Tick) -> dict[str, Any]:
-    """A decision and what became of it; `wanted` is the policy's plan if it is another one."""
-    assert tick.decision is not None
-    review = tick.review
-    wanted = None if review is None or review.wanted.plan == tick.decision.plan else review.wanted
-    return {
-        "at": tick.at,
-        **tick.decision.to_json(),
-        "refused": tick.refused,
-        "vetoes": [] if review is None else review.vetoes,
-        "wanted": None if wanted is None or wanted.plan is None else wanted.plan.to_json(),
-        "mode": tick.mode.value,
-        "error": tick.error,
-    }
-
-
-def _opened(path: Path) -> int:
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-    os.ftruncate(file, _whole(file))
-    return file
-
-
-def _whole(file: int, step: int = 65536) -> int:
-    """How many bytes of a file belong to complete lines, looking from its end."""
-    end = os.fstat(file).st_size
-    while end > 0:
-        start = max(0, end - step)
-        found = os.pread(file, end - start, start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
-        end = start
-    return 0

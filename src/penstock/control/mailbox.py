@@ -194,7 +194,7 @@ def _gone(question: Path, what: str) -> PenstockError:
         question.unlink()
     except FileNotFoundError:
         return PenstockError(
-            f"{what}; the change had begun, {question.parent.parent / 'transitions.jsonl'} "
+            f"{what}; the change had begun, `penstock history {question.parent.parent}` "
             "will tell if it was made"
         )
     return Refused(f"{what}; nothing was changed")

@@ -32,7 +32,7 @@ def plain(value: Any) -> Any:
 
 
 def restored(kind: type[_Value], data: Any) -> _Value:
-    """The dataclass that `plain` wrote; what it does not know is left out. Raises `InvalidInput`.
+    """The value that `plain` wrote; what it does not know is left out. Raises `InvalidInput`.
 
     Fields that are missing have their defaults, so that values from before a field can be read. A
     number that was not finite comes back as None, or as NaN where something has to stand.
@@ -40,7 +40,7 @@ def restored(kind: type[_Value], data: Any) -> _Value:
     try:
         value: _Value = _restored(kind, data)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InvalidInput(f"this is no {kind.__name__}: {error}") from None
+        raise InvalidInput(f"this is no {getattr(kind, '__name__', kind)}: {error}") from None
     return value
 
 
@@ -56,6 +56,8 @@ def _restored(kind: Any, data: Any) -> Any:
             raise TypeError(f"{data!r} where an object has to stand")
         hints = _hints(kind)
         return kind(**{n: _restored(k, data[n]) for n, k in hints.items() if n in data})
+    if origin is tuple and inner[-1] is not Ellipsis:
+        return tuple(_restored(k, one) for k, one in zip(inner, data, strict=True))
     if origin is tuple:
         return tuple(_restored(inner[0], one) for one in data)
     if origin is frozenset:

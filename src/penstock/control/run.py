@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from penstock.plan.plan import Plan
 from penstock.plan.request import Mode
 from penstock.policies.backup import Interval, WithBackup
 from penstock.policies.policy import Policy
+from penstock.report.prometheus import Exporter
 from penstock.report.summary import Summary
 
 __all__ = ["Summary", "run"]
@@ -62,6 +63,7 @@ def run(
     advise: bool = False,
     run_dir: str | Path | None = None,
     view: View | None = None,
+    metrics: int | Exporter | None = None,
     verify: bool = True,
     clock: Clock | None = None,
 ) -> Summary:
@@ -73,8 +75,9 @@ def run(
     `20s:count=4`; backup: bounds of the time between commits of state, which then follows the
     load, as in `200ms..5s`; limits: what a plan may use at most; guard: when the policy may
     change something; advise: let it only say what it would change; run_dir: where everything
-    is kept (None: a new directory in `runs`); verify: compare the sinks with what the flow
-    expects of them.
+    is kept (None: a new directory in `runs`); metrics: a port of this machine at which Prometheus
+    finds the last snapshot, or an `Exporter`, which is closed with the run; verify: compare the
+    sinks with what the flow expects of them.
 
     While the flow runs, `penstock.control.mailbox.ask` can ask it for changes from elsewhere.
 
@@ -98,11 +101,13 @@ def run(
     given.check_budget(rules.limits, graph, plan)
     if plan is not None:
         fusion.check(plan, graph)
-    engine = engine or _spark(master, conf)
-    clock = clock or Clock()
-    home = directory.choose(graph.name, run_dir, clock.wall())
-    one = _Run(graph, chosen, plan, script, rules, engine, lasting, home, view, verify, clock)
-    return one.whole(fresh=run_dir is None)
+    with _exporter(metrics) as exporter:
+        engine = engine or _spark(master, conf)
+        clock = clock or Clock()
+        home = directory.choose(graph.name, run_dir, clock.wall())
+        views = tuple(one for one in (view, exporter) if one is not None)
+        one = _Run(graph, chosen, plan, script, rules, engine, lasting, home, views, verify, clock)
+        return one.whole(fresh=run_dir is None)
 
 
 class _Run:
@@ -118,7 +123,7 @@ class _Run:
         engine: Engine,
         seconds: float | None,
         run_dir: Path,
-        view: View | None,
+        views: tuple[View, ...],
         verify: bool,
         clock: Clock,
     ) -> None:
@@ -130,7 +135,7 @@ class _Run:
         self.engine = engine
         self.seconds = seconds
         self.run_dir = run_dir
-        self.view = view
+        self.views = views
         self.verify = verify
         self.clock = clock
         self.tally = Tally(graph.constraints)
@@ -140,14 +145,15 @@ class _Run:
         self.rows_to_come = given.rows_to_come(graph)
         self.last: Tick | None = None
         self.interrupts = Interrupts()
+        self.trouble: str | None = None
 
     def whole(self, fresh: bool) -> Summary:
         try:
             self.start(fresh)
             return self.phases()
         finally:
-            if self.view is not None:
-                self.view.close()
+            for view in self.views:
+                view.close()
 
     def start(self, fresh: bool) -> None:
         self.show("starting")
@@ -166,8 +172,10 @@ class _Run:
     def phases(self) -> Summary:
         # Spark's session puts a handler of its own in place, so ours comes after the start.
         with self.interrupts:
-            history = History(self.run_dir, self.clock.wall)
-            keep_dataflow(self.run_dir, self.graph)
+            tell = self.note if any(not isinstance(v, Exporter) for v in self.views) else None
+            history = History(self.run_dir, self.clock.wall, tell)
+            with suppress(OSError):  # then the history has said that it cannot be written
+                keep_dataflow(self.run_dir, self.graph)
             try:
                 self.steer(history)
                 self.drain(history)
@@ -186,6 +194,9 @@ class _Run:
             summary = self.sum_up(ended)
         _write(self.run_dir / "summary.json", summary.to_json())
         return summary
+
+    def note(self, trouble: str) -> None:
+        self.trouble = trouble
 
     def now(self) -> float:
         return self.clock.now() - self.began
@@ -272,26 +283,29 @@ class _Run:
 
     def keep(self, tick: Tick, history: History, phase: str) -> None:
         history.append(tick)
+        if isinstance(self.engine, Transitions):
+            history.settle(self.engine.transitions())
         self.tally.add(tick, running=phase == "running")
         self.last = tick
         self.show(phase)
 
     def show(self, phase: str) -> None:
-        if self.view is not None:
-            plan = None if self.last is None else self.engine.plan
-            self.view.show(
-                Status(
-                    graph=self.graph,
-                    engine=self.engine.name,
-                    policy=self.policy.name + self.hint,
-                    phase=phase,
-                    elapsed=self.now(),
-                    seconds=self.seconds,
-                    run_dir=self.run_dir,
-                    plan=plan,
-                    tick=self.last,
-                )
-            )
+        if not self.views:
+            return
+        status = Status(
+            graph=self.graph,
+            engine=self.engine.name,
+            policy=self.policy.name + self.hint,
+            phase=phase,
+            elapsed=self.now(),
+            seconds=self.seconds,
+            run_dir=self.run_dir,
+            plan=None if self.last is None else self.engine.plan,
+            tick=self.last,
+            trouble=self.trouble,
+        )
+        for view in self.views:
+            view.show(status)
 
     def sum_up(self, ended: float) -> Summary:
         final = self.engine.observe()
@@ -352,6 +366,17 @@ class _Stopping:
     def result(self) -> None:
         if self._error is not None:
             raise self._error
+
+
+@contextmanager
+def _exporter(metrics: int | Exporter | None) -> Iterator[Exporter | None]:
+    """Served before anything starts, so that a port that is taken is told at once."""
+    exporter = Exporter(metrics) if isinstance(metrics, int) else metrics
+    try:
+        yield exporter
+    finally:
+        if exporter is not None:
+            exporter.close()
 
 
 def _spark(master: str | None, conf: Mapping[str, str] | None) -> Engine:

@@ -16,7 +16,8 @@ class Status:
     """A moment of a run. `phase` is starting, running, draining, stopping or verifying.
 
     `elapsed` and `seconds` (None: until stopped) count from the start of the flow; there is no
-    tick and no plan before the first snapshot.
+    tick and no plan before the first snapshot. `trouble` is what went wrong beside the flow, which
+    goes on.
     """
 
     graph: Graph
@@ -28,6 +29,7 @@ class Status:
     run_dir: Path
     plan: Plan | None = None
     tick: Tick | None = None
+    trouble: str | None = None
 
 
 class View(Protocol):

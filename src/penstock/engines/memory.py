@@ -9,6 +9,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -152,11 +153,13 @@ class MemoryEngine:
         waiting = {e: self._queues[e] for e in cost if budget is not None or e[0] != e[1]}
         if pipeline.admission == 0 and budget is not None:
             waiting = {}
-        wanted = sum(rows * cost[edge] for edge, rows in waiting.items())
-        # short of time every queue gets the same share of what it wants
-        share = Fraction(1) if budget is None or wanted <= budget else budget / wanted
-        taken = {edge: int(rows * share) if cost[edge] else rows for edge, rows in waiting.items()}
-        self._used[pipeline.name] += (spent := sum(n * cost[edge] for edge, n in taken.items()))
+        wanted = sum(rows * cost[edge] for edge, rows in waiting.items() if rows and cost[edge])
+        taken, spent = waiting, wanted
+        if budget is not None and wanted > budget:  # every queue gets the same share of its wish
+            share = budget / wanted
+            taken = {e: int(rows * share) if cost[e] else rows for e, rows in waiting.items()}
+            spent = sum(rows * cost[edge] for edge, rows in taken.items() if rows and cost[edge])
+        self._used[pipeline.name] += spent
         self._rows_in[pipeline.name] += sum(taken.values())
         self._spare[pipeline.name] = budget - spent if budget and taken != waiting else Fraction(0)
         self._queues.subtract(taken)
@@ -164,7 +167,7 @@ class MemoryEngine:
         for (_, name), rows in taken.items():
             inflow[name] += rows
         for name in pipeline.operators:
-            factor = self._selectivity.get(name, Fraction(1))
+            factor = self._selectivity.get(name, 1)
             before = int(self._seen[name] * factor)
             self._seen[name] += inflow[name]
             out = int(self._seen[name] * factor) - before
@@ -253,6 +256,7 @@ def _kept(file: Path, graph: Graph) -> dict[str, Any]:
     return kept
 
 
+@lru_cache(maxsize=1024)
 def _exact(number: float) -> Fraction:
     """The number as it is written: 0.1 is a tenth, so that whole rows come out whole."""
     return Fraction(str(float(number)))

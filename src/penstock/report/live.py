@@ -54,6 +54,8 @@ class LiveView:
         if status.tick is not None and new:
             self._measure(status.tick.snapshot)
             self._note(status)
+        if status.trouble is not None and (not self._status or not self._status.trouble):
+            self._notes.append(Text.assemble(("       trouble: ", "red"), status.trouble))
         self._status, self._shown_at = status, self._clock()
         if not self._live.is_started:
             self._live.start()

@@ -20,6 +20,7 @@ class PlainView:
         self._written = 0.0
         self._tick: object = None
         self._news = News()
+        self._trouble: str | None = None
 
     def show(self, status: Status) -> None:
         tick, new_phase = status.tick, status.phase != self._phase
@@ -27,6 +28,9 @@ class PlainView:
             self._phase = status.phase
             if status.phase != "running":
                 self._write(status, status.phase)
+        if status.trouble != self._trouble:
+            self._trouble = status.trouble
+            self._write(status, f"trouble: {status.trouble}")
         if tick is None or tick is self._tick:
             return
         self._tick = tick

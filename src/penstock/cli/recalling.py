@@ -1,0 +1,181 @@
+"""The commands that look back at a run, and the one that says what all the numbers mean."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.cli.streams import Streams, tell
+from penstock.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from penstock.control.history import Moment
+
+_SINCE = "from this second of the last run on, e.g. 90s or 5m"
+
+
+def add(commands: Any) -> None:
+    """Make the commands known to the parser."""
+    history = commands.add_parser(
+        "history",
+        help="tell what happened in a run",
+        description="Tell what was measured and changed in a run, or write down one moment of it.",
+    )
+    history.add_argument("run_dir", metavar="RUN_DIR", help="a run, whole or under way")
+    history.add_argument("--since", metavar="T", help=_SINCE)
+    history.add_argument("--every", metavar="T", help="a line for so much time (default: about 30)")
+    history.add_argument(
+        "--snapshot", action="store_true", help="print the last moment as a case for `advise`"
+    )
+    history.add_argument("--at", metavar="T", help="with --snapshot: this moment of the run")
+    history.add_argument("--out", metavar="FILE", help="with --snapshot: write it there")
+    history.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    history.set_defaults(do=_history)
+
+    export = commands.add_parser(
+        "export",
+        help="write the history of a run as files for other tools",
+        description="Write everything recorded in a run, a file for each table.",
+    )
+    export.add_argument("run_dir", metavar="RUN_DIR", help="a run, whole or under way")
+    export.add_argument(
+        "--format", metavar="F", default="parquet", help="parquet, csv or json (parquet)"
+    )
+    export.add_argument("--out", metavar="DIR", help="where to (default: `export` in RUN_DIR)")
+    export.add_argument("--since", metavar="T", help=_SINCE)
+    export.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    export.set_defaults(do=_export)
+
+    metrics = commands.add_parser("metrics", help="say what all measured names mean")
+    metrics.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    metrics.set_defaults(do=_metrics)
+
+
+# --- history ------------------------------------------------------------------------------------
+
+
+def _history(given: argparse.Namespace, streams: Streams) -> int:
+    from penstock.control import history
+    from penstock.control.plain import plain
+    from penstock.dataflow import duration
+    from penstock.report import chronicle
+
+    home = Path(given.run_dir).expanduser()
+    graph = history.dataflow(home)
+    if given.snapshot:
+        if given.since is not None or given.every is not None:
+            raise InvalidInput("--since and --every are not for --snapshot; say --at")
+        return _write(given, streams, json.dumps(_moment(given, home), indent=2))
+    if given.at is not None or given.out is not None:
+        raise InvalidInput("--at and --out are for --snapshot: which moment, and where to")
+    moments = _since(given, home)
+    first = moments[0].turn if moments else 0
+    every = chronicle.step(moments) if given.every is None else duration.seconds(given.every)
+    if every <= 0:
+        raise InvalidInput(f"there is no line every '{given.every}'")
+    lines = [*chronicle.lines(history.seen(home, chronicle.chosen(moments, every)))]
+    told, made = [*history.decisions(home, first)], [*history.transitions(home, first)]
+    events = [*chronicle.events(made, told)]
+    shown = {
+        "flow": graph.name,
+        "every_s": every,
+        "lines": plain(lines),
+        "events": plain(events),
+        "transitions": [{"time": one.time, **one.transition.to_json()} for one in made],
+        "not_done": [d for d in told if d["refused"] or d["vetoes"] or d["error"]],
+        "decisions": len(told),
+    }
+    return tell(streams, shown, _page(graph.name, lines, events))
+
+
+def _page(flow: str, lines: list[Any], events: list[Any]) -> list[str]:
+    from penstock.report import chronicle
+
+    if not lines:
+        return [f"{flow}: nothing was measured yet"]
+    page, again = [chronicle.HEAD], False
+    for one in chronicle.in_order(lines, events):
+        if isinstance(one, chronicle.Line) and one.first:
+            if again:
+                page.append("--- continued ---")
+            again = True
+        page.append(str(one))
+    return page
+
+
+def _since(given: argparse.Namespace, home: Path) -> list[Moment]:
+    """The turns that were asked for."""
+    from penstock.control import history
+    from penstock.dataflow import duration
+
+    moments = history.moments(home)
+    if given.since is None:
+        return moments
+    since = duration.seconds(given.since)
+    found = [m for m in moments if m.run == moments[-1].run and m.at >= since]
+    if not found:
+        raise InvalidInput(f"nothing was measured in '{home}' since then")
+    return found
+
+
+def _moment(given: argparse.Namespace, home: Path) -> dict[str, Any]:
+    """The context of a moment: the snapshots of its run up to then, and the plan in force."""
+    from penstock.control import case, history
+    from penstock.control.context import Context
+    from penstock.dataflow import duration
+
+    until = None if given.at is None else duration.seconds(given.at)
+    moments = history.moments(home)
+    turns = [
+        m.turn for m in moments if m.run == moments[-1].run and (until is None or m.at <= until)
+    ]
+    if not turns:
+        raise InvalidInput(f"nothing was measured in '{home}' by then")
+    found = [*history.seen(home, turns[-120:])]
+    last = found[-1]
+    recent = tuple(one.snapshot for one in found)
+    return case.to_json(Context(history.dataflow(home), last.plan, recent, last.snapshot.at))
+
+
+def _write(given: argparse.Namespace, streams: Streams, case: str) -> int:
+    if given.out is None:
+        print(case, file=streams.out, flush=True)
+        return 0
+    try:
+        Path(given.out).expanduser().write_text(f"{case}\n")
+    except OSError as error:
+        raise InvalidInput(f"cannot write to '{given.out}': {error.strerror}") from None
+    return 0
+
+
+# --- export -------------------------------------------------------------------------------------
+
+
+def _export(given: argparse.Namespace, streams: Streams) -> int:
+    from penstock.control import history
+    from penstock.report.export import export
+
+    home = Path(given.run_dir).expanduser()
+    history.dataflow(home)  # says so if there is no run
+    moments = _since(given, home)
+    out = home / "export" if given.out is None else Path(given.out).expanduser()
+    written = export(home, out, given.format, moments[0].turn if moments else 0)
+    files = {name: {"file": str(path), "rows": rows} for name, (path, rows) in written.items()}
+    lines = [f"{rows:>9,} rows  {path}" for path, rows in written.values()]
+    return tell(streams, {"format": given.format, "tables": files}, lines)
+
+
+# --- metrics ------------------------------------------------------------------------------------
+
+
+def _metrics(given: argparse.Namespace, streams: Streams) -> int:
+    from penstock.metrics.vocabulary import VOCABULARY
+
+    shown = [
+        {"level": m.level.value, "name": m.name, "unit": m.unit.value, "meaning": m.meaning}
+        for m in VOCABULARY
+    ]
+    lines = [f"{m['level']:<9} {m['name']:<17} {m['unit']:<8} {m['meaning']}" for m in shown]
+    return tell(streams, {"metrics": shown}, lines)
