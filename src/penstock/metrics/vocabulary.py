@@ -121,6 +121,7 @@ VOCABULARY: tuple[Measure, ...] = (
         ("rate_out", _RATE, "rows put out per second"),
         ("arrival_rate", _RATE, "rows that came to it per second, processed or not"),
         ("service", _S, "time of one instance for one row, on average"),
+        ("task_overhead", _S, "time of one instance for a batch beside its rows"),
         ("service_cv", _RATIO, "coefficient of variation of the time for a row"),
         ("arrival_cv", _RATIO, "coefficient of variation of the time between rows"),
         ("batch_seconds", _S, "from the start of a batch to its output"),
