@@ -370,7 +370,7 @@ def twelve() -> Snapshot:
     for p in range(4):
         instances = tuple(InstanceMetrics(i, 500, 0.4, "1") for i in range(2))
         pipelines[f"p{p}"] = PipelineMetrics(
-            f"p{p}", 2, 3, 1000, 900, 200.0, 180.0, 210.0, 0.01, 1.0, 1.0, 0.4, 0.2, 0.1,
+            f"p{p}", 2, 3, 1000, 900, 200.0, 180.0, 210.0, 0.01, 0.05, 1.0, 1.0, 0.4, 0.2, 0.1,
             {"planning": 0.1, "log": 0.1, "work": 0.2, "commit": 0.1}, 0.5, 10, 0.1, 100, 1000,
             instances,
         )  # fmt: skip
