@@ -1,0 +1,176 @@
+"""The mathematics of queues: when records leave, given when they come and how long they take.
+
+One server, first come first served, is Lindley's recursion D = max(D before, A) + S. Unrolled it
+is a running maximum over running sums, D = C + max(free, A - (C - S)) with C the sum of S so far,
+so that NumPy does it without a loop over records. `free` says when each server has done what was
+given to it before; every function returns the departures in the order of the records and the
+new `free`, so a stream may be cut into blocks anywhere. Sums that are cut elsewhere are rounded
+elsewhere: results agree to about 1e-9 of the time that a block spans, not to the last bit.
+
+Arrivals are sorted. Times are taken relative to the first arrival, so that precision does not
+fade as a simulation goes on.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.intp]
+
+_LOOP = 128
+"""Servers from which on a pass over whole rows of records is faster than running sums."""
+
+_SORTED = 48
+"""Servers from which on a shared queue is faster by sorting than by a heap."""
+
+
+def single(arrivals: Floats, services: Floats, free: Floats) -> tuple[Floats, Floats]:
+    """One server."""
+    if not len(arrivals):
+        return arrivals, free
+    origin = arrivals[0]
+    done = np.cumsum(services)
+    latest = services - done
+    latest += arrivals
+    latest -= origin
+    latest[0] = max(latest[0], free[0] - origin)
+    np.maximum.accumulate(latest, out=latest)
+    done += latest
+    done += origin
+    return done, done[-1:].copy()
+
+
+def robin(arrivals: Floats, services: Floats, free: Floats, turn: int) -> tuple[Floats, Floats]:
+    """Servers in turn, each with a queue of its own; `turn` is the first record's server.
+
+    Records become rows of a table whose columns are the servers. Places before the first and
+    after the last record hold a record that never waits and takes no time.
+    """
+    servers, count = len(free), len(arrivals)
+    if servers == 1 or not count:
+        return single(arrivals, services, free)
+    rows = -(-(turn + count) // servers)
+    origin = arrivals[0]
+    came = np.full(rows * servers, -np.inf)
+    came[turn : turn + count] = arrivals
+    took = np.zeros(rows * servers)
+    took[turn : turn + count] = services
+    came -= origin
+    left = _columns(
+        came.reshape(rows, servers), took.reshape(rows, servers), np.subtract(free, origin)
+    )
+    left += origin
+    return left.reshape(-1)[turn : turn + count], left[-1].copy()
+
+
+def _columns(came: Floats, took: Floats, free: Floats) -> Floats:
+    if len(free) >= _LOOP:
+        left = took
+        for row, arrivals in zip(left, came, strict=True):
+            np.maximum(arrivals, free, out=arrivals)
+            row += arrivals
+            free = row
+        return left
+    done = np.cumsum(took, axis=0)
+    came -= done
+    came += took
+    np.maximum(came[0], free, out=came[0])
+    np.maximum.accumulate(came, axis=0, out=came)
+    done += came
+    return done
+
+
+def grouped(
+    arrivals: Floats, services: Floats, free: Floats, server: Numbers
+) -> tuple[Floats, Floats]:
+    """Each record at the server that is said for it.
+
+    Records are put together by server, and one running maximum goes through all of them: each
+    server's times are lifted above those of the servers before it, so no maximum reaches across.
+    """
+    if len(free) == 1 or not len(arrivals):
+        return single(arrivals, services, free)
+    order = np.argsort(_narrow(server, len(free)), kind="stable")
+    came, took = arrivals[order], services[order]
+    origin = arrivals[0]
+    came -= origin
+    counts = np.bincount(server, minlength=len(free))
+    used = np.flatnonzero(counts)
+    counts = counts[used]
+    last = np.cumsum(counts) - 1
+    first = last - counts + 1
+    done = np.cumsum(took)
+    before = done[first] - took[first]  # the work of all servers before this one
+    until = free[used] - origin
+    low = min(0.0, float(until.min()))
+    span = max(float(came.max()), float(until.max())) - low + float((done[last] - before).max())
+    lift = before + span * np.arange(len(used))
+    came -= done
+    came += took
+    came[first] = np.maximum(came[first], until - before)
+    came += np.repeat(lift, counts)
+    np.maximum.accumulate(came, out=came)
+    came -= np.repeat(lift, counts)
+    came += done
+    came += origin
+    free = free.copy()
+    free[used] = came[last]
+    left = np.empty_like(came)
+    left[order] = came
+    return left, free
+
+
+def shared(arrivals: Floats, services: Floats, free: Floats) -> tuple[Floats, Floats]:
+    """One queue for all servers: the next record goes to whichever is free first."""
+    if len(free) == 1 or not len(arrivals):
+        return single(arrivals, services, free)
+    if len(free) < _SORTED:
+        return _by_heap(arrivals, services, free)
+    left = np.empty_like(arrivals)
+    free = np.sort(free)
+    for at in range(0, len(arrivals), len(free)):
+        part = slice(at, at + len(free))
+        left[part], free = _by_sorting(arrivals[part], services[part], free)
+    return left, free
+
+
+def _by_heap(arrivals: Floats, services: Floats, free: Floats) -> tuple[Floats, Floats]:
+    # Each start depends on all before it. For few servers nothing beats the smallest of a heap.
+    servers = free.tolist()
+    heapq.heapify(servers)
+    replace = heapq.heapreplace
+    left = []
+    for came, took in zip(arrivals.tolist(), services.tolist(), strict=True):
+        begin = servers[0]
+        done = (came if came > begin else begin) + took
+        replace(servers, done)
+        left.append(done)
+    return np.array(left), np.array(servers)
+
+
+def _by_sorting(arrivals: Floats, services: Floats, free: Floats) -> tuple[Floats, Floats]:
+    """No more records than servers; `free` is sorted.
+
+    Record n begins when it has come and n + 1 of the times at which a server becomes free have
+    passed, where those times are `free` and the departures of earlier records. Records that come
+    later begin later, so their departures do not change the n-th of the sorted times. Begins
+    that are put in too early make departures too early and never too late: repeated from the
+    earliest begins, the times rise to the one solution.
+    """
+    count = len(arrivals)
+    begin = np.maximum(arrivals, free[:count])
+    while True:
+        times = np.sort(np.concatenate((free, begin + services)))
+        again = np.maximum(arrivals, times[:count])
+        if np.array_equal(again, begin):
+            return begin + services, times[count:]
+        begin = again
+
+
+def _narrow(server: Numbers, servers: int) -> npt.NDArray[np.generic]:
+    """NumPy sorts numbers of 16 bits by radix, which is several times as fast."""
+    return server.astype(np.uint16) if servers <= 65536 else server
