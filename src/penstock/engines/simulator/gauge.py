@@ -14,7 +14,7 @@ from penstock.dataflow.graph import Constraint
 from penstock.metrics.snapshot import LatencyMetrics
 
 Floats = npt.NDArray[np.float64]
-Counts = npt.NDArray[np.int64]
+Counts = npt.NDArray[np.intp]
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Spell:
     busy: Floats = field(init=False)
 
     def __post_init__(self) -> None:
-        self.rows = np.zeros(self.instances, np.int64)
+        self.rows = np.zeros(self.instances, np.intp)
         self.busy = np.zeros(self.instances)
 
     def add(self, other: Spell) -> None:
@@ -58,6 +58,10 @@ _SUMS = (
     *("seconds", "taken", "wait", "gathered", "service", "squares", "out", "batches"),
     *("batch_seconds", "running", "gaps", "gap", "gap_squares", "came"),
 )
+
+
+_WATCHED = 512
+"""Times between records of an instance that are looked at in one step."""
 
 
 class Gauge:
@@ -76,7 +80,7 @@ class Gauge:
         now, total = self.now, float(service.sum())
         now.taken += len(came)
         now.service += total
-        now.squares += float(service @ service)
+        now.squares += _squares(service)
         now.wait += float(left.sum()) - float(came.sum()) - total
         now.gathered += gathered
         now.rows += rows
@@ -102,10 +106,11 @@ class Gauge:
             return
         last = self._last.get(which)
         self._last[which] = float(times[-1])
+        times = times[:_WATCHED]
         gaps = np.diff(times) if last is None else np.diff(times, prepend=last)
         self.now.gaps += len(gaps)
         self.now.gap += float(gaps.sum())
-        self.now.gap_squares += float(gaps @ gaps)
+        self.now.gap_squares += _squares(gaps)
 
     def close(self, end: float, window: float) -> None:
         """End a step; what is older than the window is forgotten."""
@@ -130,6 +135,11 @@ class Gauge:
         for _, spell in self._past:
             total.add(spell)
         return total
+
+
+def _squares(values: Floats) -> float:
+    # Not `values @ values`: that wakes up the threads of a BLAS, which costs more than the sum.
+    return float(np.einsum("i,i->", values, values))
 
 
 def variation(count: int, total: float, squares: float) -> float | None:
@@ -170,8 +180,8 @@ class LatencyGauge:
             return
         sample = latencies[:: len(latencies) // _SAMPLE + 1]
         places = (np.log10(np.maximum(sample, 1e-7)) - _LOWEST) * _DECADE
-        bins = np.bincount(np.minimum(places.astype(np.intp), _BINS - 1), minlength=_BINS)
-        bins = bins * (len(latencies) / len(sample))
+        counts = np.bincount(np.minimum(places.astype(np.intp), _BINS - 1), minlength=_BINS)
+        bins = np.asarray(counts * (len(latencies) / len(sample)), np.float64)
         self._recent.append((end, len(latencies), total, bins))
         self._rows += len(latencies)
         self._sum += total

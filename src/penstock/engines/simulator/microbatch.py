@@ -1,4 +1,4 @@
-"""A pipeline that works in batches, as Spark does: take what is there, cut it into tasks, commit."""
+"""A pipeline that works in batches, as Spark does: take what is there, split it, commit it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from penstock.engines.simulator import kernel
 from penstock.engines.simulator.jobs import Inlet, Jobs, merged
-from penstock.engines.simulator.model import MicroBatch, Model
+from penstock.engines.simulator.model import MicroBatch, Model, weighed
 from penstock.engines.simulator.network import Leaving, Outlet
 from penstock.engines.simulator.records import Records
 from penstock.engines.simulator.stage import NO_JOBS, Stage, in_order, totals
@@ -82,7 +82,7 @@ class BatchStage(Stage):
         if server is None:
             given, rows = totals(service, self.instances, 0), _even(count, self.instances)
         else:
-            given = np.bincount(server, service, minlength=self.instances)
+            given = weighed(server, service, self.instances)
             rows = np.bincount(server, minlength=self.instances)
         if self.slow is not None:
             given = given * self.slow
@@ -115,7 +115,7 @@ class BatchStage(Stage):
         self,
         records: Records,
         service: Floats,
-        rows: npt.NDArray[np.int64],
+        rows: npt.NDArray[np.intp],
         given: Floats,
         spent: Mapping[str, float],
         start: float,
@@ -150,5 +150,5 @@ class BatchStage(Stage):
         return self.instances * (bound + idle / mean)
 
 
-def _even(count: int, servers: int) -> npt.NDArray[np.int64]:
+def _even(count: int, servers: int) -> npt.NDArray[np.intp]:
     return np.diff(np.arange(servers + 1) * count // servers)

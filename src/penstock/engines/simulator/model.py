@@ -22,6 +22,11 @@ from penstock.errors import InvalidInput
 Floats = npt.NDArray[np.float64]
 
 
+def weighed(places: npt.NDArray[np.intp], weights: Floats, size: int) -> Floats:
+    """The sum of weights at each place."""
+    return np.bincount(places, weights, minlength=size).astype(np.float64, copy=False)
+
+
 class Dispatch(Enum):
     """Which instance of a pipeline without keys a record goes to.
 
@@ -65,7 +70,7 @@ class Keys:
 
     def shares(self, instances: int) -> Floats:
         """The share of the records that goes to each instance."""
-        return np.bincount(self.places(instances), self._weights, minlength=instances)
+        return weighed(self.places(instances), self._weights, instances)
 
     def moved(self, before: int, after: int) -> float:
         """The share of the keys that another number of instances puts elsewhere."""
@@ -80,7 +85,7 @@ class Keys:
 class Step:
     """An operator: the time of a record, the records out for one in, its keys if it has any."""
 
-    service: Service = Constant(0.0)
+    service: Service = field(default_factory=Constant)
     selectivity: float = 1.0
     keys: Keys = field(default_factory=Keys)
 

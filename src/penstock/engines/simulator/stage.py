@@ -13,7 +13,7 @@ from penstock.engines.simulator import kernel
 from penstock.engines.simulator.arrivals import Source
 from penstock.engines.simulator.gauge import Gauge
 from penstock.engines.simulator.jobs import Inlet, Jobs, merged, together
-from penstock.engines.simulator.model import Dispatch, Model
+from penstock.engines.simulator.model import Dispatch, Model, weighed
 from penstock.engines.simulator.network import Leaving, Outlet, emitted
 from penstock.engines.simulator.records import NOTHING, Queue, Records, joined
 from penstock.engines.simulator.work import Allotted, Work
@@ -72,6 +72,7 @@ class Stage:
         keys = None if work.keyed is None else model.step(work.keyed).keys
         self.shares = None if keys is None else keys.shares(self.instances)
         self._bounds = None if self.shares is None else np.cumsum(self.shares)
+        self._costless = not any(work.mean.values())
         self._phases = np.arange(self.instances) * 0.6180339887498949 % 1.0
 
     # --- a step of time -----------------------------------------------------------------------
@@ -143,14 +144,15 @@ class Stage:
         """Those that leave before `end`, and those that stay."""
         late = served.left >= end
         kept = np.flatnonzero(late)
+        outputs, births = served.allotted.outputs, served.records.births
         if not len(kept):
-            self._count(served.entry, len(served.left))
-            return [_leaving(served.left, served.records, served.allotted)], NO_JOBS
+            self._count(served.entry, len(late))
+            return [Leaving(Records(served.left, births), outputs)], NO_JOBS
         go = ~late
         self._count(served.entry if served.entry.ndim == 0 else served.entry[go], int(go.sum()))
-        gone = _leaving(served.left[go], served.records[go], served.allotted[go])
+        gone = Records(served.left[go], {name: b[go] for name, b in births.items()})
         stays = served[kept] if isinstance(served, Jobs) else served.jobs(kept, self.instances)
-        return [gone], stays
+        return [Leaving(gone, None if outputs is None else outputs[go])], stays
 
     def _count(self, entry: npt.NDArray[np.uint8], count: int) -> None:
         """Note records that leave, by where they came in."""
@@ -177,7 +179,7 @@ class Stage:
             gone, stays = jobs[np.flatnonzero(go)], jobs[np.flatnonzero(~go)]
             if work.pipeline.operators == self.pipeline.operators:
                 self._count(gone.entry, len(gone))
-            fresh.append(_leaving(gone.left, gone.records, gone.allotted))
+            fresh.append(Leaving(Records(gone.left, gone.records.births), gone.allotted.outputs))
             if at == 0:
                 self.jobs = merged(stays, staying)
             elif len(stays):
@@ -209,12 +211,14 @@ class Stage:
 
     def _queue(
         self, ready: Floats, service: Floats, server: Numbers | None
-    ) -> tuple[Floats, Floats, npt.NDArray[np.int64]]:
+    ) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
         """When records leave, and the work and the rows that each instance got."""
         n = self.instances
+        if self._costless and self.slow is None and float(self.free.max()) <= ready[0]:
+            return ready, np.zeros(n), _dealt(len(ready), n, self._turn)
         if server is not None:
             left, self.free = kernel.grouped(ready, service, self.free, server)
-            given = np.bincount(server, service, minlength=n)
+            given = weighed(server, service, n)
             return left, given, np.bincount(server, minlength=n)
         if self._model.dispatch is Dispatch.SHARED and n > 1:
             left, self.free = kernel.shared(ready, service, self.free)
@@ -355,10 +359,6 @@ def in_order(
     return records[order], together([a for _, _, a in parts])[order], entry[order]
 
 
-def _leaving(left: Floats, records: Records, allotted: Allotted) -> Leaving:
-    return Leaving(Records(left, records.births), allotted.outputs)
-
-
 def _latencies(leaving: Sequence[Leaving], ends: frozenset[str]) -> Mapping[str, Floats]:
     """How old records are, for the constraints that end with this pipeline."""
     found: dict[str, list[Floats]] = {}
@@ -368,8 +368,8 @@ def _latencies(leaving: Sequence[Leaving], ends: frozenset[str]) -> Mapping[str,
     return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
-def _dealt(count: int, servers: int, turn: int) -> npt.NDArray[np.int64]:
-    rows = np.full(servers, count // servers)
+def _dealt(count: int, servers: int, turn: int) -> npt.NDArray[np.intp]:
+    rows = np.full(servers, count // servers, np.intp)
     rows[(turn + np.arange(count % servers)) % servers] += 1
     return rows
 

@@ -62,9 +62,9 @@ def cost(sim: Simulation, change: Change) -> Cost:
                 phases["instances"] = timing.instance_start
                 for operators in after:
                     name = change.after.pipeline_of(operators[0]).name
-                    held = _state(sim, operators)
-                    pauses[name] = timing.restart + held / timing.state_rate
-                    size += held
+                    read = _state(sim, operators)
+                    pauses[name] = timing.restart + read / timing.state_rate
+                    size += read
     return Cost(phases, pauses, rows, round(size), max(shares, default=None))
 
 
