@@ -50,7 +50,7 @@ class BatchStage(Stage):
             start = self._next(begin, end)
             if start >= end:
                 break
-            parts = self._taken(float(np.nextafter(start, np.inf)), self._admitted(left))
+            parts = self._taken(start, self._admitted(left))
             if not parts:
                 break
             jobs = self._batch(parts, start)

@@ -85,19 +85,19 @@ class Queue:
     def waiting(self, until: float) -> int:
         """How many have come by a time."""
         return sum(
-            len(part) if part.time[-1] < until else int(np.searchsorted(part.time, until))
+            len(part) if part.time[-1] <= until else int(np.searchsorted(part.time, until, "right"))
             for part in self._parts
         )
 
     def take(self, until: float, most: int | None = None) -> Records:
-        """Take those that came before a time, the oldest first."""
+        """Take those that came by a time, the oldest first."""
         taken: list[Records] = []
         room = self._count if most is None else most
         while self._parts and room > 0:
             part = self._parts[0]
             ready = len(part)
-            if part.time[-1] >= until:
-                ready = int(np.searchsorted(part.time, until))
+            if part.time[-1] > until:
+                ready = int(np.searchsorted(part.time, until, "right"))
             ready = min(ready, room)
             if not ready:
                 break

@@ -78,7 +78,7 @@ class Stage:
     # --- a step of time -----------------------------------------------------------------------
 
     def run(self, begin: float, end: float, most: int | None) -> Mapping[str, Floats]:
-        """Take what comes before `end`, `most` at most, and let out what leaves before it.
+        """Take what comes by `end`, `most` at most, and let out what leaves by then.
 
         Returns the latencies of the records that left, by constraint.
         """
@@ -141,8 +141,8 @@ class Stage:
         return given, _Served(records, allotted, left, server, turn, entry)
 
     def _parted(self, served: _Served | Jobs, end: float) -> tuple[list[Leaving], Jobs]:
-        """Those that leave before `end`, and those that stay."""
-        late = served.left >= end
+        """Those that leave by `end`, and those that stay."""
+        late = served.left > end
         kept = np.flatnonzero(late)
         outputs, births = served.allotted.outputs, served.records.births
         if not len(kept):
@@ -169,13 +169,13 @@ class Stage:
         return self._let_out(end, [], NO_JOBS)
 
     def _let_out(self, end: float, fresh: list[Leaving], staying: Jobs) -> Mapping[str, Floats]:
-        """Send on everything that leaves before `end`; latencies by constraint."""
+        """Send on everything that leaves by `end`; latencies by constraint."""
         groups = [(self.work, self.inlets, self.jobs), *self.inherited]
         self.jobs, self.inherited = staying, []
         for at, (work, inlets, jobs) in enumerate(groups):
             if not len(jobs):
                 continue
-            go = jobs.left < end
+            go = jobs.left <= end
             gone, stays = jobs[np.flatnonzero(go)], jobs[np.flatnonzero(~go)]
             if work.pipeline.operators == self.pipeline.operators:
                 self._count(gone.entry, len(gone))
