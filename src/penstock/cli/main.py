@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from penstock.cli import asking
+from penstock.cli import asking, simulating
 from penstock.cli.streams import Streams
 from penstock.errors import InvalidInput, PenstockError
 
@@ -119,6 +119,7 @@ def parser() -> argparse.ArgumentParser:
     explain.set_defaults(do=_explain)
 
     asking.add(commands)
+    simulating.add(commands, _FLOW, _LOAD, _CHANGE)
 
     doctor = commands.add_parser(
         "doctor",

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from penstock.engines.simulator.arrivals import Source
 from penstock.engines.simulator.records import Queue, Records, joined
+from penstock.engines.simulator.source import Source
 from penstock.engines.simulator.work import Allotted, Counts, Work
 
 Floats = npt.NDArray[np.float64]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.dataflow.graph import Graph
-from penstock.engines.simulator.arrivals import Source
 from penstock.engines.simulator.records import Queue, Records, joined
+from penstock.engines.simulator.source import Source
 from penstock.engines.simulator.work import Counts
 from penstock.plan.plan import Plan
 

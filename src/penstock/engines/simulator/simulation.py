@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from penstock.dataflow.graph import Graph
 from penstock.engines.simulator import network as net
-from penstock.engines.simulator.arrivals import Source
 from penstock.engines.simulator.gauge import LatencyGauge
 from penstock.engines.simulator.jobs import Inlet
 from penstock.engines.simulator.microbatch import BatchStage
@@ -21,6 +20,7 @@ from penstock.engines.simulator.model import Model
 from penstock.engines.simulator.network import Network
 from penstock.engines.simulator.node import Placement, place, slowdown
 from penstock.engines.simulator.pressure import limits
+from penstock.engines.simulator.source import Source
 from penstock.engines.simulator.stage import Stage
 from penstock.engines.simulator.work import Ledger, Work
 from penstock.models.load import Load

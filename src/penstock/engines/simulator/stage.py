@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.engines.simulator import kernel
-from penstock.engines.simulator.arrivals import Source
 from penstock.engines.simulator.gauge import Gauge
 from penstock.engines.simulator.jobs import Inlet, Jobs, merged, together
 from penstock.engines.simulator.model import Dispatch, Model, weighed
 from penstock.engines.simulator.network import Leaving, Outlet, emitted
 from penstock.engines.simulator.records import NOTHING, Queue, Records, joined
+from penstock.engines.simulator.source import Source
 from penstock.engines.simulator.work import Allotted, Work
 
 Floats = npt.NDArray[np.float64]
