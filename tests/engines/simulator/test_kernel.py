@@ -58,10 +58,18 @@ def test_records_with_a_given_server_leave_as_in_a_loop(
 ) -> None:
     rng, arrivals, services, free = drawn(case)
     server = rng.integers(0, len(free), len(arrivals)) // 2  # some servers get nothing
-    left, after = kernel.grouped(arrivals, services, free, server)
+    left, after = kernel.grouped(arrivals, services, free, kernel.Groups.of(server, len(free)))
     expected = one_by_one(arrivals, services, free, server)
     np.testing.assert_allclose(left, expected[0], rtol=0, atol=1e-7)
     np.testing.assert_allclose(after, expected[1], rtol=0, atol=1e-7)
+
+
+def test_groups_know_their_records() -> None:
+    groups = kernel.Groups.of(np.array([2, 0, 2, 4, 0, 0]), 5)
+    assert groups.counts.tolist() == [3, 0, 2, 0, 1]
+    assert [groups.of_server(i).tolist() for i in range(5)] == [[1, 4, 5], [], [0, 2], [], [3]]
+    assert groups.sums(np.arange(6.0)).tolist() == [10.0, 0.0, 2.0, 0.0, 3.0]
+    assert kernel.Groups.of(np.zeros(0, np.intp), 3).sums(np.zeros(0)).tolist() == [0.0, 0.0, 0.0]
 
 
 @few
@@ -96,7 +104,8 @@ def test_a_stream_may_be_cut_into_blocks_anywhere(servers: int, kind: str) -> No
                 left, free = kernel.robin(came, took, free, turn)
                 turn = (turn + len(part)) % servers
             elif kind == "given":
-                left, free = kernel.grouped(came, took, free, server[part])
+                groups = kernel.Groups.of(server[part], servers)
+                left, free = kernel.grouped(came, took, free, groups)
             else:
                 left, free = kernel.shared(came, took, free)
             found.append(left)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from penstock.engines.simulator import costs, service
+from penstock.engines.simulator.chance import Chooser
 from penstock.engines.simulator.model import Keys, Node
 from penstock.engines.simulator.node import Placement, place, slowdown
 from penstock.engines.simulator.service import (
@@ -60,6 +61,13 @@ def test_times_are_read_from_a_word() -> None:
     for text in ("2", "2ms~", "2ms~x", "2ms~gauss:1"):
         with pytest.raises(InvalidInput):
             service.parse(text)
+
+
+@pytest.mark.parametrize("weights", [[1.0], [1.0, 1.0, 1.0], [0.0, 5.0, 1.0, 0.1], [1e-9, 1.0]])
+def test_choices_are_as_frequent_as_their_weights(weights: list[float]) -> None:
+    drawn = Chooser(np.array(weights)).draw(np.random.default_rng(0), 400_000)
+    found = np.bincount(drawn, minlength=len(weights)) / 400_000
+    np.testing.assert_allclose(found, np.array(weights) / sum(weights), atol=0.004)
 
 
 def test_keys_are_spread_over_instances() -> None:

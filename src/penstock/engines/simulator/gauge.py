@@ -186,11 +186,15 @@ class LatencyGauge:
         self._rows += len(latencies)
         self._sum += total
         self._bins += bins
+        self._forget(end)
+
+    def _forget(self, now: float) -> None:
+        while self._recent and self._recent[0][0] <= now - self.constraint.window + 1e-9:
+            self._recent.popleft()
 
     def window(self, now: float) -> LatencyMetrics | None:
         """Over the constraint's window; None if no record ended in it."""
-        while self._recent and self._recent[0][0] <= now - self.constraint.window + 1e-9:
-            self._recent.popleft()
+        self._forget(now)
         if not self._recent:
             return None
         rows = sum(r for _, r, _, _ in self._recent)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ from penstock.engines.simulator.source import Source
 from penstock.engines.simulator.work import Allotted, Counts, Work
 
 Floats = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.intp]
+Numbers = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True)

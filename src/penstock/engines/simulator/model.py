@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,7 @@ from penstock.errors import InvalidInput
 Floats = npt.NDArray[np.float64]
 
 
-def weighed(places: npt.NDArray[np.intp], weights: Floats, size: int) -> Floats:
+def weighed(places: npt.NDArray[np.integer[Any]], weights: Floats, size: int) -> Floats:
     """The sum of weights at each place."""
     return np.bincount(places, weights, minlength=size).astype(np.float64, copy=False)
 

@@ -27,7 +27,7 @@ from penstock.models.load import Load
 from penstock.models.topology import Topology
 from penstock.plan.plan import Pipeline, Plan
 
-_MOST = 200_000
+_MOST = 100_000
 """Records from outside in one step, so that memory is bounded and caches are not left."""
 
 _FINEST = 0.01

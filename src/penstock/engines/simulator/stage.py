@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock.engines.simulator import kernel
+from penstock.engines.simulator.chance import Chooser
 from penstock.engines.simulator.gauge import Gauge
 from penstock.engines.simulator.jobs import Inlet, Jobs, merged, together
-from penstock.engines.simulator.model import Dispatch, Model, weighed
+from penstock.engines.simulator.model import Dispatch, Model
 from penstock.engines.simulator.network import Leaving, Outlet, emitted
 from penstock.engines.simulator.records import NOTHING, Queue, Records, joined
 from penstock.engines.simulator.source import Source
 from penstock.engines.simulator.work import Allotted, Work
 
 Floats = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.intp]
+Numbers = npt.NDArray[np.integer[Any]]
 
 NO_JOBS = Jobs(
     NOTHING,
@@ -71,7 +73,7 @@ class Stage:
         self._turn = 0
         keys = None if work.keyed is None else model.step(work.keyed).keys
         self.shares = None if keys is None else keys.shares(self.instances)
-        self._bounds = None if self.shares is None else np.cumsum(self.shares)
+        self._chooser = None if self.shares is None else Chooser(self.shares)
         self._costless = not any(work.mean.values())
         self._phases = np.arange(self.instances) * 0.6180339887498949 % 1.0
 
@@ -134,9 +136,10 @@ class Stage:
             flushed = self._flushed(ready, self._known(server, len(records)))
             gathered = float(flushed.sum() - ready.sum())
             ready = flushed
-        left, given, rows = self._queue(ready, allotted.service, server)
+        groups = None if server is None else kernel.Groups.of(server, self.instances)
+        left, given, rows = self._queue(ready, allotted.service, groups)
         self.gauge.served(records.time, left, allotted.service, gathered, rows)
-        self._sample(ready, server)
+        self._sample(ready, groups)
         self._turn = (turn + len(records)) % self.instances
         return given, _Served(records, allotted, left, server, turn, entry)
 
@@ -197,11 +200,12 @@ class Stage:
         """The instance of each record, where it is not simply the next in turn."""
         if self.instances == 1:
             return None
-        if self._bounds is not None:
-            drawn = np.searchsorted(self._bounds, self._rng.random(count), side="right")
-            return np.minimum(drawn, self.instances - 1)
+        if self._chooser is not None:
+            return self._chooser.draw(self._rng, count)
         if self._model.dispatch is Dispatch.CHANCE:
-            return self._rng.integers(0, self.instances, count)
+            drawn = self._rng.random(count)
+            drawn *= self.instances
+            return drawn.astype(np.uint16 if self.instances <= 65536 else np.intp)
         return None
 
     def _known(self, server: Numbers | None, count: int) -> Numbers:
@@ -210,16 +214,15 @@ class Stage:
         return (self._turn + np.arange(count)) % self.instances
 
     def _queue(
-        self, ready: Floats, service: Floats, server: Numbers | None
+        self, ready: Floats, service: Floats, groups: kernel.Groups | None
     ) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
         """When records leave, and the work and the rows that each instance got."""
         n = self.instances
         if self._costless and self.slow is None and float(self.free.max()) <= ready[0]:
             return ready, np.zeros(n), _dealt(len(ready), n, self._turn)
-        if server is not None:
-            left, self.free = kernel.grouped(ready, service, self.free, server)
-            given = weighed(server, service, n)
-            return left, given, np.bincount(server, minlength=n)
+        if groups is not None:
+            left, self.free = kernel.grouped(ready, service, self.free, groups)
+            return left, groups.sums(service), groups.counts
         if self._model.dispatch is Dispatch.SHARED and n > 1:
             left, self.free = kernel.shared(ready, service, self.free)
             return left, np.full(n, service.sum() / n), _dealt(len(ready), n, 0)
@@ -232,18 +235,17 @@ class Stage:
         phase = self._phases[server] * cadence
         return np.ceil((ready - phase) / cadence) * cadence + phase
 
-    def _sample(self, ready: Floats, server: Numbers | None) -> None:
+    def _sample(self, ready: Floats, groups: kernel.Groups | None) -> None:
         """Times between the records of a few instances, for their variation."""
-        if self._model.dispatch is Dispatch.SHARED and server is None:
+        if self._model.dispatch is Dispatch.SHARED and groups is None:
             self.gauge.gaps(0, ready)
             return
         for which in range(min(self.instances, 4)):
-            if server is None:
-                self.gauge.gaps(
-                    which, ready[(which - self._turn) % self.instances :: self.instances]
-                )
+            if groups is None:
+                mine = slice((which - self._turn) % self.instances, None, self.instances)
+                self.gauge.gaps(which, ready[mine])
             else:
-                self.gauge.gaps(which, ready[server == which])
+                self.gauge.gaps(which, ready[groups.of_server(which)])
 
     # --- changes ------------------------------------------------------------------------------
 
