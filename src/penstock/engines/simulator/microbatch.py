@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock.engines.simulator import kernel
+from penstock.engines.simulator.instances import totals
 from penstock.engines.simulator.jobs import Inlet, Jobs, merged
 from penstock.engines.simulator.model import MicroBatch, Model, weighed
 from penstock.engines.simulator.network import Leaving, Outlet
 from penstock.engines.simulator.records import Records
-from penstock.engines.simulator.stage import NO_JOBS, Stage, in_order, totals
+from penstock.engines.simulator.stage import NO_JOBS, Stage, in_order
 from penstock.engines.simulator.work import Allotted, Work
 
 Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.integer[Any]]
 
 
 class BatchStage(Stage):
@@ -67,7 +70,7 @@ class BatchStage(Stage):
         for inlet in self.inlets:
             inlet.queue.waiting(end)  # so that sources have made what is due
         first = min(i.queue.first() for i in self.inlets)
-        return max(float(self.free[0]), first, begin, self._began + self.pipeline.cadence)
+        return max(float(self.servers.free[0]), first, begin, self._began + self.pipeline.cadence)
 
     def _admitted(self, left: int | None) -> int | None:
         bounds = [b for b in (left, self.pipeline.admission) if b is not None]
@@ -77,21 +80,21 @@ class BatchStage(Stage):
         """Work through one batch."""
         records, allotted, entry = in_order(parts)
         count = len(records)
-        server = self._servers(count)
+        server = self.servers.choose(count)
         service = allotted.service + self._cost.row
         if server is None:
             given, rows = totals(service, self.instances, 0), _even(count, self.instances)
         else:
             given = weighed(server, service, self.instances)
             rows = np.bincount(server, minlength=self.instances)
-        if self.slow is not None:
-            given = given * self.slow
+        if self.servers.slow is not None:
+            given = given * self.servers.slow
         spent = self._spent(given)
-        ready = float(self.free[0])
+        ready = float(self.servers.free[0])
         end = start + sum(spent.values())
         self._note(records, service, rows, given, spent, start, ready)
         self._began = start
-        self.free = np.full(self.instances, end)
+        self.servers.free = np.full(self.instances, end)
         batch = Allotted(np.full(count, end - start), allotted.visits)
         where = np.zeros(count, np.intp) if server is None else server
         return Jobs(records, batch, np.full(count, end), where, np.broadcast_to(entry, count))
@@ -124,7 +127,7 @@ class BatchStage(Stage):
         waited = np.full(len(records), start)
         gathered = float((start - np.maximum(records.time, min(ready, start))).sum())
         self.gauge.served(records.time, waited + service, service, gathered, rows)
-        self._sample(np.array([start]), None)
+        self.gauge.gaps(0, np.array([start]))
         now = self.gauge.now
         now.batches += 1
         now.batch_seconds += sum(spent.values())
@@ -136,17 +139,25 @@ class BatchStage(Stage):
         jobs = self.gauge.now
         jobs.seconds += end - begin
         carried = max(0.0, min(self._carried, end) - begin)
-        beyond = max(0.0, float(self.free[0]) - end) if self._began > -np.inf else 0.0
+        beyond = max(0.0, float(self.servers.free[0]) - end) if self._began > -np.inf else 0.0
         jobs.running += min(end - begin, carried + jobs.batch_seconds - beyond)
-        self._carried = float(self.free[0])
+        self._carried = float(self.servers.free[0])
 
     _carried = -np.inf
+
+    def fail(self, now: float, servers: Numbers, until: float) -> int:
+        """A batch that loses a task is done again as a whole."""
+        again, self.jobs = self.jobs, NO_JOBS
+        again.give_back(self.work, self.inlets)
+        self.servers.free[:] = now
+        self.servers.hold(until)
+        return len(again)
 
     def room(self, begin: float, end: float) -> float:
         bound, mean = self._model.queue, self.mean() + self._cost.row
         if bound is None or mean == 0:
             return np.inf
-        idle = max(0.0, (end - begin) - max(0.0, float(self.free[0]) - begin))
+        idle = max(0.0, (end - begin) - max(0.0, float(self.servers.free[0]) - begin))
         return self.instances * (bound + idle / mean)
 
 

@@ -103,10 +103,10 @@ class Simulation:
         for name, source in self.sources.items():
             source.births = net.begins(self.graph, plan, name)
         for name, pause in (pauses or {}).items():
-            self.stages[name].hold(self.now + pause)
+            self.stages[name].servers.hold(self.now + pause)
         self.plan = plan
         for stage in self.stages.values():
-            stage.slow = None
+            stage.servers.slow = None
             stage.gauge.clear()
 
     def _deliver_what_waits_inside(self) -> None:
@@ -186,7 +186,7 @@ class Simulation:
         if bound is not None:
             for stage in self.stages.values():
                 full = bound * stage.mean()
-                if full < 2 * step and float(stage.free.max()) - self.now > full / 2:
+                if full < 2 * step and float(stage.servers.free.max()) - self.now > full / 2:
                     step = max(_FINEST, full / 2)
         grid = math.floor(self.now / step + 1e-6) * step
         return grid + step if grid + step > self.now else grid + 2 * step
@@ -204,12 +204,12 @@ class Simulation:
             spell = stage.gauge.latest
             assert spell is not None
             share = np.minimum(spell.busy / max(spell.seconds, 1e-12), 1.0)
-            slow = 1.0 if stage.slow is None else stage.slow
+            slow = 1.0 if stage.servers.slow is None else stage.servers.slow
             wanted[name] = np.where(share > 0.999, 1.0, share / slow)
         factor, self.memory = slowdown(self.placement, wanted, state, self.model.node)
         for name, stage in self.stages.items():
             slow = factor[self.placement.hosts[name]]
-            stage.slow = None if bool(np.all(slow == 1.0)) else slow
+            stage.servers.slow = None if bool(np.all(slow == 1.0)) else slow
 
     # --- what is in it ------------------------------------------------------------------------
 

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from penstock.engines.simulator import kernel
-from penstock.engines.simulator.chance import Chooser
 from penstock.engines.simulator.gauge import Gauge
+from penstock.engines.simulator.instances import Given, Instances
 from penstock.engines.simulator.jobs import Inlet, Jobs, merged, together
-from penstock.engines.simulator.model import Dispatch, Model
+from penstock.engines.simulator.model import Model
 from penstock.engines.simulator.network import Leaving, Outlet, emitted
 from penstock.engines.simulator.records import NOTHING, Queue, Records, joined
 from penstock.engines.simulator.source import Source
@@ -58,9 +57,6 @@ class Stage:
         self.outlets = tuple(outlets)
         self.pipeline = work.pipeline
         self.instances = work.pipeline.parallelism
-        self.free = np.full(self.instances, now)
-        self.held = np.full(self.instances, now)  # until when instances stand still
-        self.slow: Floats | None = None
         self.draining = False
         self.gauge = Gauge(self.instances)
         self.delivered: Counter[str] = Counter()
@@ -69,13 +65,15 @@ class Stage:
         self.inherited: list[tuple[Work, Sequence[Inlet], Jobs]] = []
         self._ends = ends
         self._model = model
-        self._rng = rng
-        self._turn = 0
         keys = None if work.keyed is None else model.step(work.keyed).keys
-        self.shares = None if keys is None else keys.shares(self.instances)
-        self._chooser = None if self.shares is None else Chooser(self.shares)
-        self._costless = not any(work.mean.values())
-        self._phases = np.arange(self.instances) * 0.6180339887498949 % 1.0
+        self.servers = Instances(
+            self.instances,
+            now,
+            rng,
+            dispatch=model.dispatch,
+            shares=None if keys is None else keys.shares(self.instances),
+            cadence=self.pipeline.cadence if model.batch is None else 0.0,
+        )
 
     # --- a step of time -----------------------------------------------------------------------
 
@@ -84,14 +82,14 @@ class Stage:
 
         Returns the latencies of the records that left, by constraint.
         """
-        before, given = self.free, np.zeros(self.instances)
+        before, work = self.servers.free, np.zeros(self.instances)
         fresh: list[Leaving] = []
         staying = NO_JOBS
         parts = self._taken(end, most)
         if parts:
-            given, served = self._serve(parts, begin)
+            work, served = self._serve(parts, begin)
             fresh, staying = self._parted(served, end)
-        self.gauge.worked(begin, end, given, before, self.free, self.held)
+        self.gauge.worked(begin, end, work, before, self.servers.free, self.servers.held)
         self._note_arrivals(end)
         return self._let_out(end, fresh, staying)
 
@@ -127,21 +125,12 @@ class Stage:
         ready = records.time
         if ready[0] < begin:
             ready = np.maximum(ready, begin)
-        turn, server = self._turn, self._servers(len(records))
-        if self.slow is not None:
-            slow = self.slow[self._known(server, len(records))]
-            allotted = Allotted(allotted.service * slow, allotted.visits)
-        gathered = 0.0
-        if self.pipeline.cadence > 0:
-            flushed = self._flushed(ready, self._known(server, len(records)))
-            gathered = float(flushed.sum() - ready.sum())
-            ready = flushed
-        groups = None if server is None else kernel.Groups.of(server, self.instances)
-        left, given, rows = self._queue(ready, allotted.service, groups)
-        self.gauge.served(records.time, left, allotted.service, gathered, rows)
-        self._sample(ready, groups)
-        self._turn = (turn + len(records)) % self.instances
-        return given, _Served(records, allotted, left, server, turn, entry)
+        given = self.servers.give(ready, allotted.service)
+        self.gauge.served(records.time, given.left, given.service, given.gathered, given.rows)
+        for which, times in self.servers.watched(given):
+            self.gauge.gaps(which, times)
+        allotted = Allotted(given.service, allotted.visits)
+        return given.work, _Served(records, allotted, given, entry)
 
     def _parted(self, served: _Served | Jobs, end: float) -> tuple[list[Leaving], Jobs]:
         """Those that leave by `end`, and those that stay."""
@@ -194,59 +183,6 @@ class Stage:
         self.delivered.update(dict.fromkeys(self.work.sinks, len(out)))
         return _latencies(fresh, self._ends)
 
-    # --- queues -------------------------------------------------------------------------------
-
-    def _servers(self, count: int) -> Numbers | None:
-        """The instance of each record, where it is not simply the next in turn."""
-        if self.instances == 1:
-            return None
-        if self._chooser is not None:
-            return self._chooser.draw(self._rng, count)
-        if self._model.dispatch is Dispatch.CHANCE:
-            drawn = self._rng.random(count)
-            drawn *= self.instances
-            return drawn.astype(np.uint16 if self.instances <= 65536 else np.intp)
-        return None
-
-    def _known(self, server: Numbers | None, count: int) -> Numbers:
-        if server is not None:
-            return server
-        return (self._turn + np.arange(count)) % self.instances
-
-    def _queue(
-        self, ready: Floats, service: Floats, groups: kernel.Groups | None
-    ) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
-        """When records leave, and the work and the rows that each instance got."""
-        n = self.instances
-        if self._costless and self.slow is None and float(self.free.max()) <= ready[0]:
-            return ready, np.zeros(n), _dealt(len(ready), n, self._turn)
-        if groups is not None:
-            left, self.free = kernel.grouped(ready, service, self.free, groups)
-            return left, groups.sums(service), groups.counts
-        if self._model.dispatch is Dispatch.SHARED and n > 1:
-            left, self.free = kernel.shared(ready, service, self.free)
-            return left, np.full(n, service.sum() / n), _dealt(len(ready), n, 0)
-        left, self.free = kernel.robin(ready, service, self.free, self._turn)
-        return left, totals(service, n, self._turn), _dealt(len(ready), n, self._turn)
-
-    def _flushed(self, ready: Floats, server: Numbers) -> Floats:
-        """When the gathering that each record falls into ends; instances do not do it together."""
-        cadence = self.pipeline.cadence
-        phase = self._phases[server] * cadence
-        return np.ceil((ready - phase) / cadence) * cadence + phase
-
-    def _sample(self, ready: Floats, groups: kernel.Groups | None) -> None:
-        """Times between the records of a few instances, for their variation."""
-        if self._model.dispatch is Dispatch.SHARED and groups is None:
-            self.gauge.gaps(0, ready)
-            return
-        for which in range(min(self.instances, 4)):
-            if groups is None:
-                mine = slice((which - self._turn) % self.instances, None, self.instances)
-                self.gauge.gaps(which, ready[mine])
-            else:
-                self.gauge.gaps(which, ready[groups.of_server(which)])
-
     # --- changes ------------------------------------------------------------------------------
 
     def stop(self, now: float, *, begun_too: bool = False) -> None:
@@ -261,9 +197,7 @@ class Stage:
                 self.jobs = stays
             elif len(stays):
                 self.inherited.append((work, inlets, stays))
-        self.free = np.maximum(self.held, now)
-        if len(self.jobs):
-            np.maximum.at(self.free, self.jobs.server, self.jobs.left)
+        self.servers.reset(now, self.jobs.server, self.jobs.left)
 
     def inherit(self, old: Stage) -> None:
         """Go on with what a stopped stage has begun, and with the instances that stay."""
@@ -272,13 +206,8 @@ class Stage:
         self.inherited += old.inherited
         if old.pipeline.operators == self.pipeline.operators:
             both = min(self.instances, old.instances)
-            self.free[:both] = np.maximum(self.free[:both], old.free[:both])
-
-    def hold(self, until: float, servers: Numbers | None = None) -> None:
-        """Let instances stand still until a time; all of them if none are named."""
-        which = slice(None) if servers is None else servers
-        self.held[which] = np.maximum(self.held[which], until)
-        self.free[which] = np.maximum(self.free[which], until)
+            free = self.servers.free
+            free[:both] = np.maximum(free[:both], old.servers.free[:both])
 
     def fail(self, now: float, servers: Numbers, until: float) -> int:
         """Instances break: what they had begun or were given is done again; how many rows."""
@@ -287,8 +216,8 @@ class Stage:
         self.jobs = self.jobs[np.flatnonzero(~lost)]
         begun = int(np.count_nonzero(again.begun < now)) if len(again) else 0
         again.give_back(self.work, self.inlets)
-        self.free[servers] = now
-        self.hold(until, servers)
+        self.servers.free[servers] = now
+        self.servers.hold(until, servers)
         return begun
 
     # --- what is in it ------------------------------------------------------------------------
@@ -314,7 +243,7 @@ class Stage:
     def mean(self) -> float:
         """Seconds of an instance for a record, on average over the ways in."""
         times = [self.work.mean[i.entry] for i in self.inlets]
-        slow = 1.0 if self.slow is None else float(self.slow.mean())
+        slow = 1.0 if self.servers.slow is None else float(self.servers.slow.mean())
         return slow * sum(times) / len(times)
 
     def room(self, begin: float, end: float) -> float:
@@ -322,12 +251,7 @@ class Stage:
         bound, mean = self._model.queue, self.mean()
         if bound is None or mean == 0:
             return np.inf
-        idle = (end - begin) - np.maximum(self.free - begin, 0.0)
-        fits = np.maximum(bound + idle / mean, 0.0)
-        if self.shares is None:
-            return float(fits.min()) * self.instances
-        with np.errstate(divide="ignore"):
-            return float(np.min(fits / self.shares))
+        return self.servers.room(bound, mean, begin, end)
 
 
 @dataclass(frozen=True)
@@ -336,13 +260,16 @@ class _Served:
 
     records: Records
     allotted: Allotted
-    left: Floats
-    server: Numbers | None
-    turn: int
+    given: Given
     entry: npt.NDArray[np.uint8]
 
+    @property
+    def left(self) -> Floats:
+        return self.given.left
+
     def jobs(self, kept: Numbers, instances: int) -> Jobs:
-        server = (self.turn + kept) % instances if self.server is None else self.server[kept]
+        given = self.given
+        server = (given.turn + kept) % instances if given.server is None else given.server[kept]
         entry = np.broadcast_to(self.entry, len(self.left))[kept]
         return Jobs(self.records[kept], self.allotted[kept], self.left[kept], server, entry)
 
@@ -368,18 +295,3 @@ def _latencies(leaving: Sequence[Leaving], ends: frozenset[str]) -> Mapping[str,
         for name in ends.intersection(one.records.births):
             found.setdefault(name, []).append(one.records.time - one.records.births[name])
     return {name: np.concatenate(parts) for name, parts in found.items()}
-
-
-def _dealt(count: int, servers: int, turn: int) -> npt.NDArray[np.intp]:
-    rows = np.full(servers, count // servers, np.intp)
-    rows[(turn + np.arange(count % servers)) % servers] += 1
-    return rows
-
-
-def totals(service: Floats, servers: int, turn: int) -> Floats:
-    whole = len(service) // servers * servers
-    given = np.zeros(servers)
-    if whole:
-        given = np.roll(service[:whole].reshape(-1, servers).sum(axis=0), turn)
-    given[(turn + np.arange(len(service) - whole)) % servers] += service[whole:]
-    return given
