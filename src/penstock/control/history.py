@@ -64,6 +64,11 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
 
 def plain(value: Any) -> Any:
     """Our values as JSON has them: dataclasses and mappings as objects, the rest as arrays."""
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, float):
+        # JSON has no word for infinity, and "not measured" is what it means
+        return value if math.isfinite(value) else None
     if is_dataclass(value):
         return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Mapping):
@@ -72,8 +77,6 @@ def plain(value: Any) -> Any:
         return sorted(plain(v) for v in value)
     if isinstance(value, list | tuple):
         return [plain(v) for v in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None  # JSON has no word for it, and "not measured" is what it means
     return value
 
 

@@ -89,7 +89,6 @@ def _pipeline(sim: Simulation, stage: Stage, spell: Spell, detail: int) -> Pipel
         state_rows=rows if stateful else None,
         state_bytes=int(size) if stateful else None,
         instances=_instances(sim, stage, spell) if stage.instances <= detail else (),
-        hottest=stage.work.keyed,
     )
 
 
