@@ -239,7 +239,7 @@ def test_days_are_low_at_night_and_have_bursts() -> None:
     assert parse("days:1000-5000@24h/0").rate(43_200) == pytest.approx(5000)
     quiet, noisy = (parse(f"days:1000-5000@24h/{n}").cumulative(86_400) for n in (0, 3))
     assert float(quiet) == pytest.approx(3000 * 86_400, rel=1e-3)
-    assert float(noisy - quiet) == pytest.approx(3 * 864 * 5000)
+    assert float(noisy - quiet) == pytest.approx(3 * 864 * 5000, rel=1e-3)
     assert parse("days:1000-5000@24h") == replace(day, text="days:1000-5000@24h")
 
 
