@@ -21,7 +21,7 @@ from tests.strategies import dataflows, few, plans
 from .flows import apart, chain, started
 
 
-@settings(few, max_examples=15)
+@settings(few, max_examples=12)
 @given(st.data())
 def test_whatever_plans_were_in_force_every_row_is_delivered_once(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -140,14 +140,14 @@ def test_without_a_bound_the_queue_before_the_bottleneck_grows_instead(tmp_path:
 
 def test_memory_does_not_grow_with_simulated_time(tmp_path: Path) -> None:
     engine = started(
-        chain("a"), apart(("a", 1)), {"a": Step(Constant(1.0))}, "1000000/s", tmp_path, queue=10
+        chain("a"), apart(("a", 1)), {"a": Step(Constant(1.0))}, "500000/s", tmp_path, queue=10
     )
     engine.advance(10)
     engine.observe()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    engine.advance(15)
+    engine.advance(18)
     backlog = engine.observe().pipelines["in"].backlog_rows
     assert backlog is not None
-    assert backlog > 24_000_000  # as many numbers would be 200 MB
+    assert backlog > 13_900_000  # the new ones would be 72 MB
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    assert grown < 60_000  # in kB
+    assert grown < 30_000  # in kB

@@ -64,6 +64,14 @@ def test_records_with_a_given_server_leave_as_in_a_loop(
     np.testing.assert_allclose(after, expected[1], rtol=0, atol=1e-7)
 
 
+@pytest.mark.parametrize("count", [1, 2, 1000, (1 << 20) + 5])
+def test_times_are_put_in_order_and_equal_ones_stay_as_they_are(count: int) -> None:
+    times = 1e5 + np.random.default_rng(0).integers(0, max(1, count // 3), count) * 1e-3
+    np.testing.assert_array_equal(kernel.order(times), np.argsort(times, kind="stable"))
+    even = np.full(count, 7.5)
+    np.testing.assert_array_equal(kernel.order(even), np.arange(count))
+
+
 def test_groups_know_their_records() -> None:
     groups = kernel.Groups.of(np.array([2, 0, 2, 4, 0, 0]), 5)
     assert groups.counts.tolist() == [3, 0, 2, 0, 1]

@@ -30,6 +30,31 @@ _SORTED = 48
 """Servers from which on a shared queue is faster by sorting than by a heap."""
 
 
+_PLACES = 20
+"""Bits for the place of a record among those that are sorted; the others are for its time."""
+
+
+def order(times: Floats) -> Numbers:
+    """What puts times in order; of times that are equal to 2**-43 of their span, the first first.
+
+    Time and place in one whole number are sorted twice as fast as places by their times, and
+    always in the same way, which NumPy's own unstable order is not on every processor.
+    """
+    if len(times) > 1 << _PLACES:
+        return np.argsort(times, kind="stable")
+    low, high = float(times.min()), float(times.max())
+    if low == high:
+        return np.arange(len(times))
+    ticks = times - low
+    ticks *= (2.0 ** (63 - _PLACES) - 1) / (high - low)
+    keys = ticks.astype(np.int64)
+    keys <<= _PLACES
+    keys |= np.arange(len(times))
+    keys.sort()
+    keys &= (1 << _PLACES) - 1
+    return keys
+
+
 def single(arrivals: Floats, services: Floats, free: Floats) -> tuple[Floats, Floats]:
     """One server."""
     if not len(arrivals):

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from penstock.engines.simulator import kernel
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -35,7 +37,7 @@ class Records:
             return self
         if not self.births:
             return Records(np.sort(self.time))
-        return self[np.argsort(self.time)]
+        return self[kernel.order(self.time)]
 
 
 NOTHING = Records(np.zeros(0))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from penstock.engines.simulator import kernel
 from penstock.engines.simulator.gauge import Gauge
 from penstock.engines.simulator.instances import Given, Instances
 from penstock.engines.simulator.jobs import Inlet, Jobs, merged, together
@@ -284,7 +285,7 @@ def in_order(
     records = joined([records for _, records, _ in parts])
     numbers = np.array([number for number, _, _ in parts], np.uint8)
     entry = np.repeat(numbers, [len(r) for _, r, _ in parts])
-    order = np.argsort(records.time, kind="stable")
+    order = kernel.order(records.time)
     return records[order], together([a for _, _, a in parts])[order], entry[order]
 
 
