@@ -74,41 +74,44 @@ def single(arrivals: Floats, services: Floats, free: Floats) -> tuple[Floats, Fl
 def robin(arrivals: Floats, services: Floats, free: Floats, turn: int) -> tuple[Floats, Floats]:
     """Servers in turn, each with a queue of its own; `turn` is the first record's server.
 
-    Records become rows of a table whose columns are the servers. Places before the first and
-    after the last record hold a record that never waits and takes no time.
+    Records are the rows of a table whose columns are the servers, from the one whose turn it is.
     """
     servers, count = len(free), len(arrivals)
     if servers == 1 or not count:
         return single(arrivals, services, free)
-    rows = -(-(turn + count) // servers)
-    origin = arrivals[0]
-    came = np.full(rows * servers, -np.inf)
-    came[turn : turn + count] = arrivals
-    took = np.zeros(rows * servers)
-    took[turn : turn + count] = services
-    came -= origin
-    left = _columns(
-        came.reshape(rows, servers), took.reshape(rows, servers), np.subtract(free, origin)
-    )
-    left += origin
-    return left.reshape(-1)[turn : turn + count], left[-1].copy()
+    left = np.empty(count)
+    now = np.roll(free, -turn)
+    whole = count // servers * servers
+    if whole:
+        table = (whole // servers, servers)
+        came, took = arrivals[:whole].reshape(table), services[:whole].reshape(table)
+        now = _columns(came, took, now, left[:whole].reshape(table))
+    rest = count - whole
+    now = now.copy()
+    now[:rest] = np.maximum(arrivals[whole:], now[:rest]) + services[whole:]
+    left[whole:] = now[:rest]
+    return left, np.roll(now, turn)
 
 
-def _columns(came: Floats, took: Floats, free: Floats) -> Floats:
+def _columns(came: Floats, took: Floats, free: Floats, left: Floats) -> Floats:
+    """Fill in `left`; the new `free`."""
     if len(free) >= _LOOP:
-        left = took
-        for row, arrivals in zip(left, came, strict=True):
-            np.maximum(arrivals, free, out=arrivals)
-            row += arrivals
-            free = row
-        return left
-    done = np.cumsum(took, axis=0)
-    came -= done
-    came += took
-    np.maximum(came[0], free, out=came[0])
-    np.maximum.accumulate(came, axis=0, out=came)
-    done += came
-    return done
+        begin = np.empty_like(free)
+        for arrivals, services, done in zip(came, took, left, strict=True):
+            np.maximum(arrivals, free, out=begin)
+            np.add(begin, services, out=done)
+            free = done
+        return free
+    origin = came[0, 0]
+    np.cumsum(took, axis=0, out=left)
+    latest = took - left
+    latest += came
+    latest -= origin
+    np.maximum(latest[0], free - origin, out=latest[0])
+    np.maximum.accumulate(latest, axis=0, out=latest)
+    left += latest
+    left += origin
+    return np.asarray(left[-1])
 
 
 @dataclass(frozen=True)
