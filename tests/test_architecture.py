@@ -11,6 +11,7 @@ WITHOUT_SPARK = (
     *(PACKAGE / part for part in ("dataflow", "plan", "metrics", "models", "policies", "control")),
     PACKAGE / "engines" / "port.py",
     PACKAGE / "engines" / "memory.py",
+    PACKAGE / "engines" / "simulator",
 )
 
 PROBE = """
@@ -35,3 +36,4 @@ def test_the_parts_that_decide_do_not_import_spark() -> None:
     assert probe.returncode == 0, probe.stderr
     assert "penstock.plan.plan" in command
     assert "penstock.engines.memory" in command
+    assert "penstock.engines.simulator.engine" in command

@@ -61,7 +61,7 @@ def test_every_load_in_it_can_be_read() -> None:
     table = README.split("| load | meaning |\n|---|---|\n")[1].split("\n\n")[0]
     shown = [line.split("`")[1] for line in table.splitlines()]
     loads = [*re.findall(r"`([^`]+)`", row)[1:], *shown, "300/m", "5k/s"]
-    assert len(loads) == 16
+    assert len(loads) == 17
     for load in loads:
         if not load.startswith("trace:"):
             parse(load)
@@ -121,7 +121,8 @@ def test_every_decision_is_in_the_index() -> None:
     assert [f.name for f in folder.glob("[0-9]*.md") if f"({f.name})" not in index] == []
 
 
-def test_every_module_of_the_spark_engine_is_in_the_architecture() -> None:
+@pytest.mark.parametrize("engine", ["spark", "simulator"])
+def test_every_module_of_an_engine_is_in_the_architecture(engine: str) -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text()
-    modules = (ROOT / "src" / "penstock" / "engines" / "spark").glob("[a-z]*.py")
+    modules = (ROOT / "src" / "penstock" / "engines" / engine).glob("[a-z]*.py")
     assert [m.stem for m in modules if f"`{m.stem}`" not in page] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -229,3 +230,20 @@ def test_a_bad_trace_is_refused_with_its_line(tmp_path: Path, content: str, mess
     file.write_text(content)
     with pytest.raises(InvalidInput, match=message):
         parse(f"trace:{file}")
+
+
+def test_days_are_low_at_night_and_have_bursts() -> None:
+    day = parse("days:1000-5000@24h/3")
+    assert day.period == pytest.approx(86_400)
+    assert day.rate(0) == pytest.approx(1000)
+    assert parse("days:1000-5000@24h/0").rate(43_200) == pytest.approx(5000)
+    quiet, noisy = (parse(f"days:1000-5000@24h/{n}").cumulative(86_400) for n in (0, 3))
+    assert float(quiet) == pytest.approx(3000 * 86_400, rel=1e-3)
+    assert float(noisy - quiet) == pytest.approx(3 * 864 * 5000, rel=1e-3)
+    assert parse("days:1000-5000@24h") == replace(day, text="days:1000-5000@24h")
+
+
+@pytest.mark.parametrize("text", ["days:5-1@24h", "days:1-5@24h/x", "days:1-5@24h/99", "days:1-5"])
+def test_days_that_cannot_be_are_refused(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        parse(text)

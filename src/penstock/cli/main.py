@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from penstock.cli import advising, asking, guarding, recalling
+from penstock.cli import advising, asking, guarding, recalling, simulating
 from penstock.cli.streams import Streams
 from penstock.errors import InvalidInput, PenstockError
 
@@ -127,6 +127,7 @@ def parser() -> argparse.ArgumentParser:
     asking.add(commands)
     advising.add(commands)
     recalling.add(commands)
+    simulating.add(commands, _FLOW, _LOAD, _CHANGE)
 
     doctor = commands.add_parser(
         "doctor",

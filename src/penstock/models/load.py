@@ -194,9 +194,10 @@ def parse(text: str) -> Load:
     `5000/s` (also `300/m`, `5k/s`); `steps:1000,4000,1000@20s` holds each rate for 20 s and
     starts again; `ramp:1000-5000@60s` rises and holds; `sine:1000-5000@60s` swings with a
     period of 60 s, rising from the middle; `spikes:1000,8000@30s` ends every 30 s with a spike
-    of a tenth of that (`@30s/3s` says how long); `trace:file.csv` has lines of seconds and
-    rate, joined by straight lines; `points:0=1000,60=5000` is a trace written in place. A
-    factor may stand before each: `0.5*sine:...`.
+    of a tenth of that (`@30s/3s` says how long); `days:1000-5000@24h/3` goes from night to noon
+    to night, with 3 bursts of a hundredth of the day on top; `trace:file.csv` has lines of
+    seconds and rate, joined by straight lines; `points:0=1000,60=5000` is a trace written in
+    place. A factor may stand before each: `0.5*sine:...`.
     """
     given = text.strip()
     try:
@@ -254,6 +255,29 @@ def _spikes(body: str) -> Load:
     if spike >= seconds:
         raise InvalidInput(f"a spike of {spike:g}s does not fit into {seconds:g}s")
     return Load((Piece(seconds - spike, base, base), Piece(spike, height, height)), repeats=True)
+
+
+def _days(body: str) -> Load:
+    """A day from midnight to midnight, low at night, with bursts at places that do not line up."""
+    body, slash, number = body.partition("/")
+    (low, high), seconds = _pair_and_time(body, "days:1000-5000@24h")
+    bursts = _number(number) if slash else 3.0
+    if low > high:
+        raise InvalidInput(f"the low rate {low:g} is above the high rate {high:g}")
+    if not 0 <= bursts <= 20 or bursts % 1:
+        raise InvalidInput(f"'{number.strip()}' is not a number of bursts between 0 and 20")
+    width = seconds / 100
+    places = sorted((i * 0.618034 + 0.31) % 0.98 for i in range(int(bursts)))
+    begins = [place * seconds for place in places]
+    cuts = np.unique([*np.linspace(0, seconds, SINE_PIECES + 1), *begins, *np.add(begins, width)])
+    rates = low + (high - low) * (1 - np.cos(2 * np.pi * cuts / seconds)) / 2
+    pieces = []
+    for at in range(len(cuts) - 1):
+        middle = (cuts[at] + cuts[at + 1]) / 2
+        extra = high if any(b < middle < b + width for b in begins) else 0.0
+        span = float(cuts[at + 1] - cuts[at])
+        pieces.append(Piece(span, float(rates[at]) + extra, float(rates[at + 1]) + extra))
+    return Load(tuple(pieces), repeats=True)
 
 
 def _points(body: str) -> Load:
@@ -360,6 +384,7 @@ _FORMS: dict[str, Callable[[str], Load]] = {
     "ramp": _ramp,
     "sine": _sine,
     "spikes": _spikes,
+    "days": _days,
     "trace": _trace,
     "points": _points,
 }

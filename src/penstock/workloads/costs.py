@@ -36,7 +36,13 @@ _A, _C = 6364136223846793005, 1442695040888963407  # Knuth's linear congruential
 
 
 class Cost(Protocol):
-    """A kind of work. `one` does it; `many` knows the results of a column without doing it."""
+    """A kind of work. `one` does it; `many` knows the results of a column without doing it.
+
+    `seconds` is about what a record takes, for simulations.
+    """
+
+    @property
+    def seconds(self) -> float: ...
 
     def one(self, record: Mapping[str, Any]) -> int: ...
 
@@ -48,6 +54,10 @@ class Cpu:
     """Bound by CPU: draw random numbers one after the other, about 1 ms for 10,000."""
 
     numbers: int = 10_000
+
+    @property
+    def seconds(self) -> float:
+        return 1e-7 * self.numbers
 
     def one(self, record: Mapping[str, Any]) -> int:
         state = int(record["id"])
@@ -68,6 +78,8 @@ class Cpu:
 @dataclass(frozen=True)
 class Parse:
     """Bound by parsing: read the JSON payload and add up its items."""
+
+    seconds: float = 1e-5
 
     def one(self, record: Mapping[str, Any]) -> int:
         return sum(item["qty"] * item["price"] for item in json.loads(record["value"])["items"])

@@ -1,0 +1,41 @@
+"""Choosing among many with given weights, in constant time a choice."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+class Chooser:
+    """Walker's alias method: a place drawn evenly is taken, or given up for its alias.
+
+    Every place holds its own weight up to the average, and what it lacks is filled up by one
+    heavier place, its alias.
+    """
+
+    def __init__(self, weights: Floats) -> None:
+        size = len(weights)
+        rest = (weights * (size / weights.sum())).tolist()
+        alias = list(range(size))
+        light = [i for i, w in enumerate(rest) if w < 1]
+        heavy = [i for i, w in enumerate(rest) if w >= 1]
+        while light and heavy:
+            small, large = light.pop(), heavy[-1]
+            alias[small] = large
+            rest[large] -= 1 - rest[small]
+            if rest[large] < 1:
+                light.append(heavy.pop())
+        for left_over in (*light, *heavy):  # short of the average by rounding only
+            rest[left_over] = 1.0
+        self._own = np.array(rest)
+        self._alias = np.array(alias, np.intp)
+
+    def draw(self, rng: np.random.Generator, count: int) -> npt.NDArray[np.intp]:
+        """Places, each as often as its weight says."""
+        drawn = rng.random(count)
+        drawn *= len(self._own)
+        place = drawn.astype(np.intp)
+        drawn -= place
+        return np.where(drawn < self._own[place], place, self._alias[place])

@@ -1,0 +1,248 @@
+"""The simulator as an engine: a cluster on a desk.
+
+Records are numbers here: no function of an operator is called. Time passes only when `advance`
+is called, and work is done when somebody looks, so many small advances cost no more than one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from penstock.control.clock import Clock
+from penstock.dataflow import validation
+from penstock.dataflow.connectors import Generator
+from penstock.dataflow.graph import Graph
+from penstock.dataflow.operator import Read
+from penstock.engines.simulator import transition
+from penstock.engines.simulator.failure import Failure
+from penstock.engines.simulator.model import Model
+from penstock.engines.simulator.simulation import Simulation
+from penstock.engines.simulator.store import Store
+from penstock.engines.simulator.view import snapshot
+from penstock.errors import Refused
+from penstock.metrics.snapshot import LatencyMetrics, Snapshot
+from penstock.models import load as loads
+from penstock.models.load import Load
+from penstock.plan import fusion
+from penstock.plan.change import Change
+from penstock.plan.plan import Plan
+from penstock.plan.transition import Transition
+
+_SAME = 1e-9
+
+
+class SimulatorEngine:
+    """An `Engine` whose cluster is a `Model`.
+
+    load: what every source follows (None: each generator its own); failures: what breaks when;
+    step: seconds that are worked through at a time, where queues are not close to full; window:
+    seconds that a snapshot looks back; detail: instances of a pipeline up to which a snapshot
+    lists them.
+
+    The same arguments and the same calls give the same result to the last bit. The run directory
+    is written by `start` and `stop`: a simulation that was killed is simply run again.
+    """
+
+    name = "simulator"
+
+    def __init__(
+        self,
+        model: Model | None = None,
+        *,
+        load: Load | str | None = None,
+        seed: int = 0,
+        failures: Sequence[Failure] = (),
+        step: float = 1.0,
+        window: float = 5.0,
+        detail: int = 64,
+    ) -> None:
+        self._model = Model() if model is None else model
+        self._load = loads.parse(load) if isinstance(load, str) else load
+        self._seed = seed
+        self._failures = sorted(failures, key=lambda f: f.at)
+        self._step, self._window, self._detail = step, window, detail
+        self._phase, self._drained = "new", False
+        self._lock = threading.RLock()
+        self._cut = False
+        self._target = 0.0
+        self._changed = 0.0
+        self._slot_seconds = 0.0
+        self._sim: Simulation
+        self._store: Store
+        self.rows_replayed = 0
+
+    # --- the port -----------------------------------------------------------------------------
+
+    @property
+    def plan(self) -> Plan:
+        self._expect("running", "stopped")
+        return self._sim.plan
+
+    def start(self, graph: Graph, plan: Plan | None, run_dir: Path) -> None:
+        self._expect("new")
+        validation.check(graph)
+        store = Store(Path(run_dir), graph)
+        kept = store.read()
+        if plan is None:
+            plan = Plan.from_json(kept["plan"]) if kept else self._default(graph)
+        fusion.check(plan, graph)
+        self._check_nodes(plan)
+        sim = Simulation(
+            graph,
+            self._model,
+            self._loads(graph),
+            self._seed,
+            step=self._step,
+            window=self._window,
+            most=_limits(graph),
+            resumed=kept.get("starts", 0),
+        )
+        store.restore(sim, kept)
+        sim.switch(plan)
+        self._sim, self._store, self._phase = sim, store, "running"
+        self._target = self._changed = sim.now
+        store.write(sim)
+
+    def apply(self, plan: Plan, reason: str = "") -> Transition:
+        with self._lock:
+            self._expect("running")
+            sim = self._sim
+            fusion.check(plan, sim.graph)
+            self._check_nodes(plan)
+            self._catch_up()
+            at, change = sim.now, Change(sim.plan, plan)
+            if not change:
+                return Transition(at, (), 0.0, 0.0, reason, settled=True)
+            cost = transition.cost(sim, change)
+            self._pass(cost.preparation)
+            sim.switch(plan, cost.pauses)
+            left = sum(s.waiting(sim.now) for s in sim.stages.values())
+            self._pass(cost.interruption)
+            self._changed = sim.now
+            return Transition(
+                at,
+                tuple(map(str, change.actions)),
+                duration=cost.preparation + cost.interruption,
+                interruption=cost.interruption,
+                reason=reason,
+                phases=(*cost.phases.items(), ("pause", cost.interruption)),
+                state_rows_moved=cost.state_rows,
+                state_bytes_moved=cost.state_bytes,
+                keys_moved=cost.keys_moved,
+                backlog_left=left,
+                settled=True,
+            )
+
+    def observe(self) -> Snapshot:
+        with self._lock:
+            self._expect("running", "stopped")
+            self._catch_up()
+            sim = self._sim
+            return snapshot(
+                sim,
+                settled=sim.now - self._changed >= sim.window - _SAME,
+                drained=self._drained,
+                slot_seconds=self._slot_seconds,
+                detail=self._detail,
+            )
+
+    def stop(self, drain: bool = True) -> None:
+        self._expect("running", "stopped")
+        self._cut = self._cut or not drain
+        with self._lock:
+            if self._phase == "stopped":
+                return
+            self._catch_up()
+            sim = self._sim
+            if drain:
+                sim.close_sources()
+                while sim.in_flight and not self._cut:
+                    self._pass(self._step)
+            self._phase, self._drained = "stopped", drain and not sim.in_flight
+            if not self._drained:
+                sim.put_back()
+            self._store.write(sim)
+
+    # --- time ---------------------------------------------------------------------------------
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self._expect("running")
+        self._target += seconds
+
+    @property
+    def now(self) -> float:
+        """Seconds of simulated time."""
+        return self._target
+
+    @property
+    def clock(self) -> Clock:
+        """The time of this engine, for a run that is not to wait."""
+
+        def sleep(seconds: float) -> None:
+            if self._phase == "running":
+                self.advance(seconds)
+            else:
+                time.sleep(min(seconds, 0.01))
+
+        return Clock(now=lambda: self._target, sleep=sleep)
+
+    def latency_totals(self) -> Mapping[str, LatencyMetrics]:
+        found = {name: gauge.total() for name, gauge in self._sim.latency.items()}
+        return {name: metrics for name, metrics in found.items() if metrics is not None}
+
+    def _catch_up(self) -> None:
+        self._run_to(self._target)
+
+    def _pass(self, seconds: float) -> None:
+        self._target = self._sim.now + seconds
+        self._run_to(self._target)
+
+    def _run_to(self, until: float) -> None:
+        """Work through the time, stopping where something breaks."""
+        sim = self._sim
+        while self._failures and self._failures[0].at <= until:
+            self._move(self._failures[0].at)
+            self.rows_replayed += self._failures.pop(0).strike(sim)
+        self._move(until)
+
+    def _move(self, until: float) -> None:
+        sim = self._sim
+        self._slot_seconds += max(0.0, until - sim.now) * sim.plan.slots
+        sim.advance(until)
+
+    # --- checks -------------------------------------------------------------------------------
+
+    def _expect(self, *phases: str) -> None:
+        if self._phase not in phases:
+            raise Refused(f"the engine is {self._phase}; this needs one that is {phases[0]}")
+
+    def _check_nodes(self, plan: Plan) -> None:
+        if plan.executors > self._model.nodes:
+            raise Refused(
+                f"the plan wants {plan.executors} executors and the simulated cluster has "
+                f"{self._model.nodes}; give it more nodes"
+            )
+
+    def _default(self, graph: Graph) -> Plan:
+        return fusion.default_plan(graph, 1, self._model.nodes)
+
+    def _loads(self, graph: Graph) -> dict[str, Load]:
+        found = {}
+        for operator in graph.sources:
+            body = operator.body
+            own = isinstance(body, Read) and isinstance(body.source, Generator)
+            text = body.source.load if own else "1000/s"  # type: ignore[union-attr]
+            found[operator.name] = self._load if self._load is not None else loads.parse(text)
+        return found
+
+
+def _limits(graph: Graph) -> dict[str, int | None]:
+    return {
+        o.name: o.body.source.limit
+        for o in graph.sources
+        if isinstance(o.body, Read) and isinstance(o.body.source, Generator)
+    }

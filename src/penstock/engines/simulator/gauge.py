@@ -1,0 +1,222 @@
+"""What is measured: pipelines over the last seconds, and latencies over windows and the run."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.dataflow.graph import Constraint
+from penstock.metrics.snapshot import LatencyMetrics
+
+Floats = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.intp]
+
+
+@dataclass
+class Spell:
+    """Sums over a stretch of time; rows, busy and work by instance."""
+
+    instances: int
+    seconds: float = 0.0
+    taken: int = 0
+    wait: float = 0.0
+    gathered: float = 0.0
+    service: float = 0.0
+    squares: float = 0.0
+    done: Counter[str] = field(default_factory=Counter)
+    out: int = 0
+    batches: int = 0
+    batch_seconds: float = 0.0
+    running: float = 0.0
+    parts: Counter[str] = field(default_factory=Counter)
+    gaps: int = 0
+    gap: float = 0.0
+    gap_squares: float = 0.0
+    came: int = 0
+    rows: Counts = field(init=False)
+    busy: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rows = np.zeros(self.instances, np.intp)
+        self.busy = np.zeros(self.instances)
+
+    def add(self, other: Spell) -> None:
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.done.update(other.done)
+        self.parts.update(other.parts)
+        self.rows += other.rows
+        self.busy += other.busy
+
+
+_SUMS = (
+    *("seconds", "taken", "wait", "gathered", "service", "squares", "out", "batches"),
+    *("batch_seconds", "running", "gaps", "gap", "gap_squares", "came"),
+)
+
+
+_WATCHED = 512
+"""Times between records of an instance that are looked at in one step."""
+
+
+class Gauge:
+    """Watches one pipeline, step by step."""
+
+    def __init__(self, instances: int) -> None:
+        self._instances = instances
+        self._last: dict[int, float] = {}
+        self._past: deque[tuple[float, Spell]] = deque()
+        self.now = Spell(instances)
+
+    def served(
+        self, came: Floats, left: Floats, service: Floats, gathered: float, rows: Counts
+    ) -> None:
+        """Records were given to instances."""
+        now, total = self.now, float(service.sum())
+        now.taken += len(came)
+        now.service += total
+        now.squares += _squares(service)
+        now.wait += float(left.sum()) - float(came.sum()) - total
+        now.gathered += gathered
+        now.rows += rows
+
+    def worked(
+        self, begin: float, end: float, given: Floats, before: Floats, after: Floats, held: Floats
+    ) -> None:
+        """What instances did in a step: the work they got, and what they had of it left."""
+        busy = given + (np.maximum(before, begin) - begin) - np.maximum(after - end, 0.0)
+        busy -= np.clip(held - begin, 0.0, end - begin)
+        self.now.busy += np.clip(busy, 0.0, end - begin)
+        self.now.seconds += end - begin
+
+    def done(self, entry: str, count: int) -> None:
+        self.now.done[entry] += count
+
+    def out(self, count: int) -> None:
+        self.now.out += count
+
+    def gaps(self, which: int, times: Floats) -> None:
+        """Times at which records came to one of the instances that are watched for that."""
+        if not len(times):
+            return
+        last = self._last.get(which)
+        self._last[which] = float(times[-1])
+        times = times[:_WATCHED]
+        gaps = np.diff(times) if last is None else np.diff(times, prepend=last)
+        self.now.gaps += len(gaps)
+        self.now.gap += float(gaps.sum())
+        self.now.gap_squares += _squares(gaps)
+
+    def close(self, end: float, window: float) -> None:
+        """End a step; what is older than the window is forgotten."""
+        self._past.append((end, self.now))
+        self.now = Spell(self._instances)
+        while self._past and self._past[0][0] <= end - window + 1e-9:
+            self._past.popleft()
+
+    def clear(self) -> None:
+        """Forget everything, as after a change."""
+        self._past.clear()
+        self._last.clear()
+        self.now = Spell(self._instances)
+
+    @property
+    def latest(self) -> Spell | None:
+        return self._past[-1][1] if self._past else None
+
+    def window(self) -> Spell:
+        """The sums over the window."""
+        total = Spell(self._instances)
+        for _, spell in self._past:
+            total.add(spell)
+        return total
+
+
+def _squares(values: Floats) -> float:
+    # Not `values @ values`: that wakes up the threads of a BLAS, which costs more than the sum.
+    return float(np.einsum("i,i->", values, values))
+
+
+def variation(count: int, total: float, squares: float) -> float | None:
+    """Coefficient of variation from sums; None where there is too little to say."""
+    if count < 2 or total <= 0:
+        return None
+    mean = total / count
+    return math.sqrt(max(0.0, squares / count - mean * mean)) / mean
+
+
+_DECADE = 100
+_LOWEST = -7.0
+_BINS = 12 * _DECADE
+_SAMPLE = 4096
+
+
+class LatencyGauge:
+    """Latencies of one constraint over its window and over the run.
+
+    Means are exact. Percentiles come from a sample in bins 2.3 % apart, so what is kept does not
+    grow with the records.
+    """
+
+    def __init__(self, constraint: Constraint) -> None:
+        self.constraint = constraint
+        self._recent: deque[tuple[float, int, float, Floats]] = deque()
+        self._rows = 0
+        self._sum = 0.0
+        self._bins = np.zeros(_BINS)
+
+    def add(self, end: float, latencies: Floats) -> None:
+        """Take in the latencies of a step that ended at a time."""
+        total = float(latencies.sum())
+        if math.isnan(total):  # some came by ways on which the constraint does not lie
+            latencies = latencies[~np.isnan(latencies)]
+            total = float(latencies.sum())
+        if not len(latencies):
+            return
+        sample = latencies[:: len(latencies) // _SAMPLE + 1]
+        places = (np.log10(np.maximum(sample, 1e-7)) - _LOWEST) * _DECADE
+        counts = np.bincount(np.minimum(places.astype(np.intp), _BINS - 1), minlength=_BINS)
+        bins = np.asarray(counts * (len(latencies) / len(sample)), np.float64)
+        self._recent.append((end, len(latencies), total, bins))
+        self._rows += len(latencies)
+        self._sum += total
+        self._bins += bins
+        self._forget(end)
+
+    def _forget(self, now: float) -> None:
+        while self._recent and self._recent[0][0] <= now - self.constraint.window + 1e-9:
+            self._recent.popleft()
+
+    def window(self, now: float) -> LatencyMetrics | None:
+        """Over the constraint's window; None if no record ended in it."""
+        self._forget(now)
+        if not self._recent:
+            return None
+        rows = sum(r for _, r, _, _ in self._recent)
+        total = sum(s for _, _, s, _ in self._recent)
+        return self._metrics(rows, total, sum((b for *_, b in self._recent), np.zeros(_BINS)))
+
+    def total(self) -> LatencyMetrics | None:
+        """Over the run."""
+        return self._metrics(self._rows, self._sum, self._bins) if self._rows else None
+
+    def _metrics(self, rows: int, total: float, bins: Floats) -> LatencyMetrics:
+        p50, p95, p99 = _percentiles(bins, (0.5, 0.95, 0.99))
+        bound = self.constraint.latency
+        return LatencyMetrics(self.constraint.name, bound, total / rows, p50, p95, p99, rows)
+
+
+def _percentiles(bins: Floats, shares: Iterable[float]) -> list[float]:
+    below = np.cumsum(bins)
+    found = []
+    for share in shares:
+        wanted = share * below[-1]
+        at = int(np.searchsorted(below, wanted))
+        into = 1.0 - (below[at] - wanted) / bins[at]
+        found.append(float(10 ** (_LOWEST + (at + into) / _DECADE)))
+    return found

@@ -1,0 +1,171 @@
+"""The instances of a pipeline: who gets which record, and when each is free again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.engines.simulator import kernel
+from penstock.engines.simulator.chance import Chooser
+from penstock.engines.simulator.model import Dispatch
+
+Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.integer[Any]]
+
+_WATCHED = 4
+"""Instances of a pipeline whose records are looked at one by one, for the variation of gaps."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """Records that were given to instances.
+
+    ready: when each could begin but for those before it; server: the instance of each, or None
+    where they took turns from `turn` on; work and rows: what each instance got; gathered: seconds
+    that all of them together waited for the cadence.
+    """
+
+    ready: Floats
+    service: Floats
+    left: Floats
+    server: Numbers | None
+    turn: int
+    work: Floats
+    rows: npt.NDArray[np.intp]
+    gathered: float
+
+
+class Instances:
+    """Instances with a queue each, or one for all.
+
+    free: when each has done what it was given; held: until when each stands still; slow: how many
+    times as long a record takes at each (None: once); shares: of the records, where keys decide.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        now: float,
+        rng: np.random.Generator,
+        *,
+        dispatch: Dispatch = Dispatch.TURN,
+        shares: Floats | None = None,
+        cadence: float = 0.0,
+    ) -> None:
+        self.count = count
+        self.free = np.full(count, now)
+        self.held = np.full(count, now)
+        self.slow: Floats | None = None
+        self.shares = shares
+        self._rng = rng
+        self._chooser = None if shares is None else Chooser(shares)
+        self._chance = dispatch is Dispatch.CHANCE
+        self._shared = dispatch is Dispatch.SHARED and shares is None and count > 1
+        self._cadence = cadence
+        self._phases = np.arange(count) * 0.6180339887498949 % 1.0 * cadence
+        self._turn = 0
+        self._groups: kernel.Groups | None = None
+
+    def give(self, ready: Floats, service: Floats) -> Given:
+        """Give records to instances; they are sorted by when they are ready."""
+        turn, server = self._turn, self.choose(len(ready))
+        if self.slow is not None:
+            service = service * self.slow[self._of_each(server, len(ready))]
+        gathered = 0.0
+        if self._cadence:
+            flushed = self._flushed(ready, self._of_each(server, len(ready)))
+            gathered = float(flushed.sum() - ready.sum())
+            ready = flushed
+        self._groups = None if server is None else kernel.Groups.of(server, self.count)
+        left, work, rows = self._queue(ready, service)
+        self._turn = (turn + len(ready)) % self.count
+        return Given(ready, service, left, server, turn, work, rows, gathered)
+
+    def choose(self, count: int) -> Numbers | None:
+        """The instance of each record, where it is not simply the next in turn."""
+        if self.count == 1:
+            return None
+        if self._chooser is not None:
+            return self._chooser.draw(self._rng, count)
+        if self._chance:
+            drawn = self._rng.random(count)
+            drawn *= self.count
+            return drawn.astype(np.uint16 if self.count <= 65536 else np.intp)
+        return None
+
+    def _of_each(self, server: Numbers | None, count: int) -> Numbers:
+        return (self._turn + np.arange(count)) % self.count if server is None else server
+
+    def _flushed(self, ready: Floats, server: Numbers) -> Floats:
+        """When the gathering that each record falls into ends; instances do not do it together."""
+        phase = self._phases[server]
+        return np.ceil((ready - phase) / self._cadence) * self._cadence + phase
+
+    def _queue(self, ready: Floats, service: Floats) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
+        if not service.any() and float(self.free.max()) <= ready[0]:
+            return ready, np.zeros(self.count), dealt(len(ready), self.count, self._turn)
+        if self._groups is not None:
+            left, self.free = kernel.grouped(ready, service, self.free, self._groups)
+            return left, self._groups.sums(service), self._groups.counts
+        if self._shared:
+            left, self.free = kernel.shared(ready, service, self.free)
+            even = np.full(self.count, service.sum() / self.count)
+            return left, even, dealt(len(ready), self.count, 0)
+        left, self.free = kernel.robin(ready, service, self.free, self._turn)
+        work = totals(service, self.count, self._turn)
+        return left, work, dealt(len(ready), self.count, self._turn)
+
+    def watched(self, given: Given) -> Iterator[tuple[int, Floats]]:
+        """When the records of a few instances were ready; all of them where the queue is one."""
+        if self._shared:
+            yield 0, given.ready
+            return
+        for which in range(min(self.count, _WATCHED)):
+            if self._groups is None:
+                mine = slice((which - given.turn) % self.count, None, self.count)
+                yield which, given.ready[mine]
+            else:
+                yield which, given.ready[self._groups.of_server(which)]
+
+    def hold(self, until: float, servers: Numbers | None = None) -> None:
+        """Let instances stand still until a time; all of them if none are named."""
+        which = slice(None) if servers is None else servers
+        self.held[which] = np.maximum(self.held[which], until)
+        self.free[which] = np.maximum(self.free[which], until)
+
+    def reset(self, now: float, server: Numbers, left: Floats) -> None:
+        """Forget what was given but for records that instances have begun with."""
+        self.free = np.maximum(self.held, now)
+        if self._shared:  # which instance has a record of a shared queue is nobody's business
+            server = np.arange(len(left)) % self.count
+        np.maximum.at(self.free, server, left)
+
+    def room(self, bound: int, mean: float, begin: float, end: float) -> float:
+        """Records that fit in until `end` so that no instance has more than a bound waiting."""
+        idle = (end - begin) - np.maximum(self.free - begin, 0.0)
+        fits = np.maximum(bound + idle / mean, 0.0)
+        if self.shares is None:
+            return float(fits.min()) * self.count
+        with np.errstate(divide="ignore"):
+            return float(np.min(fits / self.shares))
+
+
+def dealt(count: int, servers: int, turn: int) -> npt.NDArray[np.intp]:
+    """How many records each server gets in turn."""
+    rows = np.full(servers, count // servers, np.intp)
+    rows[(turn + np.arange(count % servers)) % servers] += 1
+    return rows
+
+
+def totals(service: Floats, servers: int, turn: int) -> Floats:
+    """The work that each server gets in turn."""
+    whole = len(service) // servers * servers
+    given = np.zeros(servers)
+    if whole:
+        given = np.roll(service[:whole].reshape(-1, servers).sum(axis=0), turn)
+    given[(turn + np.arange(len(service) - whole)) % servers] += service[whole:]
+    return given

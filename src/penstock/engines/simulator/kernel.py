@@ -1,0 +1,232 @@
+"""The mathematics of queues: when records leave, given when they come and how long they take.
+
+One server, first come first served, is Lindley's recursion D = max(D before, A) + S. Unrolled it
+is a running maximum over running sums, D = C + max(free, A - (C - S)) with C the sum of S so far,
+so that NumPy does it without a loop over records. `free` says when each server has done what was
+given to it before; every function returns the departures in the order of the records and the
+new `free`, so a stream may be cut into blocks anywhere. Sums that are cut elsewhere are rounded
+elsewhere: results agree to about 1e-9 of the time that a block spans, not to the last bit.
+
+Arrivals are sorted. Times are taken relative to the first arrival, so that precision does not
+fade as a simulation goes on.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.intp]
+
+_LOOP = 128
+"""Servers from which on a pass over whole rows of records is faster than running sums."""
+
+_SORTED = 48
+"""Servers from which on a shared queue is faster by sorting than by a heap."""
+
+
+_PLACES = 20
+"""Bits for the place of a record among those that are sorted; the others are for its time."""
+
+
+def order(times: Floats) -> Numbers:
+    """What puts times in order; of times that are equal to 2**-43 of their span, the first first.
+
+    Time and place in one whole number are sorted twice as fast as places by their times, and
+    always in the same way, which NumPy's own unstable order is not on every processor.
+    """
+    if len(times) > 1 << _PLACES:
+        return np.argsort(times, kind="stable")
+    low, high = float(times.min()), float(times.max())
+    if low == high:
+        return np.arange(len(times))
+    ticks = times - low
+    ticks *= (2.0 ** (63 - _PLACES) - 1) / (high - low)
+    keys = ticks.astype(np.int64)
+    keys <<= _PLACES
+    keys |= np.arange(len(times))
+    keys.sort()
+    keys &= (1 << _PLACES) - 1
+    return keys
+
+
+def single(arrivals: Floats, services: Floats, free: Floats) -> tuple[Floats, Floats]:
+    """One server."""
+    if not len(arrivals):
+        return arrivals, free
+    origin = arrivals[0]
+    done = np.cumsum(services)
+    latest = services - done
+    latest += arrivals
+    latest -= origin
+    latest[0] = max(latest[0], free[0] - origin)
+    np.maximum.accumulate(latest, out=latest)
+    done += latest
+    done += origin
+    return done, done[-1:].copy()
+
+
+def robin(arrivals: Floats, services: Floats, free: Floats, turn: int) -> tuple[Floats, Floats]:
+    """Servers in turn, each with a queue of its own; `turn` is the first record's server.
+
+    Records are the rows of a table whose columns are the servers, from the one whose turn it is.
+    """
+    servers, count = len(free), len(arrivals)
+    if servers == 1 or not count:
+        return single(arrivals, services, free)
+    left = np.empty(count)
+    now = np.roll(free, -turn)
+    whole = count // servers * servers
+    if whole:
+        table = (whole // servers, servers)
+        came, took = arrivals[:whole].reshape(table), services[:whole].reshape(table)
+        now = _columns(came, took, now, left[:whole].reshape(table))
+    rest = count - whole
+    now = now.copy()
+    now[:rest] = np.maximum(arrivals[whole:], now[:rest]) + services[whole:]
+    left[whole:] = now[:rest]
+    return left, np.roll(now, turn)
+
+
+def _columns(came: Floats, took: Floats, free: Floats, left: Floats) -> Floats:
+    """Fill in `left`; the new `free`."""
+    if len(free) >= _LOOP:
+        begin = np.empty_like(free)
+        for arrivals, services, done in zip(came, took, left, strict=True):
+            np.maximum(arrivals, free, out=begin)
+            np.add(begin, services, out=done)
+            free = done
+        return free
+    origin = came[0, 0]
+    np.cumsum(took, axis=0, out=left)
+    latest = took - left
+    latest += came
+    latest -= origin
+    np.maximum(latest[0], free - origin, out=latest[0])
+    np.maximum.accumulate(latest, axis=0, out=latest)
+    left += latest
+    left += origin
+    return np.asarray(left[-1])
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Records by the server they go to: `order` puts them together, `counts` says how many."""
+
+    order: Numbers
+    counts: Numbers
+
+    @classmethod
+    def of(cls, server: npt.NDArray[np.integer[Any]], servers: int) -> Groups:
+        # NumPy sorts numbers of 16 bits by radix, which is several times as fast.
+        narrow = server.astype(np.uint16, copy=False) if servers <= 65536 else server
+        order = np.argsort(narrow, kind="stable")
+        ends = np.searchsorted(narrow[order], np.arange(servers), side="right")
+        return cls(order, np.diff(ends, prepend=0))
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def sums(self, values: Floats) -> Floats:
+        """The sum of the values at each server."""
+        found = np.zeros(len(self.counts))
+        used = np.flatnonzero(self.counts)
+        if len(used):
+            first = (np.cumsum(self.counts) - self.counts)[used]
+            found[used] = np.add.reduceat(values[self.order], first)
+        return found
+
+    def of_server(self, which: int) -> Numbers:
+        """The records of one server, in their order."""
+        end = int(self.counts[: which + 1].sum())
+        return self.order[end - int(self.counts[which]) : end]
+
+
+def grouped(
+    arrivals: Floats, services: Floats, free: Floats, groups: Groups
+) -> tuple[Floats, Floats]:
+    """Each record at the server that is said for it.
+
+    Records are put together by server, and one running maximum goes through all of them: each
+    server's times are lifted above those of the servers before it, so no maximum reaches across.
+    """
+    if len(free) == 1 or not len(arrivals):
+        return single(arrivals, services, free)
+    came, took = arrivals[groups.order], services[groups.order]
+    origin = arrivals[0]
+    came -= origin
+    used = np.flatnonzero(groups.counts)
+    counts = groups.counts[used]
+    last = np.cumsum(counts) - 1
+    first = last - counts + 1
+    done = np.cumsum(took)
+    before = done[first] - took[first]  # the work of all servers before this one
+    until = free[used] - origin
+    low = min(0.0, float(until.min()))
+    span = max(float(came.max()), float(until.max())) - low + float((done[last] - before).max())
+    lift = np.repeat(before + span * np.arange(len(used)), counts)
+    came -= done
+    came += took
+    came[first] = np.maximum(came[first], until - before)
+    came += lift
+    np.maximum.accumulate(came, out=came)
+    came -= lift
+    came += done
+    came += origin
+    free = free.copy()
+    free[used] = came[last]
+    left = np.empty_like(came)
+    left[groups.order] = came
+    return left, free
+
+
+def shared(arrivals: Floats, services: Floats, free: Floats) -> tuple[Floats, Floats]:
+    """One queue for all servers: the next record goes to whichever is free first."""
+    if len(free) == 1 or not len(arrivals):
+        return single(arrivals, services, free)
+    if len(free) < _SORTED:
+        return _by_heap(arrivals, services, free)
+    left = np.empty_like(arrivals)
+    free = np.sort(free)
+    for at in range(0, len(arrivals), len(free)):
+        part = slice(at, at + len(free))
+        left[part], free = _by_sorting(arrivals[part], services[part], free)
+    return left, free
+
+
+def _by_heap(arrivals: Floats, services: Floats, free: Floats) -> tuple[Floats, Floats]:
+    # Each start depends on all before it. For few servers nothing beats the smallest of a heap.
+    servers = free.tolist()
+    heapq.heapify(servers)
+    replace = heapq.heapreplace
+    left = []
+    for came, took in zip(arrivals.tolist(), services.tolist(), strict=True):
+        begin = servers[0]
+        done = (came if came > begin else begin) + took
+        replace(servers, done)
+        left.append(done)
+    return np.array(left), np.array(servers)
+
+
+def _by_sorting(arrivals: Floats, services: Floats, free: Floats) -> tuple[Floats, Floats]:
+    """No more records than servers; `free` is sorted.
+
+    Record n begins when it has come and n + 1 of the times at which a server becomes free have
+    passed, where those times are `free` and the departures of earlier records. Records that come
+    later begin later, so their departures do not change the n-th of the sorted times. Begins
+    that are put in too early make departures too early and never too late: repeated from the
+    earliest begins, the times rise to the one solution.
+    """
+    count = len(arrivals)
+    begin = np.maximum(arrivals, free[:count])
+    while True:
+        times = np.sort(np.concatenate((free, begin + services)))
+        again = np.maximum(arrivals, times[:count])
+        if np.array_equal(again, begin):
+            return begin + services, times[count:]
+        begin = again

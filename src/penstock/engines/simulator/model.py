@@ -1,0 +1,176 @@
+"""What is simulated, as numbers: operators, machines, the network, and what changes cost.
+
+The defaults are round figures, not those of any system.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.engines.simulator.arrivals import Arrivals, Poisson
+from penstock.engines.simulator.service import Constant, Service
+from penstock.errors import InvalidInput
+
+Floats = npt.NDArray[np.float64]
+
+
+def weighed(places: npt.NDArray[np.integer[Any]], weights: Floats, size: int) -> Floats:
+    """The sum of weights at each place."""
+    return np.bincount(places, weights, minlength=size).astype(np.float64, copy=False)
+
+
+class Dispatch(Enum):
+    """Which instance of a pipeline without keys a record goes to.
+
+    In turn; by chance; or to whichever is free first, from a queue that all instances share.
+    """
+
+    TURN = "in-turn"
+    CHANCE = "by-chance"
+    SHARED = "shared"
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys of a keyed operator: how many, how unevenly they come, what each keeps.
+
+    skew: exponent of Zipf's law, 0 for keys that are all alike; bytes: state of a key.
+    """
+
+    number: int = 10_000
+    skew: float = 0.0
+    bytes: float = 100.0
+
+    def __post_init__(self) -> None:
+        if self.number < 1 or not (self.skew >= 0 and self.bytes >= 0):
+            raise InvalidInput(f"{self} cannot be: at least one key, nothing negative")
+
+    @cached_property
+    def _hashed(self) -> npt.NDArray[np.uint64]:
+        words = np.arange(self.number, dtype=np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+        words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        return words ^ (words >> np.uint64(27))
+
+    @cached_property
+    def _weights(self) -> Floats:
+        weights = np.arange(1.0, self.number + 1) ** -self.skew
+        return np.asarray(weights / weights.sum())
+
+    def places(self, instances: int) -> npt.NDArray[np.intp]:
+        """The instance that serves each key."""
+        return (self._hashed % np.uint64(instances)).astype(np.intp)
+
+    def shares(self, instances: int) -> Floats:
+        """The share of the records that goes to each instance."""
+        return weighed(self.places(instances), self._weights, instances)
+
+    def moved(self, before: int, after: int) -> float:
+        """The share of the keys that another number of instances puts elsewhere."""
+        return float(np.mean(self.places(before) != self.places(after)))
+
+    def seen(self, records: int) -> int:
+        """About how many keys have come up among so many records."""
+        return round(self.number * -math.expm1(-records / self.number))
+
+
+@dataclass(frozen=True)
+class Step:
+    """An operator: the time of a record, the records out for one in, its keys if it has any."""
+
+    service: Service = field(default_factory=Constant)
+    selectivity: float = 1.0
+    keys: Keys = field(default_factory=Keys)
+
+    def __post_init__(self) -> None:
+        if not (self.selectivity >= 0 and math.isfinite(self.selectivity)):
+            raise InvalidInput(f"a selectivity of {self.selectivity:g} is not 0 or more")
+
+    @cached_property
+    def ratio(self) -> Fraction:
+        """The selectivity as it is written, so that whole records come out whole."""
+        return Fraction(str(float(self.selectivity)))
+
+
+@dataclass(frozen=True)
+class Node:
+    """A machine: slots, bytes of memory, and how instances on it get in each other's way.
+
+    interference: by how much a record takes longer for each busy slot beside it, as a share;
+    spill: how many times as long a record takes once state does not fit into memory.
+    """
+
+    cores: int = 4
+    memory: float = 16e9
+    interference: float = 0.0
+    spill: float = 5.0
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What takes time when something changes or breaks, in seconds, and bytes a second."""
+
+    executor_start: float = 20.0
+    instance_start: float = 1.0
+    restart: float = 0.5
+    detection: float = 1.0
+    state_rate: float = 100e6
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """What a batch costs beside its records, in seconds: the parameters that Spark is fitted with.
+
+    planning, log and commit: once a batch; partition: once for each task or part of state, where
+    all of them share the driver; task: to start a task on a slot; row: for a record, on top of
+    what its operators take.
+    """
+
+    planning: float = 0.04
+    log: float = 0.03
+    commit: float = 0.04
+    partition: float = 0.004
+    task: float = 0.01
+    row: float = 0.0
+
+
+@dataclass(frozen=True)
+class Model:
+    """Everything that a simulation needs to know beside the dataflow and its plan.
+
+    steps: by operator; one that is missing takes no time. delay: seconds from one pipeline to the
+    next; queue: records that may wait for an instance before what feeds it is held back (None:
+    without a bound); batch: None for operators that run all the time, as in Storm or Nephele.
+    """
+
+    steps: Mapping[str, Step] = field(default_factory=dict)
+    nodes: int = 1
+    node: Node = field(default_factory=Node)
+    arrivals: Arrivals = field(default_factory=Poisson)
+    dispatch: Dispatch = Dispatch.TURN
+    delay: float = 0.0
+    queue: int | None = 10_000
+    timing: Timing = field(default_factory=Timing)
+    batch: MicroBatch | None = None
+
+    def __post_init__(self) -> None:
+        if self.nodes < 1 or self.node.cores < 1:
+            raise InvalidInput(f"{self.nodes} nodes of {self.node.cores} cores are no cluster")
+        if self.delay < 0 or (self.queue is not None and self.queue < 1):
+            raise InvalidInput(
+                f"a delay of {self.delay:g} s and queues of {self.queue} records cannot be"
+            )
+
+    def step(self, operator: str) -> Step:
+        return self.steps.get(operator, _NO_COST)
+
+
+_NO_COST = Step()

@@ -1,0 +1,91 @@
+"""What lies between pipelines: a queue for each edge of the dataflow, and the way to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.dataflow.graph import Graph
+from penstock.engines.simulator.records import Queue, Records, joined
+from penstock.engines.simulator.source import Source
+from penstock.engines.simulator.work import Counts
+from penstock.plan.plan import Plan
+
+Edge = tuple[str, str]
+"""Writer and reader; a source reads its own edge, (s, s), from outside."""
+
+
+@dataclass(frozen=True)
+class Outlet:
+    """The way to one reader.
+
+    begins: constraints that count from here; carries: those that go on counting.
+    """
+
+    edge: Edge
+    queue: Queue
+    delay: float
+    begins: tuple[str, ...]
+    carries: frozenset[str]
+
+    def put(self, records: Records) -> None:
+        births = {name: b for name, b in records.births.items() if name in self.carries}
+        births.update(dict.fromkeys(self.begins, records.time))
+        time = records.time + self.delay if self.delay else records.time
+        self.queue.put(Records(time, births))
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """Records that leave a pipeline, in no order; outputs: records that come of each."""
+
+    records: Records
+    outputs: Counts | None
+
+
+def emitted(leaving: Sequence[Leaving], ordered: bool) -> Records:
+    """What goes out of a pipeline: every record as often as it is to come out."""
+    parts = []
+    for one in leaving:
+        records = one.records
+        if one.outputs is not None:
+            records = records[np.repeat(np.arange(len(records)), one.outputs)]
+        parts.append(records)
+    return joined(parts).by_time() if ordered else joined(parts)
+
+
+class Network:
+    """All queues of a dataflow. They outlive plans: what waits in them waits on."""
+
+    def __init__(self, graph: Graph, delay: float, sources: Mapping[str, Source]) -> None:
+        self._graph = graph
+        self._delay = delay
+        self.sources = sources
+        self.queues: dict[Edge, Queue] = {
+            (writer, o.name): Queue() for o in graph.operators for writer in o.inputs
+        }
+
+    def inlet(self, edge: Edge) -> Queue | Source:
+        return self.sources[edge[1]] if edge[0] == edge[1] else self.queues[edge]
+
+    def outlet(self, edge: Edge, plan: Plan) -> Outlet:
+        """The way along an edge under a plan: a pipeline's first operator stands for it."""
+        graph = self._graph
+        holds = plan.pipeline_of(edge[1]).operators
+        ahead = graph.reachable(edge[1])
+        begins = tuple(c.name for c in graph.constraints if c.first in holds)
+        carries = frozenset(c.name for c in graph.constraints if c.last in ahead)
+        return Outlet(edge, self.queues[edge], self._delay, begins, carries - {*begins})
+
+    def __len__(self) -> int:
+        """Records on their way, without those that no pipeline has taken from outside yet."""
+        held = sum(len(s) for s in self.sources.values())
+        return held + sum(map(len, self.queues.values()))
+
+
+def begins(graph: Graph, plan: Plan, source: str) -> tuple[str, ...]:
+    """The constraints that count from when a source's record is due."""
+    holds = plan.pipeline_of(source).operators
+    return tuple(c.name for c in graph.constraints if c.first in holds)

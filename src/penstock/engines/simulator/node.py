@@ -1,0 +1,107 @@
+"""Machines: which instance runs where, and how instances on one machine slow each other down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.engines.simulator.model import Node
+from penstock.plan.plan import Plan
+
+Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The executors by name, and for each pipeline the executor of each instance."""
+
+    executors: tuple[str, ...]
+    hosts: Mapping[str, Numbers] = field(default_factory=dict)
+    named: int = 0
+    """How many names were ever given, so that none is given twice."""
+
+    def loads(self) -> Numbers:
+        """Instances on each executor."""
+        counts = np.zeros(len(self.executors), np.intp)
+        for hosts in self.hosts.values():
+            counts += np.bincount(hosts, minlength=len(counts))
+        return counts
+
+
+def place(before: Placement | None, plan: Plan) -> Placement:
+    """Instances that stay, stay where they are; new ones go where the fewest are.
+
+    A pipeline that is new takes the places of the pipeline before it that held its first
+    operator, if there was one of the same name.
+    """
+    executors, kept, named = _executors(before, plan)
+    hosts: dict[str, Numbers] = {}
+    for pipeline in plan.pipelines:
+        old = np.zeros(0, np.intp)
+        if before is not None and pipeline.name in before.hosts:
+            old = kept[before.hosts[pipeline.name][: pipeline.parallelism]]
+        hosts[pipeline.name] = np.concatenate(
+            (old, np.full(pipeline.parallelism - len(old), -1, np.intp))
+        )
+    loads = np.zeros(len(executors), np.intp)
+    for where in hosts.values():
+        loads += np.bincount(where[where >= 0], minlength=len(loads))
+    for where in hosts.values():
+        new = np.flatnonzero(where < 0)
+        where[new] = _emptiest(loads, len(new))
+        loads += np.bincount(where[new], minlength=len(loads))
+    return Placement(executors, hosts, named)
+
+
+def _executors(before: Placement | None, plan: Plan) -> tuple[tuple[str, ...], Numbers, int]:
+    """The executors of a plan, and where each of those before it is now (-1: gone)."""
+    names = () if before is None else before.executors
+    named = 0 if before is None else before.named
+    leaving = set(plan.leaving) if plan.executors < len(names) else set()
+    stay = [n for n in names if n not in leaving][: plan.executors]
+    new = [str(named + i) for i in range(plan.executors - len(stay))]
+    place = {name: at for at, name in enumerate(stay)}
+    kept = np.array([place.get(name, -1) for name in names], np.intp)
+    return (*stay, *new), kept, named + len(new)
+
+
+def _emptiest(loads: Numbers, count: int) -> Numbers:
+    """Where to put instances so that executors end up as even as they can."""
+    if not count:
+        return np.zeros(0, np.intp)
+    level = int(loads.min())
+    while int(np.maximum(level - loads, 0).sum()) < count:
+        level += max(1, (count - int(np.maximum(level - loads, 0).sum())) // len(loads))
+    room = np.maximum(level - loads, 0)
+    rank = np.arange(int(room.sum())) - np.repeat(np.cumsum(room) - room, room)
+    slots = np.repeat(np.arange(len(loads)), room)
+    height = np.repeat(loads, room) + rank
+    return slots[np.argsort(height, kind="stable")[:count]].astype(np.intp)
+
+
+def slowdown(
+    placement: Placement, wanted: Mapping[str, Floats], state: Mapping[str, float], node: Node
+) -> tuple[Floats, Floats]:
+    """How many times as long a record takes on each executor, and the memory share in use.
+
+    wanted: by pipeline, the share of time that each instance would be at work if it were alone;
+    state: bytes of state by pipeline, even over its instances. Where more cores are wanted than
+    there are, all slow down alike.
+    """
+    size = len(placement.executors)
+    cores, used = np.zeros(size), np.zeros(size)
+    for name, hosts in placement.hosts.items():
+        if name in wanted:
+            cores += np.bincount(hosts, wanted[name], minlength=size)
+        used += np.bincount(hosts, minlength=size) * (state.get(name, 0.0) / max(len(hosts), 1))
+    memory = used / node.memory
+    factor = np.maximum(cores / node.cores, 1.0)
+    if node.interference:
+        # what an instance sees is the others: at most all cores but its own
+        beside = np.minimum(np.maximum(cores - 1.0, 0.0), node.cores - 1.0)
+        factor = factor * (1.0 + node.interference * beside)
+    return np.where(memory > 1.0, factor * node.spill, factor), memory

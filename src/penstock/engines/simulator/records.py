@@ -1,0 +1,121 @@
+"""Records as columns, and the queues in which they wait."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.engines.simulator import kernel
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Records:
+    """Records sorted by `time`, when they come to where they wait.
+
+    births: by constraint, when each record came to the constraint's first operator; not a number
+    for a record that did not pass it.
+    """
+
+    time: Floats
+    births: Mapping[str, Floats] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    def __getitem__(self, which: slice | npt.NDArray[np.generic]) -> Records:
+        return Records(self.time[which], {name: b[which] for name, b in self.births.items()})
+
+    def by_time(self) -> Records:
+        """The same records in order."""
+        if _ordered(self.time):
+            return self
+        if not self.births:
+            return Records(np.sort(self.time))
+        return self[kernel.order(self.time)]
+
+
+NOTHING = Records(np.zeros(0))
+
+
+def joined(parts: Sequence[Records]) -> Records:
+    """Records of several parts, one part after the other."""
+    parts = [p for p in parts if len(p)]
+    if len(parts) < 2:
+        return parts[0] if parts else NOTHING
+    names = dict.fromkeys(name for p in parts for name in p.births)
+    births = {
+        name: np.concatenate([p.births.get(name, np.full(len(p), np.nan)) for p in parts])
+        for name in names
+    }
+    return Records(np.concatenate([p.time for p in parts]), births)
+
+
+class Queue:
+    """Records that have left one pipeline and not been taken by the next, oldest first."""
+
+    def __init__(self) -> None:
+        self._parts: deque[Records] = deque()
+        self._count = 0
+        self.came = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def first(self) -> float:
+        """When the oldest record came; infinity if there is none."""
+        return float(self._parts[0].time[0]) if self._parts else np.inf
+
+    def put(self, records: Records) -> None:
+        """Add records that come after all that are there."""
+        if len(records):
+            self._parts.append(records)
+            self._count += len(records)
+            self.came += len(records)
+
+    def put_back(self, records: Records) -> None:
+        """Add records that were taken before; they come before all that are there."""
+        if len(records):
+            self._parts.appendleft(records.by_time())
+            self._count += len(records)
+
+    def waiting(self, until: float) -> int:
+        """How many have come by a time."""
+        return sum(
+            len(part) if part.time[-1] <= until else int(np.searchsorted(part.time, until, "right"))
+            for part in self._parts
+        )
+
+    def take(self, until: float, most: int | None = None) -> Records:
+        """Take those that came by a time, the oldest first."""
+        taken: list[Records] = []
+        room = self._count if most is None else most
+        while self._parts and room > 0:
+            part = self._parts[0]
+            ready = len(part)
+            if part.time[-1] > until:
+                ready = int(np.searchsorted(part.time, until, "right"))
+            ready = min(ready, room)
+            if not ready:
+                break
+            taken.append(part[:ready])
+            room -= ready
+            self._count -= ready
+            if ready == len(part):
+                self._parts.popleft()
+            else:
+                self._parts[0] = part[ready:]
+        return joined(taken)
+
+    def all(self) -> Records:
+        """Everything that waits, without taking it."""
+        return joined(list(self._parts))
+
+
+def _ordered(times: Floats) -> bool:
+    return bool(np.all(times[1:] >= times[:-1]))

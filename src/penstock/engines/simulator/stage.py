@@ -1,0 +1,298 @@
+"""A pipeline whose instances run all the time, as in Storm, Nephele or Joker."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.engines.simulator import kernel
+from penstock.engines.simulator.gauge import Gauge
+from penstock.engines.simulator.instances import Given, Instances
+from penstock.engines.simulator.jobs import Inlet, Jobs, merged, together
+from penstock.engines.simulator.model import Model
+from penstock.engines.simulator.network import Leaving, Outlet, emitted
+from penstock.engines.simulator.records import NOTHING, Queue, Records, joined
+from penstock.engines.simulator.source import Source
+from penstock.engines.simulator.work import Allotted, Work
+
+Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.integer[Any]]
+
+NO_JOBS = Jobs(
+    NOTHING,
+    Allotted(np.zeros(0), ()),
+    np.zeros(0),
+    np.zeros(0, np.intp),
+    np.zeros(0, np.uint8),
+)
+
+
+class Stage:
+    """The instances of one pipeline.
+
+    A record that is taken gets its instance and its time of leaving at once: what comes later
+    cannot change them. Only a change of plan or a failure does, and then whatever has not begun
+    goes back to its queue.
+    """
+
+    takes_ahead = True
+    """Whether records are taken before an instance is free for them."""
+
+    def __init__(
+        self,
+        work: Work,
+        inlets: Sequence[Inlet],
+        outlets: Sequence[Outlet],
+        model: Model,
+        now: float,
+        rng: np.random.Generator,
+        ends: frozenset[str] = frozenset(),
+    ) -> None:
+        self.work = work
+        self.inlets = tuple(inlets)
+        self.outlets = tuple(outlets)
+        self.pipeline = work.pipeline
+        self.instances = work.pipeline.parallelism
+        self.draining = False
+        self.gauge = Gauge(self.instances)
+        self.delivered: Counter[str] = Counter()
+        self._came = self.came(now)
+        self.jobs = NO_JOBS
+        self.inherited: list[tuple[Work, Sequence[Inlet], Jobs]] = []
+        self._ends = ends
+        self._model = model
+        keys = None if work.keyed is None else model.step(work.keyed).keys
+        self.servers = Instances(
+            self.instances,
+            now,
+            rng,
+            dispatch=model.dispatch,
+            shares=None if keys is None else keys.shares(self.instances),
+            cadence=self.pipeline.cadence if model.batch is None else 0.0,
+        )
+
+    # --- a step of time -----------------------------------------------------------------------
+
+    def run(self, begin: float, end: float, most: int | None) -> Mapping[str, Floats]:
+        """Take what comes by `end`, `most` at most, and let out what leaves by then.
+
+        Returns the latencies of the records that left, by constraint.
+        """
+        before, work = self.servers.free, np.zeros(self.instances)
+        fresh: list[Leaving] = []
+        staying = NO_JOBS
+        parts = self._taken(end, most)
+        if parts:
+            work, served = self._serve(parts, begin)
+            fresh, staying = self._parted(served, end)
+        self.gauge.worked(begin, end, work, before, self.servers.free, self.servers.held)
+        self._note_arrivals(end)
+        return self._let_out(end, fresh, staying)
+
+    def _note_arrivals(self, end: float) -> None:
+        came = self.came(end)
+        self.gauge.now.came += came - self._came
+        self._came = came
+
+    def _taken(self, end: float, most: int | None) -> list[tuple[int, Records, Allotted]]:
+        if self.pipeline.admission == 0 and not self.draining:
+            return []
+        shares = self._split(end, most)
+        found = []
+        for number, inlet in enumerate(self.inlets):
+            records = inlet.queue.take(end, shares[number])
+            if len(records):
+                found.append((number, records, self.work.allot(inlet.entry, len(records))))
+        return found
+
+    def _split(self, end: float, most: int | None) -> list[int | None]:
+        """What each inlet may give; with too little room for all, each the same share."""
+        if most is None or len(self.inlets) == 1:
+            return [most] * len(self.inlets)
+        waiting = [i.queue.waiting(end) for i in self.inlets]
+        total = sum(waiting)
+        return [w if total <= most else -(-w * most // total) for w in waiting]
+
+    def _serve(
+        self, parts: Sequence[tuple[int, Records, Allotted]], begin: float
+    ) -> tuple[Floats, _Served]:
+        """Give records to instances; the work that each instance got, and when records leave."""
+        records, allotted, entry = in_order(parts)
+        ready = records.time
+        if ready[0] < begin:
+            ready = np.maximum(ready, begin)
+        given = self.servers.give(ready, allotted.service)
+        self.gauge.served(records.time, given.left, given.service, given.gathered, given.rows)
+        for which, times in self.servers.watched(given):
+            self.gauge.gaps(which, times)
+        allotted = Allotted(given.service, allotted.visits)
+        return given.work, _Served(records, allotted, given, entry)
+
+    def _parted(self, served: _Served | Jobs, end: float) -> tuple[list[Leaving], Jobs]:
+        """Those that leave by `end`, and those that stay."""
+        late = served.left > end
+        kept = np.flatnonzero(late)
+        outputs, births = served.allotted.outputs, served.records.births
+        if not len(kept):
+            self._count(served.entry, len(late))
+            return [Leaving(Records(served.left, births), outputs)], NO_JOBS
+        go = ~late
+        self._count(served.entry if served.entry.ndim == 0 else served.entry[go], int(go.sum()))
+        gone = Records(served.left[go], {name: b[go] for name, b in births.items()})
+        stays = served[kept] if isinstance(served, Jobs) else served.jobs(kept, self.instances)
+        return [Leaving(gone, None if outputs is None else outputs[go])], stays
+
+    def _count(self, entry: npt.NDArray[np.uint8], count: int) -> None:
+        """Note records that leave, by where they came in."""
+        if entry.ndim == 0:
+            self.gauge.done(self.inlets[int(entry)].entry, count)
+            return
+        for inlet, n in zip(
+            self.inlets, np.bincount(entry, minlength=len(self.inlets)), strict=True
+        ):
+            self.gauge.done(inlet.entry, int(n))
+
+    def let_out(self, end: float) -> Mapping[str, Floats]:
+        """Take nothing, only let out."""
+        return self._let_out(end, [], NO_JOBS)
+
+    def _let_out(self, end: float, fresh: list[Leaving], staying: Jobs) -> Mapping[str, Floats]:
+        """Send on everything that leaves by `end`; latencies by constraint."""
+        groups = [(self.work, self.inlets, self.jobs), *self.inherited]
+        self.jobs, self.inherited = staying, []
+        for at, (work, inlets, jobs) in enumerate(groups):
+            if not len(jobs):
+                continue
+            go = jobs.left <= end
+            gone, stays = jobs[np.flatnonzero(go)], jobs[np.flatnonzero(~go)]
+            if work.pipeline.operators == self.pipeline.operators:
+                self._count(gone.entry, len(gone))
+            fresh.append(Leaving(Records(gone.left, gone.records.births), gone.allotted.outputs))
+            if at == 0:
+                self.jobs = merged(stays, staying)
+            elif len(stays):
+                self.inherited.append((work, inlets, stays))
+        out = emitted(fresh, ordered=bool(self.outlets))
+        for outlet in self.outlets:
+            outlet.put(out)
+        self.gauge.out(len(out))
+        self.delivered.update(dict.fromkeys(self.work.sinks, len(out)))
+        return _latencies(fresh, self._ends)
+
+    # --- changes ------------------------------------------------------------------------------
+
+    def stop(self, now: float, *, begun_too: bool = False) -> None:
+        """Give back what has not begun; what has begun stays and will leave in its time."""
+        every = [(self.work, self.inlets, self.jobs), *self.inherited]
+        self.jobs, self.inherited = NO_JOBS, []
+        for at, (work, inlets, jobs) in enumerate(every):
+            waits = jobs.left > now if begun_too else jobs.begun >= now
+            jobs[np.flatnonzero(waits)].give_back(work, inlets)
+            stays = jobs[np.flatnonzero(~waits)]
+            if at == 0:
+                self.jobs = stays
+            elif len(stays):
+                self.inherited.append((work, inlets, stays))
+        self.servers.reset(now, self.jobs.server, self.jobs.left)
+
+    def inherit(self, old: Stage) -> None:
+        """Go on with what a stopped stage has begun, and with the instances that stay."""
+        if len(old.jobs):
+            self.inherited.append((old.work, old.inlets, old.jobs))
+        self.inherited += old.inherited
+        if old.pipeline.operators == self.pipeline.operators:
+            both = min(self.instances, old.instances)
+            free = self.servers.free
+            free[:both] = np.maximum(free[:both], old.servers.free[:both])
+
+    def fail(self, now: float, servers: Numbers, until: float) -> int:
+        """Instances break: what they had begun or were given is done again; how many rows."""
+        lost = np.isin(self.jobs.server, servers) & (self.jobs.left > now)
+        again = self.jobs[np.flatnonzero(lost)]
+        self.jobs = self.jobs[np.flatnonzero(~lost)]
+        begun = int(np.count_nonzero(again.begun < now)) if len(again) else 0
+        again.give_back(self.work, self.inlets)
+        self.servers.free[servers] = now
+        self.servers.hold(until, servers)
+        return begun
+
+    # --- what is in it ------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Records taken and not gone."""
+        return len(self.jobs) + sum(len(jobs) for _, _, jobs in self.inherited)
+
+    def waiting(self, now: float) -> int:
+        """Records that have come and not begun, taken or not."""
+        begun = int(np.count_nonzero(self.jobs.begun >= now)) if len(self.jobs) else 0
+        return begun + sum(i.queue.waiting(now) for i in self.inlets)
+
+    def came(self, now: float) -> int:
+        """Records that have ever come to its inlets."""
+        queues = (i.queue for i in self.inlets)
+        return sum(q.offered(now) if isinstance(q, Source) else q.came for q in queues)
+
+    def held_back(self) -> int:
+        """Records from other pipelines that wait and were not taken."""
+        return sum(len(i.queue) for i in self.inlets if isinstance(i.queue, Queue))
+
+    def mean(self) -> float:
+        """Seconds of an instance for a record, on average over the ways in."""
+        times = [self.work.mean[i.entry] for i in self.inlets]
+        slow = 1.0 if self.servers.slow is None else float(self.servers.slow.mean())
+        return slow * sum(times) / len(times)
+
+    def room(self, begin: float, end: float) -> float:
+        """Records it can take until `end` so that no instance has more than the bound waiting."""
+        bound, mean = self._model.queue, self.mean()
+        if bound is None or mean == 0:
+            return np.inf
+        return self.servers.room(bound, mean, begin, end)
+
+
+@dataclass(frozen=True)
+class _Served:
+    """Records that were given to instances; entry is one number if all came the same way."""
+
+    records: Records
+    allotted: Allotted
+    given: Given
+    entry: npt.NDArray[np.uint8]
+
+    @property
+    def left(self) -> Floats:
+        return self.given.left
+
+    def jobs(self, kept: Numbers, instances: int) -> Jobs:
+        given = self.given
+        server = (given.turn + kept) % instances if given.server is None else given.server[kept]
+        entry = np.broadcast_to(self.entry, len(self.left))[kept]
+        return Jobs(self.records[kept], self.allotted[kept], self.left[kept], server, entry)
+
+
+def in_order(
+    parts: Sequence[tuple[int, Records, Allotted]],
+) -> tuple[Records, Allotted, npt.NDArray[np.uint8]]:
+    """Records of all inlets in the order in which they came."""
+    if len(parts) == 1:
+        number, records, allotted = parts[0]
+        return records, allotted, np.array(number, np.uint8)
+    records = joined([records for _, records, _ in parts])
+    numbers = np.array([number for number, _, _ in parts], np.uint8)
+    entry = np.repeat(numbers, [len(r) for _, r, _ in parts])
+    order = kernel.order(records.time)
+    return records[order], together([a for _, _, a in parts])[order], entry[order]
+
+
+def _latencies(leaving: Sequence[Leaving], ends: frozenset[str]) -> Mapping[str, Floats]:
+    """How old records are, for the constraints that end with this pipeline."""
+    found: dict[str, list[Floats]] = {}
+    for one in leaving:
+        for name in ends.intersection(one.records.births):
+            found.setdefault(name, []).append(one.records.time - one.records.births[name])
+    return {name: np.concatenate(parts) for name, parts in found.items()}

@@ -1,0 +1,123 @@
+"""The mathematics of queues against a loop over records."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.engines.simulator import kernel
+from tests.strategies import few
+
+Floats = npt.NDArray[np.float64]
+
+CASES = st.tuples(
+    st.integers(0, 2**32),
+    st.sampled_from((1, 2, 3, 17, 60, 200)),
+    st.sampled_from((0, 1, 2, 59, 700)),
+    st.sampled_from((0.3, 0.95, 3.0)),
+)
+
+
+def drawn(case: tuple[int, int, int, float]) -> tuple[np.random.Generator, Floats, Floats, Floats]:
+    seed, servers, count, load = case
+    rng = np.random.default_rng(seed)
+    arrivals = 1e6 + np.cumsum(rng.exponential(1.0, count) * rng.integers(0, 2, count))
+    services = rng.exponential(load * servers, count)
+    return rng, arrivals, services, 1e6 + rng.normal(0, 3, servers)
+
+
+def one_by_one(
+    arrivals: Floats, services: Floats, free: Floats, server: npt.NDArray[np.intp]
+) -> tuple[list[float], list[float]]:
+    now, left = free.tolist(), []
+    for came, took, which in zip(arrivals, services, server, strict=True):
+        now[which] = max(now[which], came) + took
+        left.append(now[which])
+    return left, now
+
+
+@few
+@given(CASES, st.integers(0, 1000))
+def test_records_in_turn_leave_as_in_a_loop(case: tuple[int, int, int, float], turn: int) -> None:
+    _, arrivals, services, free = drawn(case)
+    turn %= len(free)
+    server = (turn + np.arange(len(arrivals))) % len(free)
+    left, after = kernel.robin(arrivals, services, free, turn)
+    expected = one_by_one(arrivals, services, free, server)
+    np.testing.assert_allclose(left, expected[0], rtol=0, atol=1e-7)
+    np.testing.assert_allclose(after, expected[1], rtol=0, atol=1e-7)
+
+
+@few
+@given(CASES)
+def test_records_with_a_given_server_leave_as_in_a_loop(
+    case: tuple[int, int, int, float],
+) -> None:
+    rng, arrivals, services, free = drawn(case)
+    server = rng.integers(0, len(free), len(arrivals)) // 2  # some servers get nothing
+    left, after = kernel.grouped(arrivals, services, free, kernel.Groups.of(server, len(free)))
+    expected = one_by_one(arrivals, services, free, server)
+    np.testing.assert_allclose(left, expected[0], rtol=0, atol=1e-7)
+    np.testing.assert_allclose(after, expected[1], rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("count", [1, 2, 1000, (1 << 20) + 5])
+def test_times_are_put_in_order_and_equal_ones_stay_as_they_are(count: int) -> None:
+    times = 1e5 + np.random.default_rng(0).integers(0, max(1, count // 3), count) * 1e-3
+    np.testing.assert_array_equal(kernel.order(times), np.argsort(times, kind="stable"))
+    even = np.full(count, 7.5)
+    np.testing.assert_array_equal(kernel.order(even), np.arange(count))
+
+
+def test_groups_know_their_records() -> None:
+    groups = kernel.Groups.of(np.array([2, 0, 2, 4, 0, 0]), 5)
+    assert groups.counts.tolist() == [3, 0, 2, 0, 1]
+    assert [groups.of_server(i).tolist() for i in range(5)] == [[1, 4, 5], [], [0, 2], [], [3]]
+    assert groups.sums(np.arange(6.0)).tolist() == [10.0, 0.0, 2.0, 0.0, 3.0]
+    assert kernel.Groups.of(np.zeros(0, np.intp), 3).sums(np.zeros(0)).tolist() == [0.0, 0.0, 0.0]
+
+
+@few
+@given(CASES)
+def test_records_of_a_shared_queue_go_to_whoever_is_free_first(
+    case: tuple[int, int, int, float],
+) -> None:
+    _, arrivals, services, free = drawn(case)
+    left, after = kernel.shared(arrivals, services, free)
+    now, expected = sorted(free.tolist()), []
+    for came, took in zip(arrivals, services, strict=True):
+        done = max(now[0], came) + took
+        now = sorted([*now[1:], done])
+        expected.append(done)
+    np.testing.assert_allclose(left, expected, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(np.sort(after), now, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("servers", [1, 5, 200])
+@pytest.mark.parametrize("kind", ["in turn", "given", "shared"])
+def test_a_stream_may_be_cut_into_blocks_anywhere(servers: int, kind: str) -> None:
+    rng = np.random.default_rng(servers)
+    arrivals = np.cumsum(rng.exponential(1.0, 5000))
+    services = rng.exponential(0.95 * servers, 5000)
+    server = rng.integers(0, servers, 5000)
+
+    def through(cuts: list[int]) -> Floats:
+        free, turn, found = np.zeros(servers), 0, []
+        for part in np.split(np.arange(5000), cuts):
+            came, took = arrivals[part], services[part]
+            if kind == "in turn":
+                left, free = kernel.robin(came, took, free, turn)
+                turn = (turn + len(part)) % servers
+            elif kind == "given":
+                groups = kernel.Groups.of(server[part], servers)
+                left, free = kernel.grouped(came, took, free, groups)
+            else:
+                left, free = kernel.shared(came, took, free)
+            found.append(left)
+        return np.concatenate(found)
+
+    cuts = sorted(rng.integers(0, 5000, 40).tolist())
+    np.testing.assert_allclose(through(cuts), through([]), rtol=0, atol=1e-8)

@@ -1,0 +1,137 @@
+"""Times, keys, costs and places: the values that a simulation is made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from penstock.control.history import History
+from penstock.control.loop import Tick
+from penstock.engines.simulator import costs, service
+from penstock.engines.simulator.chance import Chooser
+from penstock.engines.simulator.model import Keys, Node
+from penstock.engines.simulator.node import Placement, place, slowdown
+from penstock.engines.simulator.service import (
+    Constant,
+    Empirical,
+    Exponential,
+    Gamma,
+    Lognormal,
+    Service,
+)
+from penstock.errors import InvalidInput
+from penstock.metrics.snapshot import OperatorMetrics, PipelineMetrics, Snapshot
+from penstock.plan.plan import Pipeline, Plan
+from penstock.workloads import build
+
+from .flows import chain
+
+
+@pytest.mark.parametrize(
+    ("drawn", "mean", "cv"),
+    [
+        (Constant(0.002), 0.002, 0.0),
+        (Exponential(0.002), 0.002, 1.0),
+        (Gamma(0.002, 0.5), 0.002, 0.5),
+        (Lognormal(0.002, 0.7), 0.002, 0.7),
+        (Empirical([0.001, 0.003]), 0.002, 0.5),
+    ],
+)
+def test_times_have_the_mean_and_variation_that_is_said(
+    drawn: Service, mean: float, cv: float
+) -> None:
+    times = drawn.draw(np.random.default_rng(0), 200_000)
+    assert drawn.mean == pytest.approx(mean)
+    assert times.mean() == pytest.approx(mean, rel=0.01)
+    assert times.std() / times.mean() == pytest.approx(cv, abs=0.01)
+
+
+@pytest.mark.parametrize("drawn", [Exponential(1.0), Gamma(1.0, 0.5), Lognormal(1.0, 2.0)])
+def test_times_are_the_same_however_they_are_drawn(drawn: Service) -> None:
+    one, other = np.random.default_rng(3), np.random.default_rng(3)
+    parts = np.concatenate([drawn.draw(other, n) for n in (1, 10, 0, 489)])
+    np.testing.assert_array_equal(parts, drawn.draw(one, 500))
+
+
+def test_times_are_read_from_a_word() -> None:
+    assert service.parse("2ms") == Constant(0.002)
+    assert service.parse("2ms~exp") == service.parse("2ms~1.0") == Exponential(0.002)
+    assert service.parse("2ms~0.5") == Gamma(0.002, 0.5)
+    assert service.parse("1s~lognormal:0.5") == Lognormal(1.0, 0.5)
+    for text in ("2", "2ms~", "2ms~x", "2ms~gauss:1"):
+        with pytest.raises(InvalidInput):
+            service.parse(text)
+
+
+@pytest.mark.parametrize("weights", [[1.0], [1.0, 1.0, 1.0], [0.0, 5.0, 1.0, 0.1], [1e-9, 1.0]])
+def test_choices_are_as_frequent_as_their_weights(weights: list[float]) -> None:
+    drawn = Chooser(np.array(weights)).draw(np.random.default_rng(0), 400_000)
+    found = np.bincount(drawn, minlength=len(weights)) / 400_000
+    np.testing.assert_allclose(found, np.array(weights) / sum(weights), atol=0.004)
+
+
+def test_keys_are_spread_over_instances() -> None:
+    even = Keys(number=100_000).shares(10)
+    assert even.sum() == pytest.approx(1.0)
+    assert even.max() < 0.11
+    skewed = Keys(number=100_000, skew=1.5).shares(10)
+    assert skewed.max() > 0.38  # the first key alone has a share of 1 / zeta(1.5)
+    assert Keys().moved(4, 4) == 0.0
+    assert Keys().moved(4, 8) == pytest.approx(0.5, abs=0.02)
+    assert Keys(number=1000).seen(10) == 10
+    assert Keys(number=1000).seen(10**6) == 1000
+
+
+def test_costs_are_said_before_they_are_measured_or_declared(tmp_path: Path) -> None:
+    graph = build("linear", tmp_path, cost="wait", wait_ms=7).graph
+    assert costs.steps(graph)["step-2"].service == Constant(0.007)
+    seen = OperatorMetrics("step-1", rows_in=10, rows_out=25, service=0.004, service_cv=1.0)
+    snapshot = Snapshot(
+        1.0,
+        1.0,
+        None,
+        10,
+        25,
+        0,
+        pipelines={"orders": PipelineMetrics("orders", 1, rows_in=10)},
+        operators={"step-1": seen},
+    )
+    record = History(tmp_path, lambda: 1.0, pytest.fail)
+    record.append(Tick(1.0, Plan((Pipeline(("orders",)),)), snapshot))
+    record.close()
+    found = costs.steps(graph, {"step-2": "1ms"}, {"step-2": 3.0}, tmp_path)
+    assert found["step-1"].service == Exponential(0.004)
+    assert found["step-1"].selectivity == 2.5
+    assert (found["step-2"].service, found["step-2"].selectivity) == (Constant(0.001), 3.0)
+    assert found["step-3"].service == Constant(0.007)
+
+
+def test_costs_that_nobody_knows_are_an_error() -> None:
+    with pytest.raises(InvalidInput, match="nothing says what the operators of 'chain' cost"):
+        costs.steps(chain("a"))
+    with pytest.raises(InvalidInput, match="no operator 'b' to say a cost of"):
+        costs.steps(chain("a"), {"b": "1ms"})
+
+
+def test_instances_stay_where_they_are_and_new_ones_go_where_there_is_room() -> None:
+    first = place(None, Plan((Pipeline(("a",), 4), Pipeline(("b",), 2)), 3))
+    assert first.executors == ("0", "1", "2")
+    assert first.loads().tolist() == [2, 2, 2]
+    more = place(first, Plan((Pipeline(("a",), 7), Pipeline(("b",), 2)), 4))
+    assert more.hosts["a"][:4].tolist() == first.hosts["a"].tolist()
+    assert sorted(more.loads().tolist()) == [2, 2, 2, 3]
+    fewer = place(more, Plan((Pipeline(("a",), 7), Pipeline(("b",), 2)), 3, leaving=("1",)))
+    assert fewer.executors == ("0", "2", "3")
+    assert fewer.loads().tolist() == [3, 3, 3]
+    again = place(fewer, Plan((Pipeline(("a",), 7), Pipeline(("b",), 2)), 4))
+    assert again.executors == ("0", "2", "3", "4")  # a name is never given twice
+
+
+def test_all_slow_down_where_more_cores_are_wanted_than_there_are() -> None:
+    placement = Placement(("0", "1"), {"a": np.array([0, 0, 0, 1])})
+    wanted = {"a": np.array([1.0, 1.0, 1.0, 0.5])}
+    factor, memory = slowdown(placement, wanted, {"a": 8e9}, Node(cores=2, memory=4e9, spill=3.0))
+    assert factor.tolist() == [4.5, 1.0]  # half as fast again, and 6 GB in 4
+    assert memory.tolist() == [1.5, 0.5]

@@ -1,0 +1,148 @@
+"""Waiting times against what queueing theory knows exactly."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from penstock.engines.simulator.arrivals import Arrivals, Poisson, Renewal
+from penstock.engines.simulator.model import Dispatch, Step
+from penstock.engines.simulator.service import Constant, Exponential, Gamma, Lognormal, Service
+
+from .flows import apart, chain, started
+
+RATE = 40_000
+
+
+def wait(
+    service: Service,
+    run_dir: Path,
+    *,
+    servers: int = 1,
+    dispatch: Dispatch = Dispatch.TURN,
+    arrivals: Arrivals | None = None,
+    seconds: int = 100,
+    seed: int = 1,
+) -> float:
+    """The mean wait at `op` at 40,000 records a second."""
+    engine = started(
+        chain("op"),
+        apart(("op", servers)),
+        {"op": Step(service)},
+        f"{RATE}/s",
+        run_dir,
+        dispatch=dispatch,
+        arrivals=arrivals or Poisson(),
+        seed=seed,
+    )
+    engine.advance(seconds)
+    found = engine.observe().pipelines["op"]
+    assert found.wait is not None
+    return found.wait
+
+
+def pollaczek(mean: float, cv: float, rate: float) -> float:
+    """M/G/1: the formula of Pollaczek and Khinchine."""
+    rho = rate * mean
+    return rho / (1 - rho) * mean * (1 + cv**2) / 2
+
+
+def erlang(servers: int, mean: float) -> float:
+    """M/M/k: Erlang's formula, by the recurrence of the loss formula."""
+    offered, loss = RATE * mean, 1.0
+    for k in range(1, servers + 1):
+        loss = offered * loss / (k + offered * loss)
+    waiting = loss / (1 - offered / servers * (1 - loss))
+    return waiting * mean / (servers - offered)
+
+
+@pytest.mark.parametrize("load", [0.3, 0.7, 0.8])
+def test_m_m_1(tmp_path: Path, load: float) -> None:
+    mean = load / RATE
+    assert wait(Exponential(mean), tmp_path) == pytest.approx(pollaczek(mean, 1, RATE), rel=0.02)
+
+
+@pytest.mark.parametrize("load", [0.3, 0.8])
+def test_m_d_1(tmp_path: Path, load: float) -> None:
+    mean = load / RATE
+    assert wait(Constant(mean), tmp_path) == pytest.approx(pollaczek(mean, 0, RATE), rel=0.02)
+
+
+@pytest.mark.parametrize("service", [Gamma(0.6 / RATE, 0.5), Lognormal(0.6 / RATE, 0.8)])
+def test_m_g_1(tmp_path: Path, service: Gamma | Lognormal) -> None:
+    exact = pollaczek(service.mean, service.cv, RATE)
+    assert wait(service, tmp_path) == pytest.approx(exact, rel=0.02)
+
+
+@pytest.mark.parametrize(("servers", "load"), [(2, 0.8), (5, 0.8), (20, 0.8)])
+def test_m_m_k(tmp_path: Path, servers: int, load: float) -> None:
+    mean = load * servers / RATE
+    found = [  # records seldom wait, so one stream of them says little
+        wait(
+            Exponential(mean),
+            tmp_path / str(seed),
+            servers=servers,
+            dispatch=Dispatch.SHARED,
+            seconds=20,
+            seed=seed,
+        )
+        for seed in range(5)
+    ]
+    assert math.fsum(found) / 5 == pytest.approx(erlang(servers, mean), rel=0.02)
+
+
+def test_records_by_chance_make_every_instance_an_m_m_1(tmp_path: Path) -> None:
+    mean = 0.7 * 20 / RATE
+    found = wait(Exponential(mean), tmp_path, servers=20, dispatch=Dispatch.CHANCE, seconds=50)
+    assert found == pytest.approx(pollaczek(mean, 1, RATE / 20), rel=0.02)
+
+
+@pytest.mark.parametrize("phases", [4, 20])
+def test_records_in_turn_make_every_instance_an_e_k_m_1(tmp_path: Path, phases: int) -> None:
+    # Every k-th record of a Poisson stream: gaps are sums of k exponential ones. The wait of
+    # GI/M/1 is s / (1 - s) * mean with s the root of s = E[exp(-(1 - s) gap / mean)].
+    mean = 0.8 * phases / RATE
+    root = 0.5
+    for _ in range(200):
+        root = (1 / (1 + (1 - root) / mean / RATE)) ** phases
+    exact = root / (1 - root) * mean
+    assert wait(Exponential(mean), tmp_path, servers=phases) == pytest.approx(exact, rel=0.02)
+
+
+@pytest.mark.parametrize("cv", [0.5, 1.5])
+def test_gi_m_1_with_gamma_gaps(tmp_path: Path, cv: float) -> None:
+    mean, shape = 0.7 / RATE, 1 / cv**2
+    root = 0.5
+    for _ in range(500):
+        root = (1 + (1 - root) / mean / (RATE * shape)) ** -shape
+    exact = root / (1 - root) * mean
+    found = wait(Exponential(mean), tmp_path, arrivals=Renewal(cv))
+    assert found == pytest.approx(exact, rel=0.02)
+
+
+def test_a_heavily_loaded_gi_g_1_comes_close_to_kingmans_formula(tmp_path: Path) -> None:
+    mean = 0.95 / RATE
+    found = wait(Gamma(mean, 0.5), tmp_path, arrivals=Renewal(0.5))
+    kingman = 0.95 / 0.05 * mean * (0.25 + 0.25) / 2
+    assert found == pytest.approx(kingman, rel=0.05)
+    assert found < kingman  # it is a bound
+
+
+def test_little(tmp_path: Path) -> None:
+    """Records in the system, counted at instants, are their rate times their time in it."""
+    engine = started(
+        chain("op"), apart(("op", 200)), {"op": Step(Exponential(0.008))}, "20000/s", tmp_path,
+        dispatch=Dispatch.CHANCE, options={"step": 0.1, "detail": 0},
+    )  # fmt: skip
+    engine.advance(5)
+    engine.observe()
+    inside = []
+    for _ in range(300):
+        engine.advance(0.1)
+        seen = engine.observe()
+        inside.append(seen.rows_ingested - seen.rows_delivered)
+    time = seen.latency["op->op"].mean
+    rate = seen.rows_delivered / seen.at
+    assert math.fsum(inside) / len(inside) == pytest.approx(rate * time, rel=0.01)
