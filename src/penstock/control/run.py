@@ -63,6 +63,7 @@ def run(
     run_dir: str | Path | None = None,
     view: View | None = None,
     verify: bool = True,
+    until: Callable[[Tick], bool] | None = None,
     clock: Clock | None = None,
 ) -> Summary:
     """Run until `seconds` have passed or somebody asks to stop, drain, and sum up.
@@ -74,7 +75,7 @@ def run(
     load, as in `200ms..5s`; limits: what a plan may use at most; guard: when the policy may
     change something; advise: let it only say what it would change; run_dir: where everything
     is kept (None: a new directory in `runs`); verify: compare the sinks with what the flow
-    expects of them.
+    expects of them; until: looks at the last turn and says whether the run is to end.
 
     While the flow runs, `penstock.control.mailbox.ask` can ask it for changes from elsewhere.
 
@@ -102,6 +103,7 @@ def run(
     clock = clock or Clock()
     home = directory.choose(graph.name, run_dir, clock.wall())
     one = _Run(graph, chosen, plan, script, rules, engine, lasting, home, view, verify, clock)
+    one.until = until
     return one.whole(fresh=run_dir is None)
 
 
@@ -140,6 +142,7 @@ class _Run:
         self.rows_to_come = given.rows_to_come(graph)
         self.last: Tick | None = None
         self.interrupts = Interrupts()
+        self.until: Callable[[Tick], bool] | None = None
 
     def whole(self, fresh: bool) -> Summary:
         try:
@@ -242,7 +245,9 @@ class _Run:
             self.clock.sleep(min(left, _SLICE))
 
     def over(self) -> bool:
-        """Somebody asked, the time is up, or the generators have nothing more to give."""
+        """Its end is reached, somebody asked, time is up, or the generators have given all."""
+        if self.until is not None and self.last is not None and self.until(self.last):
+            return True
         if self.interrupts.finish or (self.seconds is not None and self.now() >= self.seconds):
             return True
         if self.last is None or self.rows_to_come is None:
