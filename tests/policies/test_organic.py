@@ -521,6 +521,7 @@ def separate() -> tuple[Graph, Plan]:
     return graph, Plan(tuple(Pipeline((name,)) for name in graph.topological))
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("build", [wide, long, separate])
 def test_ten_thousand_operators_are_decided_on_at_once(build: Any) -> None:
     graph, plan = build()

@@ -340,6 +340,7 @@ def test_it_ends_on_every_dataflow_with_valid_plans_within_the_budget(data: st.D
     assert platform.memory.profile.final.throughput >= 0.97 * best
 
 
+@pytest.mark.large
 def test_ten_thousand_operators_are_decided_on_at_once() -> None:
     flow = Dataflow("long")
     stream = source(flow)

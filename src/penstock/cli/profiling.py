@@ -71,7 +71,8 @@ def _profile(given: argparse.Namespace, streams: Streams) -> int:
     from penstock.report.profiles import profile_tables
 
     (found,) = _profiled([given.flow], given, streams)
-    return _tell(given, streams, found.to_json(), [] if given.json else [profile_tables(found)])
+    parts = [profile_tables(found), _run_it(given.flow, found)]
+    return _tell(given, streams, found.to_json(), parts)
 
 
 def _compare(given: argparse.Namespace, streams: Streams) -> int:
@@ -87,7 +88,7 @@ def _compare(given: argparse.Namespace, streams: Streams) -> int:
         "left_out": [name for name in given.flows if name not in found],
         "profiles": {name: one.to_json() for name, one in found.items()},
     }
-    tables = [profile_tables(one) for one in found.values()]
+    tables = [t for n, one in found.items() for t in (profile_tables(one), _run_it(n, one))]
     left = [f" not profiled: {name}" for name in shown["left_out"]]
     return _tell(given, streams, shown, [*tables, "", ranking_table(ranks), *left])
 
@@ -174,6 +175,10 @@ def _one(
         )
 
 
+def _run_it(written: str, found: Profiled) -> str:
+    return f" penstock run {written} --plan {found.run_dir}/plan.json"
+
+
 def _rate(text: str) -> float:
     """`5000/s`, or a plain number of rows per second."""
     from penstock.models.load import parse
@@ -197,5 +202,5 @@ def _tell(
 
     console = Console(file=streams.out)
     for part in parts:
-        console.print(part)
+        console.print(part, soft_wrap=isinstance(part, str), markup=False, highlight=False)
     return 0

@@ -39,7 +39,7 @@ _FREE = {"undo": 1.0}
 
 @dataclass(frozen=True)
 class Stepwise:
-    """The stepwise profiling of Liu and others, as a policy.
+    """Find the best plan under stress in a few rounds, keep to it, and start anew if that fails.
 
     latency: seconds, where the dataflow has no constraint; slice: the unit in which ratios become
     whole numbers; k: how many times its least time a pipeline may take for a row in the end;

@@ -24,7 +24,6 @@ def profile_tables(found: Profiled) -> RenderableType:
     best = f"{found.flow}: {text.rate(final.throughput)} rows/s with {sizes(final)}"
     words.append(Text(f" {best}", "bold"))
     words += [Text(f" {line}", "yellow") for line in remarks(found)]
-    words.append(Text(f" penstock run ... --plan {found.run_dir}/plan.json", overflow="fold"))
     return Group(*words)
 
 
@@ -43,16 +42,19 @@ def remarks(found: Profiled) -> list[str]:
 
 def ranking_table(ranks: Sequence[Rank]) -> RenderableType:
     """Dataflows, the best first."""
-    table = _table("dataflow", ">rows/s", ">of the best", ">instances", ">rows/s each", ">rounds")
+    table = _table(
+        "dataflow", ">rows/s", ">of the best", ">instances", ">rows/s each", ">rounds", ""
+    )
     for rank in ranks:
-        alike = "" if rank.against_best == "decreased" else " (best, or no different)"
+        alike = "" if rank.against_best == "decreased" else "as good"
         table.add_row(
-            Text(f"{rank.name}{alike}"),
+            Text(rank.name),
             text.rate(rank.throughput),
             text.share(rank.share),
             str(rank.slots),
             text.rate(rank.per_slot),
             str(rank.rounds),
+            "best" if rank is ranks[0] else alike,
         )
     return table
 
