@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from penstock.control.context import Context
 from penstock.control.history import DECISIONS, SNAPSHOTS, read
 from penstock.control.run import run
 from penstock.dataflow.connectors import Discard, Files
@@ -20,6 +21,7 @@ from penstock.errors import (
     InvalidPlan,
     RunDirectoryError,
 )
+from penstock.plan.decision import Decision
 from penstock.plan.plan import Pipeline, Plan
 
 from .doubles import FailingEngine, FakeTime, StuckEngine, TellingEngine, Watcher, flow
@@ -192,3 +194,25 @@ def test_a_load_needs_a_generator() -> None:
     made.source("lines", Files("in", "value string")).sink("out", Discard())
     with pytest.raises(InvalidInput, match="dataflow 'files' has no generator"):
         run(made, engine=MemoryEngine(), load="5/s")
+
+
+def test_a_turn_can_end_a_run_by_what_the_policy_remembers() -> None:
+    class Counting:
+        name = "counting"
+
+        def decide(self, context: Context, memory: int | None) -> tuple[Decision, int]:
+            return Decision(None, "counts"), (memory or 0) + 1
+
+    engine, view = MemoryEngine(), Watcher()
+    summary = run(
+        flow(),
+        policy=Counting(),
+        engine=engine,
+        seconds=60,
+        until=lambda tick: tick.memory == 7,
+        view=view,
+        clock=FakeTime(engine).clock,
+    )
+    assert not summary.interrupted
+    assert [s.tick.memory for s in view.seen if s.phase == "running" and s.tick] == [*range(1, 8)]
+    assert view.phases == ["starting", "running", "draining", "verifying"]

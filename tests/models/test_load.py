@@ -229,3 +229,11 @@ def test_a_bad_trace_is_refused_with_its_line(tmp_path: Path, content: str, mess
     file.write_text(content)
     with pytest.raises(InvalidInput, match=message):
         parse(f"trace:{file}")
+
+
+@pytest.mark.parametrize(
+    ("text", "peak"),
+    [("300/m", 5.0), ("sine:10-50@60s", 50.0), ("ramp:70-5@10s", 70.0), ("2*spikes:1,8@30s", 16.0)],
+)
+def test_the_peak_is_the_highest_rate(text: str, peak: float) -> None:
+    assert parse(text).peak == pytest.approx(peak)

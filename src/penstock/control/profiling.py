@@ -14,6 +14,7 @@ from penstock.control import given, stress
 from penstock.control.clock import Clock
 from penstock.control.guard import Guard
 from penstock.control.loop import Tick
+from penstock.control.plain import plain
 from penstock.control.run import run
 from penstock.control.status import View
 from penstock.dataflow.flow import Dataflow
@@ -60,17 +61,20 @@ class Profiled:
         )
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "flow": self.flow,
-            "complete": self.complete,
-            "interrupted": self.interrupted,
-            "seconds": round(self.seconds, 3),
-            "offered": self.offered,
-            "carried_all": self.carried_all,
-            **self.profile.to_json(),
-            "plan": self.plan.to_json(),
-            "run_dir": self.run_dir,
-        }
+        shown: dict[str, Any] = plain(
+            {
+                "flow": self.flow,
+                "complete": self.complete,
+                "interrupted": self.interrupted,
+                "seconds": round(self.seconds, 3),
+                "offered": self.offered,
+                "carried_all": self.carried_all,
+                **self.profile.to_json(),
+                "plan": self.plan.to_json(),
+                "run_dir": self.run_dir,
+            }
+        )
+        return shown
 
 
 def profile(
