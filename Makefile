@@ -13,7 +13,7 @@ help:
 	@echo 'make setup      .venv with the command penstock in it, and Java if it can be installed'
 	@echo 'make demo       set up, then count words under a changing load for 80 seconds'
 	@echo 'make test       set up, then lint, type-check and run all tests'
-	@echo 'make test-fast  the tests that need no Spark and no ten thousand operators'
+	@echo 'make test-fast  the tests that need no Spark, without the large ones'
 	@echo 'make torture    change and kill a flow at random instants; SEEDS="1 2 3"'
 	@echo 'make lint       ruff and mypy'
 	@echo 'make bench      measure against plain Spark (takes a while)'
