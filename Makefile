@@ -13,7 +13,7 @@ help:
 	@echo 'make setup      .venv with the command penstock in it, and Java if it can be installed'
 	@echo 'make demo       set up, then count words under a changing load for 80 seconds'
 	@echo 'make test       set up, then lint, type-check and run all tests'
-	@echo 'make test-fast  the tests that need no Spark'
+	@echo 'make test-fast  the tests that need no Spark, without the large ones'
 	@echo 'make torture    change and kill a flow at random instants; SEEDS="1 2 3"'
 	@echo 'make lint       ruff and mypy'
 	@echo 'make bench      measure against plain Spark (takes a while)'
@@ -32,10 +32,11 @@ demo: setup
 	$(BIN)/penstock run wordcount --for 80s --load steps:2000,8000,4000@20s
 
 test: setup lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m 'not spark' -n auto
+	$(BIN)/python -m pytest -m spark
 
 test-fast: $(INSTALLED)
-	$(BIN)/python -m pytest -m 'not spark'
+	$(BIN)/python -m pytest -m 'not spark and not large' -n auto
 
 SEEDS ?= 1 2 3 4 5
 torture: setup

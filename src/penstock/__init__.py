@@ -4,6 +4,7 @@ Write a dataflow with no parallelism in it, say what latency you want, and run i
 """
 
 from penstock.control.guard import Guard
+from penstock.control.profiling import Profiled, profile
 from penstock.control.quiet import Quiet
 from penstock.control.run import run
 from penstock.dataflow.connectors import (
@@ -58,6 +59,7 @@ __all__ = [
     "PenstockError",
     "Pipeline",
     "Plan",
+    "Profiled",
     "Quiet",
     "Refused",
     "RunDirectoryError",
@@ -65,5 +67,6 @@ __all__ = [
     "Stream",
     "Summary",
     "each",
+    "profile",
     "run",
 ]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from penstock import policies
 from penstock.cli.main import parser
 from penstock.dataflow.flow import Dataflow
 from penstock.metrics.vocabulary import VOCABULARY
@@ -39,6 +40,11 @@ def subcommands() -> dict[str, Any]:
 def test_every_option_of_run_is_explained() -> None:
     options = {o for a in subcommands()["run"]._actions for o in a.option_strings}
     assert {o for o in options if o not in ("-h", "--help") and f"`{o}" not in README} == set()
+
+
+def test_every_policy_is_in_it() -> None:
+    part = README.split("## Choosing a policy")[1].split("\n## ")[0]
+    assert {name for name in policies.names() if f"`{name}`" not in part} == set()
 
 
 def test_every_command_is_explained() -> None:
@@ -121,8 +127,8 @@ def test_every_decision_is_in_the_index() -> None:
     assert [f.name for f in folder.glob("[0-9]*.md") if f"({f.name})" not in index] == []
 
 
-@pytest.mark.parametrize("engine", ["spark", "simulator"])
-def test_every_module_of_an_engine_is_in_the_architecture(engine: str) -> None:
+@pytest.mark.parametrize("folder", ["engines/spark", "engines/simulator", "models", "policies"])
+def test_every_module_of_a_large_folder_is_in_the_architecture(folder: str) -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text()
-    modules = (ROOT / "src" / "penstock" / "engines" / engine).glob("[a-z]*.py")
+    modules = (ROOT / "src" / "penstock" / folder).glob("[a-z]*.py")
     assert [m.stem for m in modules if f"`{m.stem}`" not in page] == []

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from penstock.control.context import Context
 from penstock.control.history import decisions, snapshots, transitions
 from penstock.control.run import run
 from penstock.dataflow.connectors import Discard, Files
@@ -21,6 +22,7 @@ from penstock.errors import (
     InvalidPlan,
     RunDirectoryError,
 )
+from penstock.plan.decision import Decision
 from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.transition import Transition
 
@@ -214,3 +216,25 @@ def test_what_a_change_cost_is_put_in_when_it_is_known() -> None:
     )  # fmt: skip
     (changed,) = transitions(Path("mine"))
     assert (changed.transition.interruption, changed.transition.settled) == (0.7, True)
+
+
+def test_a_turn_can_end_a_run_by_what_the_policy_remembers() -> None:
+    class Counting:
+        name = "counting"
+
+        def decide(self, context: Context, memory: int | None) -> tuple[Decision, int]:
+            return Decision(None, "counts"), (memory or 0) + 1
+
+    engine, view = MemoryEngine(), Watcher()
+    summary = run(
+        flow(),
+        policy=Counting(),
+        engine=engine,
+        seconds=60,
+        until=lambda tick: tick.memory == 7,
+        view=view,
+        clock=FakeTime(engine).clock,
+    )
+    assert not summary.interrupted
+    assert [s.tick.memory for s in view.seen if s.phase == "running" and s.tick] == [*range(1, 8)]
+    assert view.phases == ["starting", "running", "draining", "verifying"]

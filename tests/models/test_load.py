@@ -247,3 +247,11 @@ def test_days_are_low_at_night_and_have_bursts() -> None:
 def test_days_that_cannot_be_are_refused(text: str) -> None:
     with pytest.raises(InvalidInput):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "peak"),
+    [("300/m", 5.0), ("sine:10-50@60s", 50.0), ("ramp:70-5@10s", 70.0), ("2*spikes:1,8@30s", 16.0)],
+)
+def test_the_peak_is_the_highest_rate(text: str, peak: float) -> None:
+    assert parse(text).peak == pytest.approx(peak)

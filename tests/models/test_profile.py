@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
@@ -9,7 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import Dataflow, Discard, Pipeline, Plan
-from penstock.models.profile import Feature, Round, best, dominated, features, ratios
+from penstock.errors import InvalidInput
+from penstock.models.profile import (
+    Feature,
+    Profile,
+    Ratios,
+    Round,
+    best,
+    dominated,
+    features,
+    kept,
+    ratios,
+)
 from penstock.plan import fusion
 from tests.engines.spark.flows import source
 
@@ -117,3 +129,50 @@ def test_the_best_round_meets_its_latency_and_uses_no_more_than_it_must() -> Non
     rounds = (a_round(1, 100), a_round(4, 200), a_round(9, 200.5), a_round(20, 500, latency=1.2))
     assert best(rounds).plan.slots == 4
     assert best((a_round(1, 100, 2.0), a_round(4, 200, 3.0))).plan.slots == 4
+
+
+def around(kind: str, a: int, b: int, rate: float, throttle: float = 0.0) -> Round:
+    return Round(
+        Plan((Pipeline(("a",), a), Pipeline(("b",), b))), kind, (rate, rate), 0.5, throttle
+    )
+
+
+def test_a_round_is_kept_if_the_next_one_builds_on_it() -> None:
+    rounds = (
+        around("start", 1, 1, 100.0),
+        around("sinks", 1, 2, 200.0),
+        around("source", 2, 2, 150.0),
+        around("throttle", 1, 2, 180.0, 0.2),
+        around("throttle", 1, 2, 190.0, 0.1),
+        around("operator b", 1, 3, 190.0, 0.1),
+    )
+    assert kept(rounds, rounds[1]) == (True, True, False, False, True, False)
+    assert kept(rounds, rounds[5]) == (True, True, False, False, True, True)
+    assert kept((), rounds[0]) == ()
+
+
+@pytest.mark.parametrize("flow", [math.inf, 12.5])
+def test_a_profile_is_read_as_it_was_written(flow: float) -> None:
+    rounds = (around("start", 1, 1, 100.0), around("sinks", 1, 2, 200.0, 0.1))
+    made = {"a": Feature(0.002, 0.25, source=True), "b": Feature(0.001, 0.75, dominated=True)}
+    found = Profile(made, Ratios({"a": 1.0}, {"b": 2}, flow), {"a": 3}, rounds, rounds[1])
+    again = Profile.from_json(json.loads(json.dumps(found.to_json(), allow_nan=False)))
+    assert again == found
+
+
+@pytest.mark.parametrize(
+    ("change", "wrong"),
+    [
+        ({"rounds": []}, "out of range"),
+        ({"rounds": [{"kind": "start"}]}, "'plan' is missing"),
+        ({"rounds": [{"plan": {}, "kind": "start", "throughputs": []}]}, "a plan is written as"),
+        ({"features": []}, "attribute"),
+        ({"features": {"a": {}}}, "'service_ms' is missing"),
+        ({"final": "last"}, "must be integers"),
+    ],
+)
+def test_what_is_no_profile_says_why(change: dict[str, object], wrong: str) -> None:
+    rounds = (around("start", 1, 1, 100.0),)
+    found = Profile({}, Ratios({}, {}, 1.0), {}, rounds, rounds[0]).to_json()
+    with pytest.raises(InvalidInput, match=wrong):
+        Profile.from_json({**found, **change})

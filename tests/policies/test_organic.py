@@ -67,6 +67,7 @@ def shape(plan: Plan) -> dict[str, int]:
 # --- the best plan ------------------------------------------------------------------------------
 
 
+@pytest.mark.large
 @settings(max_examples=15, deadline=None)
 @given(
     costs=st.lists(st.floats(0.001, 0.01), min_size=4, max_size=4),
@@ -306,6 +307,7 @@ def test_nothing_is_given_back_if_that_is_switched_off() -> None:
     assert plant.plan == before
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("seed", range(6))
 def test_a_steady_noisy_load_ends_in_rest(seed: int) -> None:
     rng = random.Random(seed)
@@ -521,6 +523,7 @@ def separate() -> tuple[Graph, Plan]:
     return graph, Plan(tuple(Pipeline((name,)) for name in graph.topological))
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("build", [wide, long, separate])
 def test_ten_thousand_operators_are_decided_on_at_once(build: Any) -> None:
     graph, plan = build()
@@ -536,6 +539,7 @@ def test_ten_thousand_operators_are_decided_on_at_once(build: Any) -> None:
         plan = decision.plan or plan
 
 
+@pytest.mark.large
 def test_the_engine_in_memory_is_brought_up_and_down(tmp_path: Path) -> None:
     graph = word_count()
     engine = MemoryEngine(COSTS, rate=lambda at: 100.0 if at < 500 else 10.0)

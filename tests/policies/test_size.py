@@ -25,6 +25,8 @@ from tests.models import dags
 
 MANY = 10_000
 
+pytestmark = pytest.mark.large
+
 
 def many(chain: bool) -> Context:
     """A chain, or each operator after one just before it and every other after another too."""

@@ -307,6 +307,7 @@ COSTS = {
 }
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("shape", sorted(COSTS))
 def test_automatic_brings_a_flow_to_its_load_within_the_budget(shape: str, tmp_path: Path) -> None:
     inputs, costs = COSTS[shape]
@@ -357,6 +358,7 @@ def run_on_the_engine(seed: int, run_dir: Path) -> dict[str, float]:
     return found
 
 
+@pytest.mark.large
 def test_on_the_engine_too(tmp_path: Path) -> None:
     runs = [run_on_the_engine(seed, tmp_path) for seed in range(6)]
     mean = {name: fmean(run[name] for run in runs) for name in runs[0]}
@@ -388,6 +390,7 @@ def compared(seed: int) -> dict[str, float]:
     return {name: settled(plan) / before for name, plan in after.items()}
 
 
+@pytest.mark.large
 def test_on_average_it_beats_every_comparison_strategy() -> None:
     runs = [compared(seed) for seed in range(150)]
     mean = {name: fmean(run[name] for run in runs) for name in runs[0]}

@@ -24,6 +24,7 @@ from penstock.plan import fusion
 from penstock.plan.decision import Decision
 from penstock.plan.limits import Limits
 from penstock.policies.stepwise import Stepwise
+from tests.control.doubles import FakeTime
 from tests.engines.spark.flows import source
 from tests.strategies import dataflows, few
 
@@ -306,16 +307,8 @@ def test_another_platform_or_dataflow_starts_it_anew() -> None:
 def test_the_same_policy_profiles_an_engine(tmp_path: Any) -> None:
     graph = linear()
     engine = MemoryEngine({"numbers": 0.0005, "a": 0.002, "b": 0.004, "c": 0.002}, rate=3000.0)
-    engine.start(graph, fusion.finest_plan(graph), tmp_path)
-    clock = itertools.count(1)
-
-    def wait() -> bool:
-        engine.advance(1.0)
-        return next(clock) < 2000
-
-    policy = Stepwise(observations=3, settle=0)
-    found = profile(engine, graph, policy, now=lambda: engine.observe().at, wait=wait)
-    assert found is not None
+    policy, clock = Stepwise(observations=3, settle=0), FakeTime(engine).clock
+    found = profile(graph, policy=policy, engine=engine, run_dir=tmp_path, clock=clock).profile
     assert found.instances == {"a": 1, "b": 2, "c": 1}
     assert found.rounds[0].throughput == pytest.approx(500, rel=0.01)  # not the source's 2000
     assert found.final.throughput >= 3000
@@ -347,6 +340,7 @@ def test_it_ends_on_every_dataflow_with_valid_plans_within_the_budget(data: st.D
     assert platform.memory.profile.final.throughput >= 0.97 * best
 
 
+@pytest.mark.large
 def test_ten_thousand_operators_are_decided_on_at_once() -> None:
     flow = Dataflow("long")
     stream = source(flow)

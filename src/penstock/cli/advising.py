@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli import guarding
+from penstock.cli import guarding, setting
 from penstock.cli.streams import Streams, tell
 from penstock.errors import InvalidInput
 
@@ -27,19 +27,20 @@ def add(commands: Any) -> None:
     advise.add_argument("run_dir", metavar="RUN_DIR", nargs="?", help="a run, whole or under way")
     advise.add_argument("--snapshot", metavar="FILE", help="a case as `penstock history` writes it")
     advise.add_argument("--policy", metavar="P", required=True, help="whom to ask")
+    setting.add(advise)
     guarding.add_limits(advise)
     advise.add_argument("--json", action="store_true", help="one JSON object on standard output")
     advise.set_defaults(do=_advise)
 
 
 def _advise(given: argparse.Namespace, streams: Streams) -> int:
-    from penstock import policies
     from penstock.control import advice, case, history
     from penstock.plan.limits import Limits
 
     if (given.run_dir is None) == (given.snapshot is None):
         raise InvalidInput("say what to look at: a run directory, or --snapshot and a file")
-    policy, limits = policies.get(given.policy), guarding.limits(given)
+    policy = setting.policy(given.policy, given.settings)
+    limits = guarding.limits(given)
     if given.snapshot is not None:
         context = case.from_json(_read(given.snapshot))
         if limits != Limits():

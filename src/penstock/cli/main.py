@@ -6,22 +6,29 @@ import argparse
 import json
 import os
 import sys
-import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from penstock.cli import advising, asking, guarding, recalling, simulating
+from penstock.cli import (
+    advising,
+    asking,
+    choosing,
+    guarding,
+    profiling,
+    recalling,
+    setting,
+    simulating,
+    starting,
+)
 from penstock.cli.streams import Streams
 from penstock.errors import InvalidInput, PenstockError
 
 if TYPE_CHECKING:
-    from penstock.cli.flows import Reference
     from penstock.control.status import View
-    from penstock.dataflow.flow import Dataflow
     from penstock.dataflow.graph import Graph
     from penstock.dataflow.schema import Schema
     from penstock.report.prometheus import Exporter
@@ -103,6 +110,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--backup", metavar="A..B", help=_BACKUP)
     run.add_argument("--run-dir", metavar="D", help="where everything is kept; continues a run")
     run.add_argument("--policy", metavar="P", default="static", help="who decides (static)")
+    setting.add(run)
     guarding.add(run)
     run.add_argument("--metrics-port", metavar="N", type=int, help="serve metrics for Prometheus")
     run.add_argument(
@@ -128,6 +136,8 @@ def parser() -> argparse.ArgumentParser:
     advising.add(commands)
     recalling.add(commands)
     simulating.add(commands, _FLOW, _LOAD, _CHANGE)
+    profiling.add(commands, _FLOW, _LOAD, _CONF)
+    choosing.add(commands)
 
     doctor = commands.add_parser(
         "doctor",
@@ -151,13 +161,12 @@ def parser() -> argparse.ArgumentParser:
 
 def _run(given: argparse.Namespace, streams: Streams) -> int:
     from penstock.cli import flows, plans
-    from penstock.control import directory
     from penstock.control.run import run
     from penstock.control.script import parse_change
     from penstock.models.load import parse
 
     reference = flows.Reference.read(given.flow)
-    conf = _conf(given.conf)
+    conf = starting.settings(given.conf)
     if given.out is not None and reference.file is not None:
         raise InvalidInput("--out is for built-in workloads; a file says where its output goes")
     plan = None if given.plan is None else plans.read(given.plan)
@@ -165,33 +174,31 @@ def _run(given: argparse.Namespace, streams: Streams) -> int:
         parse(given.load)  # a typing error should not wait for Spark to start
     changes = [parse_change(text) for text in given.change]
     limits, guard = guarding.limits(given), guarding.guard(given)
-    # A workload writes into its run directory, which therefore is chosen here and not in `run`.
-    ours = reference.file is None and given.run_dir is None
-    home = directory.choose(reference.name, None, time.time()) if ours else given.run_dir
-    try:
-        with _serving(given, streams) as exporter:
-            summary = run(
-                _loaded(reference, given.master, conf, given.out or (home and Path(home) / "out")),
-                policy=given.policy,
-                plan=plan,
-                master=given.master,
-                conf=conf,
-                load=given.load,
-                seconds=given.seconds,
-                changes=changes,
-                backup=given.backup,
-                limits=limits,
-                guard=guard,
-                advise=given.advise,
-                run_dir=home,
-                view=_view(given, streams),
-                metrics=exporter,
-            )
-    finally:
-        _end_session(given.master)
-        if ours:
-            with suppress(OSError):
-                Path(home).rmdir()  # it never started: leave no empty directory behind
+    policy = setting.policy(given.policy, given.settings)
+    with (
+        starting.home(reference, given.run_dir) as home,
+        starting.session(given.master),
+        _serving(given, streams) as exporter,
+    ):
+        summary = run(
+            starting.loaded(
+                reference, given.master, conf, given.out or (home and Path(home) / "out")
+            ),
+            policy=policy,
+            plan=plan,
+            master=given.master,
+            conf=conf,
+            load=given.load,
+            seconds=given.seconds,
+            changes=changes,
+            backup=given.backup,
+            limits=limits,
+            guard=guard,
+            advise=given.advise,
+            run_dir=home,
+            view=_view(given, streams),
+            metrics=exporter,
+        )
     streams.keep_log(Path(summary.run_dir))
     if given.json:
         _print_json(streams, summary.to_json())
@@ -211,21 +218,13 @@ def _run(given: argparse.Namespace, streams: Streams) -> int:
     return 0
 
 
-def _end_session(master: str | None) -> None:
-    """Tell a cluster that we are done with it; a session of this machine ends with the process."""
-    if master is not None and not master.startswith("local["):
-        from penstock.engines.spark.session import end
-
-        end()
-
-
 def _explain(given: argparse.Namespace, streams: Streams) -> int:
     from penstock.cli import flows
     from penstock.dataflow.validation import check
     from penstock.report.explain import explain, explain_json
 
-    conf = _conf(given.conf)
-    graph = _loaded(flows.Reference.read(given.flow), given.master, conf, "out").graph
+    conf = starting.settings(given.conf)
+    graph = starting.loaded(flows.Reference.read(given.flow), given.master, conf, "out").graph
     check(graph)  # what can be seen without Spark is said without waiting for it
     schemas = _schemas(graph, given.master, conf)
     if given.json:
@@ -281,25 +280,6 @@ def _version(given: argparse.Namespace, streams: Streams) -> int:
 
 
 # --- helpers ------------------------------------------------------------------------------------
-
-
-def _conf(given: Sequence[str]) -> dict[str, str]:
-    pairs = [text.partition("=") for text in given]
-    for name, equals, _ in pairs:
-        if not name or not equals:
-            raise InvalidInput(f"cannot read the setting '{name}': write --conf name=value")
-    return {name: value for name, _, value in pairs}
-
-
-def _loaded(
-    reference: Reference, master: str | None, conf: Mapping[str, str], out: Any
-) -> Dataflow:
-    """The dataflow; a file's columns are Spark's, so its session comes before the file."""
-    if reference.file is not None:
-        from penstock.engines.spark.session import session
-
-        session(master, conf)
-    return reference.load(out)
 
 
 def _schemas(graph: Graph, master: str | None, conf: Mapping[str, str]) -> Mapping[str, Schema]:

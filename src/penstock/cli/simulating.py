@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.cli import setting
 from penstock.cli.streams import Streams
 from penstock.errors import InvalidInput
 
@@ -34,6 +35,7 @@ def add(commands: Any, flow: str, load: str, change: str) -> None:
     )
     made.add_argument("flow", metavar="FLOW", help=flow)
     made.add_argument("--policy", metavar="P", default="static", help="who decides (static)")
+    setting.add(made)
     made.add_argument("--nodes", metavar="N", type=int, default=1, help="machines there are (1)")
     made.add_argument("--cores", metavar="C", type=int, default=4, help="slots of a machine (4)")
     made.add_argument("--plan", metavar="FILE", help="start with this plan (JSON)")
@@ -62,6 +64,7 @@ def _simulate(given: argparse.Namespace, streams: Streams) -> int:
     from penstock.models.load import parse
 
     reference = flows.Reference.read(given.flow)
+    policy = setting.policy(given.policy, given.settings)
     plan = None if given.plan is None else plans.read(given.plan)
     if given.load is not None:
         parse(given.load)
@@ -71,7 +74,7 @@ def _simulate(given: argparse.Namespace, streams: Streams) -> int:
         engine = SimulatorEngine(_model(given, flow), load=given.load, seed=given.seed)
         summary = run(
             flow,
-            policy=given.policy,
+            policy=policy,
             plan=plan,
             engine=engine,
             seconds=given.seconds,

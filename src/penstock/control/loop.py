@@ -32,8 +32,8 @@ class Tick:
 
     decision: what was decided, and carried out unless `refused` says why not; review: what the
     guard made of the policy's decision; mode: what the policy may do; error: how the policy
-    failed; asked: whether somebody asked for it. A turn without a decision comes from a flow that
-    only drains.
+    failed; asked: whether somebody asked for it; memory: what the policy remembers after it. A
+    turn without a decision comes from a flow that only drains.
     """
 
     at: float
@@ -46,6 +46,7 @@ class Tick:
     mode: Mode = Mode.ON
     error: str | None = None
     asked: Asked | None = None
+    memory: Any = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def control(
         context = Context(graph, engine.plan, tuple(recent), now(), rules.limits)
         past = replace(_known_by_now(engine, past), time_of_day=time_of_day())
         request = asked(context.now)
-        tick = Tick(context.now, context.plan, snapshot, mode=mode, asked=request)
+        tick = Tick(context.now, context.plan, snapshot, mode=mode, asked=request, memory=memory)
         if request is not None:
             tick = _executed(engine, _asked(request, rules.guard, context, tick))
             mode = mode if tick.refused is not None else request.mode or mode
@@ -98,7 +99,9 @@ def control(
         else:
             decision, memory, error = decided(policy, context, memory)
             review = rules.guard.review(decision, context, past)
-            tick = replace(tick, decision=review.decision, review=review, error=error)
+            tick = replace(
+                tick, decision=review.decision, review=review, error=error, memory=memory
+            )
             tick = tick if mode is Mode.ADVISE else _executed(engine, tick)
         past = _after(past, tick, engine.plan, now())
         record(tick)

@@ -1,66 +1,177 @@
-"""A run that only profiles: the loop turns until stepwise profiling is done."""
+"""A run that only profiles: it ends when stepwise profiling is done."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from penstock.control.context import Context
+from penstock import policies
+from penstock.control import given, stress
+from penstock.control.clock import Clock
 from penstock.control.guard import Guard
-from penstock.control.loop import Rules, Tick, control
+from penstock.control.loop import Tick
+from penstock.control.plain import plain
+from penstock.control.run import run
+from penstock.control.status import View
+from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
+from penstock.dataflow.validation import check
 from penstock.engines.port import Engine
+from penstock.errors import InvalidInput, Refused
 from penstock.models.campaign import Campaign
 from penstock.models.profile import Profile
-from penstock.plan.decision import Decision
 from penstock.plan.limits import Limits
+from penstock.plan.plan import Plan
 from penstock.policies.stepwise import Stepwise
 
-_NO_LIMITS = Limits()
+PROFILE, PLAN = "profile.json", "plan.json"
+
 _GUARD = Guard(cooldown=0.0, settle=0.0, undo=0.0, horizon=math.inf)
 """Trying is what a profile is for: only bounds, budget and missing metrics stand against it."""
 
+_CARRIED = 0.95  # of the load: then there may be more to carry
 
-def profile(
-    engine: Engine,
-    graph: Graph,
-    policy: Stepwise,
-    *,
-    now: Callable[[], float],
-    wait: Callable[[], bool],
-    record: Callable[[Tick], None] = lambda tick: None,
-    limits: Limits = _NO_LIMITS,
-) -> Profile | None:
-    """Profile a flow that an engine runs; None if `wait` ended it before it was done.
 
-    The engine should run every operator alone (`fusion.finest_plan`), under more load than it can
-    carry, so that it is the plan that bounds the throughput.
+@dataclass(frozen=True)
+class Profiled:
+    """What came of profiling.
+
+    complete: False if it was ended before it was done; offered: rows per second that were there to
+    be taken, None where nobody knows; plan: to run the flow with; seconds: how long it took.
     """
-    watched = _Watched(policy)
-    control(
-        engine,
-        graph,
-        watched,
-        now=now,
-        wait=lambda: watched.profile is None and wait(),
-        record=record,
-        rules=Rules(limits, _GUARD),
-    )
-    return watched.profile
 
-
-class _Watched:
-    """The policy, with its memory visible to the run around it."""
-
-    def __init__(self, policy: Stepwise) -> None:
-        self._policy = policy
-        self.profile: Profile | None = None
+    flow: str
+    profile: Profile
+    complete: bool
+    offered: float | None
+    plan: Plan
+    seconds: float
+    run_dir: str
+    interrupted: bool = False
 
     @property
-    def name(self) -> str:
-        return self._policy.name
+    def carried_all(self) -> bool:
+        """Whether the best plan took all there was, so that the load and not the plan bounds it."""
+        return self.offered is not None and (
+            self.profile.final.throughput >= _CARRIED * self.offered
+        )
 
-    def decide(self, context: Context, memory: Campaign | None) -> tuple[Decision, Campaign]:
-        decision, later = self._policy.decide(context, memory)
-        self.profile = later.profile
-        return decision, later
+    def to_json(self) -> dict[str, Any]:
+        shown: dict[str, Any] = plain(
+            {
+                "flow": self.flow,
+                "complete": self.complete,
+                "interrupted": self.interrupted,
+                "seconds": round(self.seconds, 3),
+                "offered": self.offered,
+                "carried_all": self.carried_all,
+                **self.profile.to_json(),
+                "plan": self.plan.to_json(),
+                "run_dir": self.run_dir,
+            }
+        )
+        return shown
+
+
+def profile(
+    flow: Dataflow | Graph,
+    *,
+    policy: str | Stepwise = "stepwise",
+    load: str | None = None,
+    executors: int = 1,
+    limits: Limits | None = None,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    engine: Engine | None = None,
+    seconds: float | str | None = None,
+    run_dir: str | Path | None = None,
+    view: View | None = None,
+    clock: Clock | None = None,
+) -> Profiled:
+    """Find out how the instances of a flow should relate, and how much it carries at most.
+
+    The flow starts with every operator alone and one instance each, under more load than it can
+    carry: `load` for every generator, or ten times the highest rate of each one's own. It ends
+    when profiling is done, or orderly with what was found so far after `seconds` or a Ctrl-C.
+    `profile.json` and `plan.json` in the run directory keep what was found. executors: to profile
+    with; limits: the largest plan to try; the rest is as in `penstock.run`.
+
+    Raises `Refused` if the end came before anything was found.
+    """
+    chosen = policies.get(policy) if isinstance(policy, str) else policy
+    if not isinstance(chosen, Stepwise):
+        raise InvalidInput(f"the policy that profiles is 'stepwise', not '{chosen.name}'")
+    graph = given.graph(flow, load)
+    check(graph)
+    graph = stress.stressed(graph, load)
+    memory: Campaign | None = None
+
+    def done(tick: Tick) -> bool:
+        nonlocal memory
+        memory = tick.memory
+        return memory is not None and (memory.profile is not None or memory.stuck is not None)
+
+    summary = run(
+        graph,
+        policy=chosen,
+        plan=stress.first_plan(graph, executors),
+        engine=engine or _spark(graph, master, conf),
+        seconds=seconds,
+        limits=limits,
+        guard=_GUARD,
+        run_dir=run_dir,
+        view=view,
+        verify=False,
+        until=done,
+        clock=clock,
+    )
+    found = None if memory is None else memory.profile or chosen.found(memory)
+    if memory is None or found is None:
+        why = (memory and memory.stuck) or "it was ended before the first round had been observed"
+        raise Refused(f"profiling '{graph.name}' found nothing: {why}; see {summary.run_dir}")
+    free = found.final.throttle == 0
+    whole = Profiled(
+        flow=graph.name,
+        profile=found,
+        complete=memory.profile is not None,
+        offered=stress.offered(graph),
+        plan=stress.relieved(found.final.plan, graph) if free else found.final.plan,
+        seconds=summary.seconds,
+        run_dir=summary.run_dir,
+        interrupted=summary.interrupted,
+    )
+    _write(Path(summary.run_dir) / PROFILE, whole.to_json())
+    _write(Path(summary.run_dir) / PLAN, whole.plan.to_json())
+    return whole
+
+
+def read(path: Path) -> Profile:
+    """The profile in a run directory, or in a file."""
+    file = path / PROFILE if path.is_dir() else path
+    try:
+        data = json.loads(file.read_text())
+    except OSError as error:
+        raise InvalidInput(f"cannot read the profile '{file}': {error.strerror}") from None
+    except ValueError:
+        raise InvalidInput(f"the profile '{file}' is not JSON") from None
+    try:
+        return Profile.from_json(data)
+    except InvalidInput as error:
+        raise InvalidInput(f"'{file}' is no profile: {error}") from None
+
+
+def _spark(graph: Graph, master: str | None, conf: Mapping[str, str] | None) -> Engine:
+    from penstock.engines.spark.engine import SparkEngine  # slow to load: only when needed
+
+    rows = stress.channel_rows(graph)
+    if rows is None:
+        return SparkEngine(master=master, conf=conf)
+    return SparkEngine(master=master, conf=conf, channel_rows=rows)
+
+
+def _write(path: Path, value: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n")

@@ -65,6 +65,7 @@ def run(
     view: View | None = None,
     metrics: int | Exporter | None = None,
     verify: bool = True,
+    until: Callable[[Tick], bool] | None = None,
     clock: Clock | None = None,
 ) -> Summary:
     """Run until `seconds` have passed or somebody asks to stop, drain, and sum up.
@@ -77,7 +78,8 @@ def run(
     change something; advise: let it only say what it would change; run_dir: where everything
     is kept (None: a new directory in `runs`); metrics: a port of this machine at which Prometheus
     finds the last snapshot, or an `Exporter`, which is closed with the run; verify: compare the
-    sinks with what the flow expects of them.
+    sinks with what the flow expects of them; until: looks at the last turn and says whether the
+    run is to end.
 
     While the flow runs, `penstock.control.mailbox.ask` can ask it for changes from elsewhere.
 
@@ -107,6 +109,7 @@ def run(
         home = directory.choose(graph.name, run_dir, clock.wall())
         views = tuple(one for one in (view, exporter) if one is not None)
         one = _Run(graph, chosen, plan, script, rules, engine, lasting, home, views, verify, clock)
+        one.until = until
         return one.whole(fresh=run_dir is None)
 
 
@@ -146,6 +149,7 @@ class _Run:
         self.last: Tick | None = None
         self.interrupts = Interrupts()
         self.trouble: str | None = None
+        self.until: Callable[[Tick], bool] | None = None
 
     def whole(self, fresh: bool) -> Summary:
         try:
@@ -253,7 +257,9 @@ class _Run:
             self.clock.sleep(min(left, _SLICE))
 
     def over(self) -> bool:
-        """Somebody asked, the time is up, or the generators have nothing more to give."""
+        """Its end is reached, somebody asked, time is up, or the generators have given all."""
+        if self.until is not None and self.last is not None and self.until(self.last):
+            return True
         if self.interrupts.finish or (self.seconds is not None and self.now() >= self.seconds):
             return True
         if self.last is None or self.rows_to_come is None:

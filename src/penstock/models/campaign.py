@@ -10,7 +10,7 @@ from typing import Literal
 from penstock.dataflow.graph import Graph
 from penstock.models.merging import resized
 from penstock.models.observation import Observation
-from penstock.models.profile import Feature, Profile, Ratios, Round
+from penstock.models.profile import Feature, Profile, Ratios, Round, best
 from penstock.models.search import Search
 from penstock.models.tuning import Tuning
 from penstock.plan import fusion
@@ -52,8 +52,8 @@ class Campaign:
     """One profiling from its first observation to its end.
 
     plan, kind, throttle: of the round under way; since: when that was decided; seen:
-    what was observed of it so far; refused: since when its plan is not carried out; late: since
-    when a finished campaign sees rows late or waiting.
+    what was observed of it so far; refused: since when its plan is not carried out; stuck: why it
+    cannot go on; late: since when a finished campaign sees rows late or waiting.
     """
 
     ground: Ground
@@ -70,6 +70,7 @@ class Campaign:
     tuning: Tuning | None = None
     rounds: tuple[Round, ...] = ()
     refused: float | None = None
+    stuck: str | None = None
     profile: Profile | None = None
     late: float | None = None
 
@@ -79,6 +80,18 @@ def trying(campaign: Campaign, plan: Plan, kind: str, since: float, throttle: fl
     return replace(
         campaign, plan=plan, kind=kind, since=since, throttle=throttle, seen=(), refused=None
     )
+
+
+def found(campaign: Campaign, level: float, least: float) -> Profile | None:
+    """What is known by now; nothing before the first round has been observed.
+
+    level and least: when a difference between two rounds counts.
+    """
+    if not campaign.rounds:
+        return None
+    ratios = campaign.ratios or Ratios({}, {}, 0.0)
+    final = best(campaign.rounds, level, least)
+    return Profile(campaign.features, ratios, campaign.instances, campaign.rounds, final)
 
 
 def in_force(campaign: Campaign, plan: Plan) -> bool:

@@ -117,6 +117,11 @@ class Load:
         last = (start[-1], np.inf, hold, 0.0, after[-1], np.inf if hold > 0 else after[-1])
         return _Table(*(np.append(column, x) for column, x in zip(table, last, strict=True)))
 
+    @property
+    def peak(self) -> float:
+        """The highest rate there is."""
+        return max(max(p.first, p.last) for p in self.pieces)
+
     def rate(self, at: float) -> float:
         """Records a second at a time; where the rate jumps, the one after the jump."""
         table, within = self._table, float(at)

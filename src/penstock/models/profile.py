@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import pairwise
 from typing import Any
 
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import Selectivity, State
+from penstock.errors import InvalidInput, InvalidPlan
 from penstock.models.significance import compare
 from penstock.plan import fusion
 from penstock.plan.plan import Plan
@@ -40,6 +42,16 @@ class Feature:
     def load(self) -> float:
         """The task load."""
         return self.latency * self.share
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "service_ms": 1000 * self.latency,
+            "share": self.share,
+            "load": self.load,
+            "parallel": self.parallel,
+            "dominated": self.dominated,
+            "source": self.source,
+        }
 
 
 @dataclass(frozen=True)
@@ -195,6 +207,17 @@ class Round:
             "capacities": dict(self.capacities),
         }
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Round:
+        return cls(
+            Plan.from_json(data["plan"]),
+            data["kind"],
+            tuple(map(float, data["throughputs"])),
+            data.get("latency_over_bound"),
+            data.get("throttle", 0.0),
+            capacities=dict(data.get("capacities", {})),
+        )
+
 
 @dataclass(frozen=True)
 class Profile:
@@ -209,13 +232,51 @@ class Profile:
     def to_json(self) -> dict[str, Any]:
         flow = self.ratios.total_flow
         return {
+            "features": {name: feature.to_json() for name, feature in self.features.items()},
             "ratios": dict(self.ratios.scaled),
             "fixed": dict(self.ratios.fixed),
             "instances": dict(self.instances),
             "total_flow": None if flow == math.inf else flow,
             "rounds": [r.to_json() for r in self.rounds],
-            "final": self.final.to_json(),
+            "final": self.rounds.index(self.final),
         }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Profile:
+        """What `to_json` wrote. Raises `InvalidInput`."""
+        try:
+            features = {
+                name: Feature(
+                    one["service_ms"] / 1000,
+                    one["share"],
+                    one["parallel"],
+                    one["dominated"],
+                    one["source"],
+                )
+                for name, one in data["features"].items()
+            }
+            flow = math.inf if data["total_flow"] is None else data["total_flow"]
+            rounds = tuple(Round.from_json(one) for one in data["rounds"])
+            ratios = Ratios(data["ratios"], data["fixed"], flow)
+            return cls(features, ratios, data["instances"], rounds, rounds[data["final"]])
+        except KeyError as missing:
+            raise InvalidInput(f"{missing} is missing") from None
+        except (InvalidPlan, AttributeError, IndexError, TypeError, ValueError) as error:
+            raise InvalidInput(str(error)) from None
+
+
+def kept(rounds: Sequence[Round], final: Round) -> tuple[bool, ...]:
+    """Of each round whether the next one, or the end, built on it.
+
+    If that takes an instance away anywhere, or slows the sources down less, it went back.
+    """
+    return tuple(_builds_on(a, b) for a, b in pairwise([*rounds, final]))
+
+
+def _builds_on(before: Round, after: Round) -> bool:
+    sizes = {p.name: p.parallelism for p in after.plan.pipelines}
+    larger = all(sizes.get(p.name, 0) >= p.parallelism for p in before.plan.pipelines)
+    return larger and after.throttle >= before.throttle
 
 
 def best(rounds: tuple[Round, ...], level: float = 0.05, least: float = 0.0) -> Round:

@@ -47,7 +47,9 @@ _BACK = {"undo": 1.0}
 
 @dataclass(frozen=True)
 class Organic:
-    """Joker's organic adaptation, with larger steps and a way back.
+    """Split or multiply what is too busy, keep that only if more comes through, and give back.
+
+    It is Joker's organic adaptation, with larger steps and a way back.
 
     bottleneck: share of the time at work above which a pipeline is too busy; improvement: share by
     which throughput must rise; split_utility: share that a cut must promise; load_change: share by

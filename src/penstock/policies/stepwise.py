@@ -23,7 +23,7 @@ from penstock.models import tuning as tunings
 from penstock.models.attempts import listed
 from penstock.models.campaign import Campaign, admitting, grown, sized, trying
 from penstock.models.observation import least, means, observed, round_of
-from penstock.models.profile import Profile, Ratios, Round
+from penstock.models.profile import Profile, Round
 from penstock.models.readings import usable
 from penstock.models.search import Rules, Search, limit, next_step
 from penstock.models.significance import compare
@@ -39,7 +39,7 @@ _FREE = {"undo": 1.0}
 
 @dataclass(frozen=True)
 class Stepwise:
-    """The stepwise profiling of Liu and others, as a policy.
+    """Find the best plan under stress in a few rounds, keep to it, and start anew if that fails.
 
     latency: seconds, where the dataflow has no constraint; slice: the unit in which ratios become
     whole numbers; k: how many times its least time a pipeline may take for a row in the end;
@@ -113,6 +113,10 @@ class Stepwise:
             return self._searched(context, state, seen)
         return self._tuned(context, state, seen)
 
+    def found(self, memory: Campaign) -> Profile | None:
+        """What is known of the flow by now; None before the first round."""
+        return campaigns.found(memory, self.level, self.change)
+
     # --- features -------------------------------------------------------------------------------
 
     def _begun(self, context: Context, since: float) -> Campaign:
@@ -128,7 +132,7 @@ class Stepwise:
         missing = [p.name for p in state.plan.pipelines if p.name not in times]
         if missing:
             said = f"the time for a row of {listed(missing, ', ')} is not measured"
-            return Decision(None, f"{said}: cannot profile"), replace(state, seen=())
+            return Decision(None, f"{said}: cannot profile"), replace(state, seen=(), stuck=said)
         rates = means([o.rates for o in state.seen])
         selectivity = means([o.selectivity for o in state.seen])
         rates = profiles.flows(context.graph, state.plan, rates, selectivity)
@@ -140,7 +144,12 @@ class Stepwise:
         if context.limits.exceeded(plan):
             plan = sized(plan, {}, context.graph)
         known = replace(
-            state, phase="platform", features=features, ratios=ratios, instances=instances
+            state,
+            phase="platform",
+            features=features,
+            ratios=ratios,
+            instances=instances,
+            stuck=None,
         )
         words = f"instances relate as {listed(_pairs(instances), ', ')}"
         fixed = f"; fixed are {listed(_pairs(ratios.fixed), ', ')}" if ratios.fixed else ""
@@ -220,9 +229,9 @@ class Stepwise:
     # --- the end, and after it ------------------------------------------------------------------
 
     def _done(self, context: Context, state: Campaign, said: str) -> Outcome:
-        final = profiles.best(state.rounds, self.level, self.change)
-        ratios = state.ratios or Ratios({}, {}, 0.0)
-        found = Profile(state.features, ratios, state.instances, state.rounds, final)
+        found = self.found(state)
+        assert found is not None
+        final = found.final
         reason = (
             f"{said}; done after {len(state.rounds)} rounds: {final.throughput:.4g}/s with "
             f"{listed(_sizes(final.plan), ', ')}"
@@ -285,7 +294,8 @@ class Stepwise:
             later = replace(state, refused=first, since=context.now)
             return Decision(state.plan, f"asks again for {state.kind}", _FREE), later
         if not state.rounds:
-            return Decision(None, f"the plan for {state.kind} is refused: cannot profile"), state
+            said = f"the plan for {state.kind} is refused"
+            return Decision(None, f"{said}: cannot profile"), replace(state, stuck=said)
         return self._done(context, state, f"the plan for {state.kind} is refused")
 
     def _told(self, before: Round | None, seen: Round) -> str:

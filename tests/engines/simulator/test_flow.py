@@ -20,6 +20,8 @@ from tests.strategies import dataflows, few, plans
 
 from .flows import apart, chain, started
 
+pytestmark = pytest.mark.large
+
 
 @settings(few, max_examples=12)
 @given(st.data())

@@ -13,6 +13,8 @@ from penstock.engines.simulator.service import Constant, Exponential, Gamma, Log
 
 from .flows import apart, chain, started
 
+pytestmark = pytest.mark.large
+
 RATE = 40_000
 
 

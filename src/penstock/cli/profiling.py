@@ -1,0 +1,206 @@
+"""The commands that profile: `profile`, `compare` and `capacity`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.cli import guarding, setting, starting
+from penstock.cli.streams import Streams
+from penstock.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from penstock.cli.flows import Reference
+    from penstock.control.profiling import Profiled
+    from penstock.models.profile import Profile
+
+
+def add(commands: Any, flow: str, load: str, conf: str) -> None:
+    """Make the commands known to the parser."""
+    profile = _command(
+        commands, "profile", "find the best plan of a dataflow, and what it carries at most"
+    )
+    profile.add_argument("flow", metavar="FLOW", help=flow)
+    _options(profile, load, conf)
+    profile.set_defaults(do=_profile)
+
+    compare = _command(commands, "compare", "profile dataflows that do the same, and rank them")
+    compare.add_argument("flows", metavar="FLOW", nargs="+", help=flow)
+    _options(compare, load, conf)
+    compare.set_defaults(do=_compare)
+
+    capacity = _command(commands, "capacity", "relate resources to throughput")
+    capacity.add_argument(
+        "flow", metavar="FLOW", help="a run directory with a profile, or a dataflow to profile now"
+    )
+    capacity.add_argument("--target", metavar="R", help="what does this rate need, e.g. 5000/s")
+    _options(capacity, load, conf)
+    capacity.set_defaults(do=_capacity)
+
+
+def _command(commands: Any, name: str, what: str) -> argparse.ArgumentParser:
+    made: argparse.ArgumentParser = commands.add_parser(
+        name, help=what, description=f"{what[0].upper()}{what[1:]}."
+    )
+    return made
+
+
+def _options(command: argparse.ArgumentParser, load: str, conf: str) -> None:
+    add = command.add_argument
+    add("--load", metavar="L", help=f"stress, ten times the flow's own if not given; {load}")
+    add("--for", dest="seconds", metavar="T", help="end after that, with what was found, e.g. 20m")
+    add("--run-dir", metavar="D", help="where everything is kept")
+    add("--executors", metavar="N", type=int, default=1, help="executors to profile with (1)")
+    guarding.add_limits(command)
+    setting.add(command)
+    add("--master", metavar="M", help="Spark's master (default: this machine)")
+    add("--conf", metavar="K=V", action="append", default=[], help=conf)
+    add("--json", action="store_true", help="one JSON object on standard output")
+
+
+# --- the commands -------------------------------------------------------------------------------
+
+
+def _profile(given: argparse.Namespace, streams: Streams) -> int:
+    from penstock.report.profiles import profile_tables
+
+    (found,) = _profiled([given.flow], given, streams)
+    parts = [profile_tables(found), _run_it(given.flow, found)]
+    return _tell(given, streams, found.to_json(), parts)
+
+
+def _compare(given: argparse.Namespace, streams: Streams) -> int:
+    from penstock.models.capacity import ranking
+    from penstock.report.profiles import profile_tables, ranking_table
+
+    if len(given.flows) < 2 or len({*given.flows}) < len(given.flows):
+        raise InvalidInput("to compare takes two dataflows or more, each of them once")
+    found = dict(zip(given.flows, _profiled(given.flows, given, streams), strict=False))
+    ranks = ranking({name: one.profile for name, one in found.items()})
+    shown = {
+        "ranking": [{**asdict(rank), "per_slot": rank.per_slot} for rank in ranks],
+        "left_out": [name for name in given.flows if name not in found],
+        "profiles": {name: one.to_json() for name, one in found.items()},
+    }
+    tables = [t for n, one in found.items() for t in (profile_tables(one), _run_it(n, one))]
+    left = [f" not profiled: {name}" for name in shown["left_out"]]
+    return _tell(given, streams, shown, [*tables, "", ranking_table(ranks), *left])
+
+
+def _capacity(given: argparse.Namespace, streams: Streams) -> int:
+    from penstock.models import capacity
+    from penstock.report.profiles import capacity_table, need_words
+
+    target = None if given.target is None else _rate(given.target)
+    kept = Path(given.flow).expanduser()
+    if kept.is_dir() or kept.suffix == ".json":
+        from penstock.control.profiling import read
+
+        profile: Profile = read(kept)
+    else:
+        (found,) = _profiled([given.flow], given, streams)
+        profile = found.profile
+    points = capacity.table(profile.rounds)
+    need = None if target is None else capacity.needed(points, target)
+    shown: dict[str, Any] = {"points": [asdict(point) for point in points]}
+    parts: list[RenderableType] = [capacity_table(points)]
+    if not points:
+        parts = ["no round kept the latency: nothing was sustained"]
+    if target is not None:
+        shown["need"] = None if need is None else asdict(need)
+        parts.append(need_words(need) if need else "so there is nothing to reckon from")
+    return _tell(given, streams, shown, parts)
+
+
+# --- helpers ------------------------------------------------------------------------------------
+
+
+def _profiled(
+    written: Iterable[str], given: argparse.Namespace, streams: Streams
+) -> list[Profiled]:
+    """One dataflow after the other; a Ctrl-C ends the one under way and leaves out the rest."""
+    from penstock.cli.flows import Reference
+    from penstock.dataflow import duration
+    from penstock.models.load import parse
+
+    # A typing error should not wait for Spark to start, nor for the first of two profiles.
+    references = [Reference.read(text) for text in written]
+    setting.policy("stepwise", given.settings)
+    guarding.limits(given)
+    starting.settings(given.conf)
+    if given.load is not None:
+        parse(given.load)
+    if given.seconds is not None:
+        duration.seconds(given.seconds)
+    found: list[Profiled] = []
+    with starting.session(given.master):
+        for number, reference in enumerate(references, start=1):
+            one = given.run_dir
+            if one is not None and len(references) > 1:
+                one = Path(one) / f"{number}-{reference.name}"
+            found.append(_one(reference, one, given, streams))
+            if found[-1].interrupted:
+                break
+    return found
+
+
+def _one(
+    reference: Reference, run_dir: Any, given: argparse.Namespace, streams: Streams
+) -> Profiled:
+    from penstock.control.profiling import profile
+    from penstock.policies.stepwise import Stepwise
+    from penstock.report.progress import ProgressView
+
+    conf = starting.settings(given.conf)
+    policy = setting.policy("stepwise", given.settings)
+    assert isinstance(policy, Stepwise)
+    with starting.home(reference, run_dir) as home:
+        return profile(
+            starting.loaded(reference, given.master, conf, home and Path(home) / "out"),
+            policy=policy,
+            load=given.load,
+            executors=given.executors,
+            limits=guarding.limits(given),
+            master=given.master,
+            conf=conf,
+            seconds=given.seconds,
+            run_dir=home,
+            view=ProgressView(streams.err),
+        )
+
+
+def _run_it(written: str, found: Profiled) -> str:
+    return f" penstock run {written} --plan {found.run_dir}/plan.json"
+
+
+def _rate(text: str) -> float:
+    """`5000/s`, or a plain number of rows per second."""
+    from penstock.models.load import parse
+
+    load = parse(text if "/" in text else f"{text}/s")
+    if len(load.pieces) > 1 or load.peak <= 0:
+        raise InvalidInput(f"'{text}' is no rate above zero: write --target 5000/s")
+    return load.peak
+
+
+def _tell(
+    given: argparse.Namespace,
+    streams: Streams,
+    shown: dict[str, Any],
+    parts: Iterable[RenderableType],
+) -> int:
+    if given.json:
+        print(json.dumps(shown, indent=2), file=streams.out, flush=True)
+        return 0
+    from rich.console import Console
+
+    console = Console(file=streams.out)
+    for part in parts:
+        console.print(part, soft_wrap=isinstance(part, str), markup=False, highlight=False)
+    return 0

@@ -1,0 +1,61 @@
+"""What commands that run something on Spark have in common."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from penstock.cli.flows import Reference
+    from penstock.dataflow.flow import Dataflow
+
+
+def settings(given: Sequence[str]) -> dict[str, str]:
+    """Settings of Spark, by name."""
+    pairs = [text.partition("=") for text in given]
+    for name, equals, _ in pairs:
+        if not name or not equals:
+            raise InvalidInput(f"cannot read the setting '{name}': write --conf name=value")
+    return {name: value for name, _, value in pairs}
+
+
+def loaded(reference: Reference, master: str | None, conf: Mapping[str, str], out: Any) -> Dataflow:
+    """The dataflow; a file's columns are Spark's, so its session comes before the file."""
+    if reference.file is not None:
+        from penstock.engines.spark.session import session
+
+        session(master, conf)
+    return reference.load(out)
+
+
+@contextmanager
+def session(master: str | None) -> Iterator[None]:
+    """Tell a cluster when we are done with it; a session of this machine ends with the process."""
+    try:
+        yield
+    finally:
+        if master is not None and not master.startswith("local["):
+            from penstock.engines.spark.session import end
+
+            end()
+
+
+@contextmanager
+def home(reference: Reference, run_dir: str | Path | None) -> Iterator[str | Path | None]:
+    """The run directory. A workload writes into it, so it is chosen before the flow is built."""
+    from penstock.control import directory
+
+    if reference.file is not None or run_dir is not None:
+        yield run_dir
+        return
+    chosen = directory.choose(reference.name, None, time.time())
+    try:
+        yield chosen
+    finally:
+        with suppress(OSError):
+            chosen.rmdir()  # it never started: leave no empty directory behind
