@@ -33,7 +33,8 @@ demo: setup
 
 test: setup lint
 	$(BIN)/python -m pytest -m 'not spark' -n auto
-	$(BIN)/python -m pytest -m spark
+	$(BIN)/python -m pytest -m 'spark and not process'
+	$(BIN)/python -m pytest -m process -n 2
 
 test-fast: $(INSTALLED)
 	$(BIN)/python -m pytest -m 'not spark and not large' -n auto

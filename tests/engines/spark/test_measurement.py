@@ -71,7 +71,7 @@ def test_operators_inside_a_pipeline_are_measured_one_by_one(
     halved = rows.filter("half", lambda r: r["id"] % 2 == 0)
     looped = halved.map("loop", looping, schema=TIMED).map("nap", napping, schema=TIMED)
     looped.frame("same", lambda df: df.selectExpr("id", "loop", "nap")).sink("out", Memory())
-    engine = start(flow, window=4.0)
+    engine = start(flow, window=3.0)
     seen = settled(engine, lambda s: s.operators["same"].service is not None)
     operators = seen.operators
     engine.stop()
@@ -115,7 +115,7 @@ def test_skew_is_seen(start: Callable[..., SparkEngine], hot: bool) -> None:
             "spread", lambda df: df.withColumn("key", df.id.cast("string"))
         )
     rows.key_by("key").process("position", Position, schema=POSITIONS).sink("out", Memory())
-    engine = start(flow, window=4.0)
+    engine = start(flow, window=3.0)
     pipeline = settled(engine).pipelines["numbers"]
     assert len(pipeline.instances) == 2
     assert pipeline.skew is not None
@@ -142,14 +142,14 @@ def test_latency_agrees_with_records_that_carry_their_own_time(
     flow = Dataflow("probe")
     rows = flow.source("stamps", Generator(stamped, "id bigint, due double", load="400/s"))
     rows.map("pass", lambda r: r, schema="id bigint, due double").sink("out", ForeachBatch(note))
-    flow.constrain("stamps", "out", latency="5s", window="8s")
+    flow.constrain("stamps", "out", latency="5s", window="6s")
     plan = Plan((Pipeline(("stamps",)), Pipeline(("pass", "out"))))
-    engine = start(flow, plan, window=4.0)
-    until(lambda: engine.observe().at > 12, "a window without the start", 60)
+    engine = start(flow, plan, window=3.0)
+    until(lambda: engine.observe().at > 9, "a window without the start", 60)
     seen = engine.observe()
     now, clock = time.time(), engine._clocks["stamps"]
     found = seen.latency["stamps->out"]
-    lags = np.concatenate([at - clock - due for at, due in arrived if now - 8 < at <= now])
+    lags = np.concatenate([at - clock - due for at, due in arrived if now - 6 < at <= now])
     assert found.mean == pytest.approx(float(lags.mean()), rel=0.05)
     assert found.p95 == pytest.approx(float(np.quantile(lags, 0.95)), rel=0.1)
     channel = seen.channels["stamps>pass"]

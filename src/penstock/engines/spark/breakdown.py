@@ -35,7 +35,8 @@ class Window:
     """What was seen of one pipeline between `since` and `now`; batches oldest first.
 
     tasks and reports are those of these batches, as far as they have come in; samples are tasks,
-    rows and seconds of more batches; metered_whole: whether every operator is timed in Python.
+    rows and seconds outside Python operators of more batches; metered_whole: whether every
+    operator is timed in Python.
     """
 
     name: str
@@ -75,19 +76,21 @@ class Window:
     def costs(self) -> tuple[float | None, float | None]:
         """Seconds of an instance for a row, and for a batch beside its rows.
 
-        Where all operators are timed in Python, what is left of a task is its own. Elsewhere the
-        two are told apart by batches of different sizes, or else not.
+        What Python operators took is for rows. Where there is nothing else, what is left of a task
+        is its own; elsewhere the two are told apart by batches of different sizes, or else not.
         """
         rows, tasks = self.known
         if not rows:
             return None, None
-        total, count = sum(t.work for t in tasks), len(tasks)
-        if self.metered_whole:
-            keys = {t.batch for t in tasks}
-            inside = sum(r.seconds for r in self.reports if r.batch in keys)
-            return inside / rows, max(0.0, total - inside) / count
+        known = {t.batch for t in tasks}
+        metered = sum(r.seconds for r in self.reports if r.batch in known)
+        rest = max(0.0, sum(t.work for t in tasks) - metered)
         told = fixed_and_per_row(self.samples)
-        return (total / rows, None) if told is None else (told[1], told[0])
+        if self.metered_whole:
+            return metered / rows, rest / len(tasks)
+        if told is None:
+            return (metered + rest) / rows, None
+        return metered / rows + told[1], told[0]
 
     @property
     def service(self) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -216,10 +216,16 @@ class Observer:
         work: dict[tuple[str, int], list[float]] = {}
         for task in self._tasks:
             work.setdefault((task.run, task.batch), []).append(task.work)
+        own = set(pipeline.spec.operators)
+        reports = [
+            r for r in self._reports if r.operator in own and r.epoch == pipeline.wired.epoch
+        ]
+        metered: Counter[int] = Counter()
+        for report in reports:
+            metered[report.batch] += report.seconds  # type: ignore[assignment]
         known = [(b, work.get((b.run, b.number), [])) for b in valid[-_SAMPLES:]]
         keys = {(b.run, b.number) for b in recent}
         numbers = {b.number for b in recent}
-        own = set(pipeline.spec.operators)
         return Window(
             name=pipeline.name,
             operators=pipeline.spec.operators,
@@ -228,12 +234,10 @@ class Observer:
             now=now,
             batches=recent,
             tasks=[t for t in self._tasks if (t.run, t.batch) in keys],
-            reports=[
-                r
-                for r in self._reports
-                if r.operator in own and r.epoch == pipeline.wired.epoch and r.batch in numbers
-            ],
+            reports=[r for r in reports if r.batch in numbers],
             estimates={name: e for name, e in estimates.items() if name in own},
-            samples=[(len(w), b.rows_in, sum(w)) for b, w in known if w],
+            samples=[
+                (len(w), b.rows_in, max(0.0, sum(w) - metered[b.number])) for b, w in known if w
+            ],
             metered_whole=pipeline.metered_whole,
         )
