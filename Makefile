@@ -33,8 +33,7 @@ demo: setup
 
 test: setup lint
 	$(BIN)/python -m pytest -m 'not spark' -n auto
-	$(BIN)/python -m pytest -m 'spark and not process'
-	$(BIN)/python -m pytest -m process -n 2
+	$(BIN)/python -m pytest -m spark --durations=12
 
 test-fast: $(INSTALLED)
 	$(BIN)/python -m pytest -m 'not spark and not large' -n auto

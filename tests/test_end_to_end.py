@@ -15,13 +15,13 @@ import pytest
 
 from penstock.control import history
 
-pytestmark = [pytest.mark.spark, pytest.mark.process]
+pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).parent.parent
 SHOP = ROOT / "examples" / "shop.py"
 FLOW = """
 import shop
-flow = shop.build(out="out", load="800/s", limit=8000)
+flow = shop.build(out="out", load="800/s", limit=5200)
 """
 
 
@@ -74,13 +74,13 @@ def test_a_flow_that_is_killed_goes_on_exactly_where_it_was(folder: Path) -> Non
     summary = json.loads(out)
     assert second.returncode == 0
     assert summary["exact"] is True
-    assert summary["rows_ingested"] == summary["rows_offered"] == 10000 > before
+    assert summary["rows_ingested"] == summary["rows_offered"] == 6500 > before
     checked = json.loads((folder / "here" / "exactness.json").read_text())
     assert all(sink["expected_rows"] > 0 for sink in checked["sinks"])
 
 
 def test_ctrl_c_drains_and_ends_well_with_an_exact_result(folder: Path) -> None:
-    (folder / "mine.py").write_text(FLOW.replace("limit=8000", "limit=None"))
+    (folder / "mine.py").write_text(FLOW.replace("limit=5200", "limit=None"))
     process = penstock(folder, "run", "mine.py:flow", "--run-dir", "here", "--json")
     try:
         until(lambda: ingested(folder / "here") > 1000, process, "a thousand records")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.torture import torture
 
-pytestmark = [pytest.mark.spark, pytest.mark.process]
+pytestmark = pytest.mark.spark
 
 
 @pytest.mark.parametrize(("seed", "cluster"), [(1, False), (2, False), (3, True)])

@@ -25,7 +25,7 @@ from penstock.control.history import moments
 from tests.processes import command, of_session
 
 ROOT = Path(__file__).parent.parent
-LIMIT, RATE = 6000, 600
+LIMIT, RATE = 4800, 600
 FLOW = f"""
 import shop
 flow = shop.build(out="out", load="{RATE}/s", limit={LIMIT})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -40,6 +41,28 @@ class Batch:
     arrivals: Mapping[str, Sequence[Span]] = field(default_factory=dict)
     before: float | None = None
 
+    @cached_property
+    def waited(self) -> Mapping[str, Waits]:
+        """By input. A row that came while the batch before was running waits for that one to end
+        first; from then on it waits because rows are being gathered.
+        """
+        free = self.started if self.before is None else min(self.before, self.started)
+        found = {}
+        for key, spans in self.arrivals.items():
+            rows = np.array([span.rows for span in spans])
+            if not len(spans) or not rows.sum():
+                continue
+            ends = np.array([(span.start, span.end) for span in spans])
+            came = np.minimum(np.linspace(ends[:, 0], ends[:, 1], 9), self.started)
+            waited = self.started - came.mean(axis=0)
+            gathered = self.started - np.maximum(came, free).mean(axis=0)
+            found[key] = Waits(
+                float(rows.sum()),
+                float(np.average(waited, weights=rows)),
+                float(np.average(gathered, weights=rows)),
+            )
+        return found
+
 
 def parts(durations: Mapping[str, float], seconds: float) -> dict[str, float]:
     """The parts of a batch's time in seconds, from Spark's durations in milliseconds."""
@@ -59,24 +82,13 @@ class Waits:
 
 
 def waits(batches: Iterable[Batch], entry: str | None = None) -> Waits | None:
-    """Over all rows of some batches, of one input or of all; None if no arrival is known.
-
-    A row that came while the batch before was running waits for that one to end first; from
-    then on it waits because rows are being gathered.
-    """
-    rows = waited = gathered = 0.0
-    for batch in batches:
-        free = batch.started if batch.before is None else min(batch.before, batch.started)
-        for key, spans in batch.arrivals.items():
-            if entry is not None and key != entry:
-                continue
-            for span in spans:
-                came = np.linspace(span.start, span.end, 9)
-                came = np.minimum(came, batch.started)
-                rows += span.rows
-                waited += span.rows * float(np.mean(batch.started - came))
-                gathered += span.rows * float(np.mean(batch.started - np.maximum(came, free)))
-    return Waits(rows, waited / rows, gathered / rows) if rows else None
+    """Over all rows of some batches, of one input or of all; None if no arrival is known."""
+    found = [one for b in batches for key, one in b.waited.items() if entry is None or key == entry]
+    rows = sum(one.rows for one in found)
+    if not rows:
+        return None
+    wait = sum(one.rows * one.wait for one in found) / rows
+    return Waits(rows, wait, sum(one.rows * one.batching for one in found) / rows)
 
 
 def arrival_cv(batches: Iterable[Batch]) -> float | None:

@@ -12,6 +12,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -94,7 +95,7 @@ class Executors:
                         f"{slots} tasks can run at once, {most} is the most"
                     )
 
-    @property
+    @cached_property
     def heap(self) -> int | None:
         """Bytes that the heap of one executor can have."""
         if self.fixed:

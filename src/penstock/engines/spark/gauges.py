@@ -16,6 +16,9 @@ from penstock.engines.spark.statistics import Statistics
 from penstock.metrics.snapshot import ChannelMetrics, ExecutorMetrics, Snapshot
 from penstock.plan.plan import Plan
 
+_PLACEMENT = 10.0
+"""Seconds between two questions for the place of each part of state: one takes a while."""
+
 _RESTING = 0.95
 """A pipeline that is busy for less of the time than this keeps up with what arrives."""
 
@@ -45,6 +48,7 @@ class Gauges:
         self.statistics = Statistics(site.spark, site.directory / "control" / "statistics.json")
         self._arrived: dict[str, deque[tuple[float, int]]] = {}
         self._slots = (time.time(), 0, 0.0)  # since when how many instances; seconds before
+        self._placed: tuple[float, Mapping[str, Mapping[str, int]]] = (0.0, {})
         self.estimates: dict[str, Estimate] = {}
 
     def snapshot(self, at: float, plan: Plan, settled: bool) -> Snapshot:
@@ -146,16 +150,9 @@ class Gauges:
         return found
 
     def _executor_metrics(
-        self, pipelines: Iterable[RunningPipeline], now: float
+        self, pipelines: Collection[RunningPipeline], now: float
     ) -> dict[str, ExecutorMetrics]:
-        parts: dict[str, dict[str, int]] = {}
-        owners = {}
-        for pipeline in pipelines:
-            owners[pipeline.run] = pipeline.name
-            if pipeline.stateful is not None:
-                for where in pipeline.placement(self._executors).values():
-                    here = parts.setdefault(where or "", {})
-                    here[pipeline.name] = here.get(pipeline.name, 0) + 1
+        owners = {pipeline.run: pipeline.name for pipeline in pipelines}
         return executor_metrics(
             self.statistics.executors(),
             self._observer.tasks(now),
@@ -164,8 +161,25 @@ class Gauges:
             now - self._observer.window,
             now,
             self._executors.heap,
-            parts,
+            self._state_parts(pipelines, now),
         )
+
+    def _state_parts(
+        self, pipelines: Iterable[RunningPipeline], now: float
+    ) -> Mapping[str, Mapping[str, int]]:
+        """Parts of state by executor and pipeline; on a cluster asked for every few seconds."""
+        stateful = [p for p in pipelines if p.stateful is not None]
+        if self._executors.fixed:
+            (only,) = self._executors.ids()
+            return {only: {p.name: p.wired.partitions for p in stateful}}
+        if now - self._placed[0] >= _PLACEMENT:
+            parts: dict[str, dict[str, int]] = {}
+            for pipeline in stateful:
+                for where in pipeline.placement(self._executors).values():
+                    here = parts.setdefault(where or "", {})
+                    here[pipeline.name] = here.get(pipeline.name, 0) + 1
+            self._placed = (now, parts)
+        return self._placed[1]
 
     def ingested(self) -> dict[str, int]:
         """Records taken in and committed, by source with a generator."""

@@ -55,6 +55,7 @@ class RunningPipeline:
         self.feeds = site.feeds(spec.operators)
         self.lettering = tuple(n for n in spec.operators if _can_reject(site.graph[n]))
         self.query: Any = None
+        self.run = ""  # Spark's id of this start of the query
         self._error: Exception | None = None
         self.ended: dict[int, float] = {}
         self.stopping = False
@@ -86,11 +87,6 @@ class RunningPipeline:
     @property
     def name(self) -> str:
         return self.spec.name
-
-    @property
-    def run(self) -> str:
-        """Spark's id of this start of the query; empty before the first."""
-        return str(self.query.runId) if self.query is not None else ""
 
     @property
     def foreign(self) -> tuple[Operator, ...]:
@@ -178,6 +174,7 @@ class RunningPipeline:
             compiler = Compiler(self.site.graph, self.site.dead, self.wired.epoch, self.site.mail)
             self.query = self._begin(compiler.tail(self.spec.operators, self._read), once)
             self._execution: Any = self.query._jsq.streamingQuery()
+            self.run = str(self.query.runId)
         self._begun.set()
 
     def _begin(self, frame: DataFrame, once: bool) -> Any:
