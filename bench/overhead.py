@@ -18,7 +18,7 @@ from penstock.workloads import build
 
 _BATCHES = 30
 _WARM = 8
-_ROUNDS = 5
+_ROUNDS = 3
 
 SCHEMA = "id bigint, key bigint, value double"
 

@@ -1,4 +1,4 @@
-"""The command as a user runs it: a flow file of one's own, a kill, a second run."""
+"""The command as a user runs it; what it does when it is killed is in test_torture."""
 
 from __future__ import annotations
 
@@ -57,26 +57,6 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "mine.py").write_text(FLOW)
     (tmp_path / "shop.py").write_text(SHOP.read_text())
     return tmp_path
-
-
-def test_a_flow_that_is_killed_goes_on_exactly_where_it_was(folder: Path) -> None:
-    words = ("run", "mine.py:flow", "--run-dir", "here", "--json")
-    first = penstock(folder, *words)
-    try:
-        until(lambda: ingested(folder / "here") > 3000, first, "three thousand records")
-    finally:
-        os.killpg(first.pid, signal.SIGKILL)
-        first.communicate()
-    before = ingested(folder / "here")
-    second = penstock(folder, *words)
-    with second:
-        out, _ = second.communicate(timeout=150)
-    summary = json.loads(out)
-    assert second.returncode == 0
-    assert summary["exact"] is True
-    assert summary["rows_ingested"] == summary["rows_offered"] == 6500 > before
-    checked = json.loads((folder / "here" / "exactness.json").read_text())
-    assert all(sink["expected_rows"] > 0 for sink in checked["sinks"])
 
 
 def test_ctrl_c_drains_and_ends_well_with_an_exact_result(folder: Path) -> None:

@@ -177,6 +177,8 @@ def torture(
     total = LIMIT + LIMIT // 4
     assert summary["exact"] is True, f"seed {seed}: {summary}"
     assert summary["rows_ingested"] == total, f"seed {seed}: {summary}"
+    checked = json.loads((folder / "here" / "exactness.json").read_text())
+    assert all(sink["expected_rows"] > 0 for sink in checked["sinks"]), f"seed {seed}: {checked}"
     return summary
 
 
