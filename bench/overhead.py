@@ -92,10 +92,11 @@ def run(spark: Any, folder: Path) -> Result:
     for name in FLOWS:
         found: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
         for observed in (True, False):
-            _measure(spark, name, observed, folder / "warm")
+            _measure(spark, name, observed, folder / f"{name}-warm-{observed}")
         for number in range(_ROUNDS):
             for observed in (True, False) if number % 2 else (False, True):
-                found[observed].append(_measure(spark, name, observed, folder / "run"))
+                place = folder / f"{name}-{number}-{observed}"
+                found[observed].append(_measure(spark, name, observed, place))
         rate = {o: median(r for r, _ in values) for o, values in found.items()}
         driver = {o: median(s for _, s in values) for o, values in found.items()}
         rows += [

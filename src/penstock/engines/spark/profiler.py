@@ -36,6 +36,7 @@ _ROWS = 2_000
 _LARGE = 20_000
 _PYTHON_SECONDS = 0.25
 _TRIES = 3
+_PATIENCE = 10.0
 
 Estimates = dict[str, Estimate]
 
@@ -66,8 +67,10 @@ class Profiler:
         self._thread.start()
 
     def stop(self) -> None:
-        """Try nothing more. A trial under way ends by itself, and says nothing any more."""
+        """Try nothing more, and leave nothing under way."""
         self._halt.set()
+        if self._thread.is_alive():
+            self._thread.join(_PATIENCE)
 
     def _work(self) -> None:
         while not self._halt.wait(0.5):
@@ -158,6 +161,8 @@ class Profiler:
 
     def _seconds(self, frame: DataFrame) -> float:
         """Time on the processor to go through a DataFrame."""
+        if self._halt.is_set():
+            raise InterruptedError("the flow is being stopped")
         context = frame.sparkSession.sparkContext
         mark = f"penstock trial {time.monotonic_ns()}"
         context.setLocalProperty("spark.job.description", mark)
