@@ -32,8 +32,8 @@ demo: setup
 	$(BIN)/penstock run wordcount --for 80s --load steps:2000,8000,4000@20s
 
 test: setup lint
-	$(BIN)/python -m pytest -m 'not spark' -n auto
-	$(BIN)/python -m pytest -m spark --durations=12
+	$(BIN)/python -m pytest -m 'not spark' -n auto --hypothesis-profile=repeatable
+	$(BIN)/python -m pytest -m spark --durations=12 --hypothesis-profile=repeatable
 
 test-fast: $(INSTALLED)
 	$(BIN)/python -m pytest -m 'not spark and not large' -n auto

@@ -36,10 +36,11 @@ def p_value(one: Sequence[float], other: Sequence[float]) -> float:
     total = sum(errors)
     if total == 0:
         return 1.0 if difference == 0 else 0.0
-    freedom = total**2 / sum(
-        error**2 / (len(series) - 1) for error, series in zip(errors, (one, other), strict=True)
+    freedom = 1 / sum(  # from shares, which do not vanish when they are squared
+        (error / total) ** 2 / (len(series) - 1)
+        for error, series in zip(errors, (one, other), strict=True)
     )
-    return incomplete_beta(freedom / 2, 0.5, freedom / (freedom + difference**2 / total))
+    return incomplete_beta(freedom / 2, 0.5, freedom / (freedom + difference * (difference / total)))
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:
