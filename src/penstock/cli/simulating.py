@@ -73,7 +73,7 @@ def _simulate(given: argparse.Namespace, streams: Streams) -> int:
         flow = _loaded(reference)
         engine = SimulatorEngine(_model(given, flow), load=given.load, seed=given.seed)
         summary = run(
-            flow,
+            flow.graph if given.load is None else flow.graph.with_load(given.load),
             policy=policy,
             plan=plan,
             engine=engine,
