@@ -158,7 +158,7 @@ def test_all_roles_have_colours_for_light_and_dark() -> None:
     found = diagram(chain("a", "b"), PLAN, measured(busy=0.99))
     assert {shape.role for shape in found.shapes} <= set(TONES)
     style = svg(found).partition("</style>")[0]
-    light, _, dark = style.partition("@media (prefers-color-scheme:dark)")
+    light, _, dark = style.partition("@media screen and (prefers-color-scheme:dark)")
     for role in TONES:
         assert f".{role}{{" in light
         assert f".{role}{{" in dark

@@ -43,7 +43,7 @@ def style() -> str:
             f".penstock-sketch{{{_FONT};max-width:100%;height:auto}}",
             ".penstock-sketch .bold{font-weight:600}",
             *light,
-            "@media (prefers-color-scheme:dark){",
+            "@media screen and (prefers-color-scheme:dark){",
             *dark,
             "}",
             *themed,
