@@ -1,15 +1,16 @@
 """Figures as SVG for a page: drawn by hand, light or dark as the reader has it, no scripts.
 
-The same values that `figures.save` gives to matplotlib. Only lines over x are drawn here.
+The same values that `figures.save` gives to matplotlib, in the width of a page.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from html import escape
 
-from penstock.report.figures import Figure, Level, Line, Panel
+from penstock.report.figures import Bars, Figure, Level, Line, Panel
 from penstock.report.svg import clean
 
 _WIDE, _HIGH = 1060.0, 150.0
@@ -32,9 +33,11 @@ STYLE = """\
 .penstock-chart .t0{stroke:var(--t0)}.penstock-chart .t1{stroke:var(--t1)}
 .penstock-chart .t2{stroke:var(--t2)}.penstock-chart .t3{stroke:var(--t3)}
 .penstock-chart .t4{stroke:var(--t4)}.penstock-chart .t5{stroke:var(--t5)}
+.penstock-chart .f0{fill:var(--t0)}.penstock-chart .f1{fill:var(--t1)}
+.penstock-chart .f2{fill:var(--t2)}.penstock-chart .f3{fill:var(--t3)}
+.penstock-chart .f4{fill:var(--t4)}.penstock-chart .f5{fill:var(--t5)}
 """
 _TONES = 6
-_Scale = Callable[[float], float]
 
 
 def chart(figure: Figure) -> str:
@@ -56,56 +59,110 @@ def chart(figure: Figure) -> str:
     )
 
 
+@dataclass(frozen=True)
+class _Scales:
+    """From values to places: x between two ends, y from a tick at the bottom to one at the top."""
+
+    low: float
+    high: float
+    top: float
+    ticks: tuple[float, ...]
+    log: bool
+
+    def across(self, x: float) -> float:
+        return _LEFT + (x - self.low) / (self.high - self.low) * (_WIDE - _LEFT - _RIGHT)
+
+    def up(self, value: float) -> float:
+        first, last = self.ticks[0], self.ticks[-1]
+        inside = min(max(first, value), last)
+        if self.log:
+            share = math.log(inside / first) / math.log(last / first)
+        else:
+            share = (inside - first) / (last - first)
+        return self.top + _HIGH * (1 - share)
+
+
 def _panel(panel: Panel, top: float, low: float, high: float) -> str:
-    def across(x: float) -> float:
-        return _LEFT + (x - low) / (high - low) * (_WIDE - _LEFT - _RIGHT)
-
-    shown = [v for line in panel.lines for v in line.y if v is not None and math.isfinite(v)]
-    highest = max((*shown, *(level.value for level in panel.levels)), default=0.0)
-    ticks = nice(highest if panel.top is None else panel.top)
-    scale = _HIGH / ticks[-1]
-    bottom = top + _HIGH
-
-    def up(value: float) -> float:
-        return bottom - min(max(0.0, value), ticks[-1]) * scale
-
+    if panel.categories:
+        low, high = -0.5, len(panel.categories) - 0.5
+    scales = _Scales(low, high, top, _ticks(panel), panel.log)
     parts = [_text(0, top - 10, panel.title or panel.y, "start", "title"), _names(panel, top)]
-    for value in ticks:
-        parts.append(_line(_LEFT, up(value), _WIDE - _RIGHT, up(value), "grid"))
-        parts.append(_text(_LEFT - 7, up(value) + 4, short(value), "end"))
-    for value in nice(high - low, 8):
-        x = across(low + value)
-        if x <= _WIDE - _RIGHT + 0.5:
-            parts.append(_text(x, bottom + 15, short(low + value), "middle"))
+    for value in scales.ticks:
+        y = scales.up(value)
+        parts.append(_line(_LEFT, y, _WIDE - _RIGHT, y, "grid"))
+        parts.append(_text(_LEFT - 7, y + 4, short(value), "end"))
+    along = [(float(n), name) for n, name in enumerate(panel.categories)] or [
+        (low + step, short(low + step))
+        for step in nice(high - low, 8)
+        if low + step <= high * 1.001
+    ]
+    parts += [_text(scales.across(x), top + _HIGH + 15, name, "middle") for x, name in along]
+    parts += _bars(panel, scales)
     for mark in panel.marks:
-        x, hint = across(mark.at), escape(clean(mark.label))
-        parts.append(_line(x, top - 4, x, top + 7, "mark", hint))
-    for number, one in enumerate(panel.lines):
-        parts.append(_curve(one, number, across, up))
-    for level in panel.levels:
-        parts.append(_level(level, up(level.value)))
+        x = scales.across(mark.at)
+        parts.append(_line(x, top - 4, x, top + 7, "mark", mark.label))
+    parts += [_curve(one, number, scales) for number, one in enumerate(panel.lines)]
+    parts += [_level(level, scales.up(level.value)) for level in panel.levels]
     return "".join(parts)
 
 
-def _curve(line: Line, number: int, across: _Scale, up: _Scale) -> str:
-    tone = (number if line.tone is None else line.tone) % _TONES
+def _ticks(panel: Panel) -> tuple[float, ...]:
+    values = [
+        *(v for line in panel.lines for v in line.y),
+        *(v for b in panel.bars for v in b.values),
+    ]
+    shown = [v for v in values if v is not None and math.isfinite(v)]
+    shown += [level.value for level in panel.levels]
+    highest = max(shown, default=0.0) if panel.top is None else panel.top
+    if not panel.log:
+        return tuple(nice(highest))
+    lowest = min((v for v in shown if v > 0), default=1.0)
+    first, last = math.floor(math.log10(lowest)), math.ceil(math.log10(max(highest, lowest)))
+    return tuple(10.0**power for power in range(first, max(last, first + 1) + 1))
+
+
+def _bars(panel: Panel, scales: _Scales) -> Iterator[str]:
+    width = 0.8 / max(1, len(panel.bars))
+    floor = scales.up(scales.ticks[0])
+    for number, one in enumerate(panel.bars):
+        tone = _tone(one.tone, number)
+        for n, value in enumerate(one.values):
+            if value is None or not math.isfinite(value):
+                continue
+            left, right = (scales.across(n - 0.4 + width * (number + k)) for k in (0.04, 0.96))
+            y = scales.up(value)
+            hint = escape(clean(f"{one.label}: {short(value)}"))
+            yield (
+                f'<rect class="bar f{tone}" x="{left:.1f}" y="{y:.1f}" width="{right - left:.1f}" '
+                f'height="{max(0.0, floor - y):.1f}"><title>{hint}</title></rect>'
+            )
+
+
+def _curve(line: Line, number: int, scales: _Scales) -> str:
+    tone = _tone(line.tone, number)
     path: list[str] = []
-    before: float | None = None
+    dots: list[str] = []
+    joined = False
     for x, y in thinned(line):
         if y is None or not math.isfinite(y):
-            before = None
+            joined = False
             continue
-        right, high = f"{across(x):.1f}", f"{up(y):.1f}"
-        if before is None:
+        right, high = f"{scales.across(x):.1f}", f"{scales.up(y):.1f}"
+        if line.style == "points":
+            dots.append(f'<circle class="bar f{tone}" cx="{right}" cy="{high}" r="3"/>')
+        elif not joined:
             path.append(f"M{right} {high}")
-        elif line.style == "step":
-            path.append(f"H{right}V{high}")
         else:
-            path.append(f"L{right} {high}")
-        before = y
+            path.append(f"H{right}V{high}" if line.style == "step" else f"L{right} {high}")
+        joined = True
     faded = " faded" * line.faint
     hint = escape(clean(line.label))
-    return f'<path class="curve t{tone}{faded}" d="{"".join(path)}"><title>{hint}</title></path>'
+    drawn = f'<path class="curve t{tone}{faded}" d="{"".join(path)}"><title>{hint}</title></path>'
+    return "".join(dots) if dots else drawn
+
+
+def _tone(given: int | None, number: int) -> int:
+    return (number if given is None else given) % _TONES
 
 
 def thinned(line: Line, most: int = _POINTS) -> Iterator[tuple[float, float | None]]:
@@ -145,15 +202,16 @@ def short(value: float) -> str:
 
 def _names(panel: Panel, top: float) -> str:
     """The legend, to the right of the title."""
-    if len(panel.lines) < 2:
+    if len(panel.lines) + len(panel.bars) < 2:
         return ""
     x, parts = _LEFT + 6.6 * len(panel.title or panel.y), []
-    for number, line in enumerate(panel.lines):
-        tone = (number if line.tone is None else line.tone) % _TONES
-        faded = " faded" * line.faint
+    named: tuple[Line | Bars, ...] = (*panel.lines, *panel.bars)
+    for number, one in enumerate(named):
+        tone = _tone(one.tone, number)
+        faded = " faded" * (isinstance(one, Line) and one.faint)
         parts.append(_line(x, top - 14, x + 16, top - 14, f"curve t{tone}{faded}"))
-        parts.append(_text(x + 21, top - 10, line.label, "start"))
-        x += 34 + 6.2 * len(line.label)
+        parts.append(_text(x + 21, top - 10, one.label, "start"))
+        x += 34 + 6.2 * len(one.label)
     return "".join(parts)
 
 
@@ -165,7 +223,7 @@ def _level(level: Level, y: float) -> str:
 
 def _line(x: float, y: float, right: float, low: float, role: str, hint: str = "") -> str:
     where = f'x1="{x:.1f}" y1="{y:.1f}" x2="{right:.1f}" y2="{low:.1f}"'
-    inside = f"<title>{hint}</title>" if hint else ""
+    inside = f"<title>{escape(clean(hint))}</title>" if hint else ""
     return f'<line class="{role}" {where}>{inside}</line>'
 
 

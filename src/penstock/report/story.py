@@ -7,7 +7,6 @@ page. A run that goes on, or was killed, has a story as far as it got.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +24,7 @@ from penstock.metrics.snapshot import Snapshot
 from penstock.plan.plan import Plan
 from penstock.plan.transition import Transition
 from penstock.report import chronicle
+from penstock.report.choices import Choice, choices
 from penstock.report.chronicle import Line
 from penstock.report.summary import LatencySummary
 
@@ -43,22 +43,6 @@ class Point:
     line: Line
     plan: Plan
     snapshot: Snapshot
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A decision, `times` made one after the other with other numbers in it.
-
-    kind: changed, vetoed, refused, error, would change (it was only to advise), or kept.
-    """
-
-    x: float
-    until: float
-    times: int
-    kind: str
-    reason: str
-    numbers: Mapping[str, float]
-    against: str = ""
 
 
 @dataclass(frozen=True)
@@ -146,7 +130,7 @@ def story(run_dir: str | Path) -> Story:
     told = [one for one in history.decisions(home) if one["turn"] in places]
     asked = tuple(terms.read(home))
     outcome = _json(home / "summary.json")
-    running = mailbox.is_running(home)
+    running = mailbox.is_running(home) or rundir.is_held(home)
     fresh = outcome and not running and _covers(home, moments)
     head = _json(home / "run.json")
     return Story(
@@ -222,45 +206,7 @@ def _latency(tally: Tally, outcome: Mapping[str, Any]) -> dict[str, LatencySumma
     return found
 
 
-# --- decisions and changes ----------------------------------------------------------------------
-
-
-def choices(
-    told: Iterable[Mapping[str, Any]], made: Iterable[Changed], places: Mapping[int, float]
-) -> tuple[Choice, ...]:
-    """The decisions in order; those that say the same one after the other are one."""
-    changed = {one.turn for one in made}
-    found: list[Choice] = []
-    for one in told:
-        kind, against = _outcome(one, one["turn"] in changed)
-        x = places[one["turn"]]
-        now = Choice(x, x, 1, kind, one["reason"] or "", one["numbers"] or {}, against)
-        if found and kind != "changed" and _same(found[-1]) == _same(now):
-            before = found[-1]
-            now = Choice(before.x, x, before.times + 1, kind, now.reason, now.numbers, now.against)
-            found[-1] = now
-        else:
-            found.append(now)
-    return tuple(found)
-
-
-def _outcome(one: Mapping[str, Any], changed: bool) -> tuple[str, str]:
-    if changed:
-        return "changed", ""
-    if one["refused"]:
-        return "refused", str(one["refused"])
-    if one["error"]:
-        return "error", str(one["error"])
-    if one["vetoes"]:
-        return "vetoed", "; ".join(f"{v['rule']}: {v['reason']}" for v in one["vetoes"])
-    if one["mode"] == "advise" and one["plan"] is not None:
-        return "would change", ""
-    return "kept", ""
-
-
-def _same(one: Choice) -> object:
-    """What makes two decisions the same: all but the numbers in their words."""
-    return one.kind, *(re.sub(r"[\d.,]+(e-?\d+)?", "#", t) for t in (one.reason, one.against))
+# --- changes ----------------------------------------------------------------------------------
 
 
 def _made(

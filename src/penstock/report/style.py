@@ -53,6 +53,8 @@ vertical-align:top;text-align:left}
 .penstock figure{margin:12px 0;overflow-x:auto}
 .penstock figure>svg{min-width:640px}
 .penstock figcaption{color:var(--faint);font-size:12.5px}
+.penstock.note{padding:4px 14px 8px;border-radius:8px}
+.penstock.note h3{margin:8px 0 4px}
 .penstock .dots{letter-spacing:1px;color:var(--faint)}
 """
 
@@ -73,6 +75,7 @@ def sheet() -> str:
         (
             f".penstock{{{_LIGHT}}}",
             f"@media screen and (prefers-color-scheme:dark){{.penstock{{{_DARK}}}}}",
+            *(f"{page} .penstock{{{_LIGHT}}}" for page in svg.LIGHT),
             *(f"{page} .penstock{{{_DARK}}}" for page in svg.DARK),
             _PARTS,
             charts.STYLE,

@@ -7,11 +7,9 @@ from html import escape
 
 from penstock.report.sketch import TONES, Box, Curve, Dot, Label, Shape, Sketch
 
-DARK = (
-    'body[data-jp-theme-light="false"]',
-    ".vscode-dark",
-)
-"""Pages that are dark whatever the reader's system says: notebooks have themes of their own."""
+LIGHT = ('body[data-jp-theme-light="true"]', ".vscode-light")
+DARK = ('body[data-jp-theme-light="false"]', ".vscode-dark")
+"""Pages that are so whatever the reader's system says: notebooks have themes of their own."""
 
 _FONT = "font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif"
 
@@ -37,7 +35,8 @@ def style() -> str:
     """The colours of all roles, for both kinds of page."""
     light = [_rule(role, tone.fill, tone.line) for role, tone in TONES.items()]
     dark = [_rule(role, tone.dark_fill, tone.dark_line) for role, tone in TONES.items()]
-    themed = [f"{page} {rule}" for page in DARK for rule in dark]
+    themed = [f"{page} {rule}" for page in LIGHT for rule in light]
+    themed += [f"{page} {rule}" for page in DARK for rule in dark]
     return "\n".join(
         [
             f".penstock-sketch{{{_FONT};max-width:100%;height:auto}}",
