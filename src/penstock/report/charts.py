@@ -189,7 +189,7 @@ def nice(highest: float, about: int = _TICKS) -> list[float]:
     rough = highest / about
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * 0.999)
-    return [round(n * step, 12) for n in range(math.ceil(highest / step - 1e-9) + 1)]
+    return [float(f"{n * step:.12g}") for n in range(math.ceil(highest / step - 1e-9) + 1)]
 
 
 def short(value: float) -> str:

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from penstock.control.terms import Terms
 from penstock.dataflow import duration
 from penstock.report import charts, prose, style, text
+from penstock.report.choices import Choice
 from penstock.report.curves import curves
 from penstock.report.diagram import diagram
 from penstock.report.markup import Child, Html, joined, pairs, table, tag
-from penstock.report.story import Choice, Level, Made, Story
+from penstock.report.story import Level, Made, Story
 from penstock.report.svg import svg
 
 MOST = 1000

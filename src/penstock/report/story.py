@@ -131,7 +131,7 @@ def story(run_dir: str | Path) -> Story:
     asked = tuple(terms.read(home))
     outcome = _json(home / "summary.json")
     running = mailbox.is_running(home) or rundir.is_held(home)
-    fresh = outcome and not running and _covers(home, moments)
+    fresh = not running and _covers(outcome, points)
     head = _json(home / "run.json")
     return Story(
         run_dir=home,
@@ -176,7 +176,7 @@ def _places(moments: Iterable[Moment]) -> dict[int, float]:
     run = None
     for one in moments:
         if run is not None and one.run != run:
-            shift = end
+            shift = end if one.at < end else 0.0  # some engines go on counting
         run = one.run
         found[one.turn] = end = shift + one.at
     return found
@@ -255,9 +255,10 @@ def _json(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _covers(home: Path, moments: Sequence[Moment]) -> bool:
-    """Whether a summary is of the last run of the directory: it is written after its last turn."""
-    if not moments:
-        return True
-    seconds = _json(home / "summary.json").get("seconds")
-    return isinstance(seconds, int | float) and seconds >= moments[-1].at - 1e-3
+def _covers(outcome: Mapping[str, Any], points: Sequence[Point]) -> bool:
+    """Whether a summary is that of the last run: it counts the rows of the last turn."""
+    if not outcome or not points:
+        return bool(outcome)
+    last = points[-1].snapshot
+    counted = (outcome.get("rows_ingested"), outcome.get("rows_delivered"))
+    return counted == (last.rows_ingested, last.rows_delivered)
