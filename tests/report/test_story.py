@@ -19,6 +19,7 @@ from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput, RunDirectoryError
 from penstock.plan.decision import Decision
 from penstock.report import document, prose
+from penstock.report.choices import Choice, merged
 from penstock.report.curves import curves
 from penstock.report.page import page
 from penstock.report.story import Story, story
@@ -357,3 +358,18 @@ def test_reading_disturbs_nothing(told: Story) -> None:
     story(told.run_dir)
     assert {p: p.read_bytes() for p in told.run_dir.rglob("*") if p.is_file()} == before
     assert not mailbox.is_running(told.run_dir)
+
+
+def test_decisions_that_differ_in_their_numbers_only_are_merged_once_others_are_left_out() -> None:
+    def one(x: float, kind: str, reason: str, against: str = "") -> Choice:
+        return Choice(x, x, 1, kind, reason, {"busy": x}, against)
+
+    told = [
+        one(1, "vetoed", "busy 0.91 > 0.80", "cool-down: 4.0 s"),
+        one(2, "vetoed", "busy 0.93 > 0.80", "cool-down: 3.0 s"),
+        one(3, "vetoed", "busy 0.93 > 0.80", "undo: 3.0 s"),
+        one(4, "changed", "busy 0.93 > 0.80"),
+        one(5, "changed", "busy 0.94 > 0.80"),
+    ]
+    found = [(c.x, c.until, c.times, c.numbers["busy"]) for c in merged(told)]
+    assert found == [(1, 2, 2, 2), (3, 3, 1, 3), (4, 4, 1, 4), (5, 5, 1, 5)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.control.history import Changed
@@ -31,17 +31,23 @@ def choices(
 ) -> tuple[Choice, ...]:
     """The decisions in order; those that say the same one after the other are one."""
     changed = {one.turn for one in made}
-    found: list[Choice] = []
+    found = []
     for one in told:
         kind, against = _outcome(one, one["turn"] in changed)
         x = places[one["turn"]]
-        now = Choice(x, x, 1, kind, one["reason"] or "", one["numbers"] or {}, against)
-        if found and kind != "changed" and _same(found[-1]) == _same(now):
-            before = found[-1]
-            now = Choice(before.x, x, before.times + 1, kind, now.reason, now.numbers, now.against)
-            found[-1] = now
+        found.append(Choice(x, x, 1, kind, one["reason"] or "", one["numbers"] or {}, against))
+    return merged(found)
+
+
+def merged(choices: Iterable[Choice]) -> tuple[Choice, ...]:
+    """Those that say the same one after the other as one, with the words of the last."""
+    found: list[Choice] = []
+    for one in choices:
+        before = found[-1] if found else None
+        if before is not None and one.kind != "changed" and _same(before) == _same(one):
+            found[-1] = replace(one, x=before.x, times=before.times + one.times)
         else:
-            found.append(now)
+            found.append(one)
     return tuple(found)
 
 

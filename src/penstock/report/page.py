@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from penstock.control.terms import Terms
 from penstock.dataflow import duration
 from penstock.report import charts, prose, style, text
-from penstock.report.choices import Choice
+from penstock.report.choices import Choice, merged
 from penstock.report.curves import curves
 from penstock.report.diagram import diagram
 from penstock.report.markup import Child, Html, joined, pairs, table, tag
@@ -187,7 +187,7 @@ def _figure(drawn: str, caption: str) -> Html:
 
 
 def _decisions(story: Story) -> Iterator[Child]:
-    told = [one for one in story.choices if one.kind != "kept"]
+    told = merged(one for one in story.choices if one.kind != "kept")
     kept = [one for one in story.choices if one.kind == "kept"]
     if not story.choices:
         yield tag("p", "Nothing was decided.", class_="faint")
