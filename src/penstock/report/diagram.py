@@ -115,7 +115,7 @@ class _Diagram:
         left, top = area.left + 15, area.top
         name = text.cut(operator.name, 17 - len(cost) // 2)
         yield Label(left, top + 17, name, "words", 12, bold=True)
-        yield Label(left, top + 31, text.cut(form, 22 - len(rate)), "faint", 10)
+        yield Label(left, top + 31, text.cut(form, 20 - len(rate)), "faint", 10)
         for words, line in ((cost, 17), (rate, 31)):
             if words:
                 yield Label(area.right - 7, top + line, words, "faint", 9.5, "end")

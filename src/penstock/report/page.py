@@ -246,7 +246,7 @@ def _changes(story: Story) -> Iterator[Child]:
 
 def _change(one: Made) -> tuple[Child, ...]:
     done = one.transition
-    moved = "-" if not done.state_rows_moved else f"{text.count(done.state_rows_moved)} rows"
+    moved = f"{text.count(done.state_rows_moved)}{' rows' if done.state_rows_moved else ''}"
     if done.state_bytes_moved:
         moved += f", {text.size(done.state_bytes_moved)}"
     return (

@@ -242,10 +242,15 @@ def notes(told: Sequence[Note], width: int, lines: int) -> list[Text]:
 
 
 def _note(one: Note, width: int) -> list[Text]:
+    """What and what it cost, then why; the cost goes with the reason where there is no room."""
     at = f" {text.clock(one.at):>6}  "
     kind = (f"{one.kind}: ", _KINDS.get(one.kind, "yellow")) if one.kind else ""
-    first = Text.assemble((at, "dim"), kind, one.what, (one.cost, "dim"))
+    first, why = Text.assemble((at, "dim"), kind, one.what), one.why
+    if len(first) + len(one.cost) <= width:
+        first.append(one.cost, "dim")
+    else:
+        why = f"{one.cost.strip()} {why}".strip()
     first.truncate(width, overflow="ellipsis")
     room = max(20, width - len(at) - 1)
-    reason = textwrap.wrap(one.why, room, max_lines=2, placeholder=" …") if one.why else []
+    reason = textwrap.wrap(why, room, max_lines=2, placeholder=" …") if why else []
     return [first, *(Text(" " * len(at) + line, "dim") for line in reason)]

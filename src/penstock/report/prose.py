@@ -116,10 +116,12 @@ def cost(story: Story) -> list[str]:
         f"{_number(len(done), 'change')} took {text.span(sum(one.duration for one in done))} "
         f"in all; output was held for {text.span(sum(held))}, {text.span(max(held))} at most."
     ]
-    rows = sum(one.state_rows_moved or 0 for one in done)
+    known = [one.state_rows_moved for one in done if one.state_rows_moved is not None]
+    rows = sum(known)
     size = sum(one.state_bytes_moved or 0 for one in done)
     replayed = sum(one.rows_replayed for one in done)
-    moved = f"{_rows_of(rows)} of state ({text.size(size)}) moved" if rows else "No state was moved"
+    moved = "No state was moved" if known else "Whether state was moved was not measured"
+    moved = f"{_rows_of(rows)} of state ({text.size(size)}) moved" if rows else moved
     again = f"{_rows_of(replayed)} were processed again" if replayed else "nothing was replayed"
     return [*said, f"{moved}, and {again}."]
 

@@ -103,9 +103,9 @@ class Story:
 
     @property
     def busiest(self) -> Point | None:
-        """The turn in which most came through; of those that show nothing but their plan, if any"""
+        """The turn in which most came through, of those that show nothing but their plan if any do."""
         settled = [p for p in self.points if p.snapshot.settled] or self.points
-        return max(settled, key=lambda p: p.line.sustained or 0.0, default=None)
+        return max(settled, key=lambda p: p.snapshot.throughput, default=None)
 
     @property
     def static_slot_seconds(self) -> float:
