@@ -103,7 +103,7 @@ class Story:
 
     @property
     def busiest(self) -> Point | None:
-        """The turn in which most came through; of those showing one plan alone, if there are any."""
+        """The turn in which most came through, if possible one that shows one plan alone."""
         settled = [p for p in self.points if p.snapshot.settled] or self.points
         return max(settled, key=lambda p: p.snapshot.throughput, default=None)
 
