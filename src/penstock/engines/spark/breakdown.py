@@ -152,10 +152,10 @@ class Window:
             if report.operator == self._first_metered:
                 counted[report.partition] += report.rows_in
         rows: dict[int, int | None] = defaultdict(lambda: None)
-        busy: Counter[int] = Counter()
+        busy: defaultdict[int, float] = defaultdict(float)
         where: dict[int, str] = {}
         for task in chosen:
-            busy[task.index] += task.work  # type: ignore[assignment]
+            busy[task.index] += task.work
             where[task.index] = task.executor
             if task.rows is not None:
                 rows[task.index] = (rows[task.index] or 0) + task.rows
@@ -314,11 +314,11 @@ def executor_metrics(
     """Executors over the window. owners: the pipeline of each run; parts: state by executor."""
     found = {}
     seconds = now - since
-    held: Counter[str] = Counter()
+    held: defaultdict[str, float] = defaultdict(float)
     for task in tasks:
-        held[task.executor] += min(task.slot, task.ended - since)  # type: ignore[assignment]
+        held[task.executor] += min(task.slot, task.ended - since)
     for one in running:
-        held[one.executor] += now - max(since, one.started)  # type: ignore[assignment]
+        held[one.executor] += now - max(since, one.started)
     for fact in facts:
         here = [t for t in tasks if t.executor == fact.name]
         room = seconds * fact.slots

@@ -1,7 +1,8 @@
-"""Finding the operator that makes a batch fail."""
+"""Why a batch failed: the operator that did it, and the line of Spark's error that says so."""
 
 from __future__ import annotations
 
+import re
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,31 @@ from penstock.engines.spark.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_PREFIX = re.compile(r"^(: |Caused by: )")
+_CAUSE = re.compile(r"\[[A-Z_.0-9]+\]|(?!org\.)[\w.]*(Error|Exception|Invalid)\b")
+"""How the last line of a Python traceback or a message of Spark begins."""
+
+
+def told(pipeline: RunningPipeline, error: BaseException, times: int) -> str:
+    """What to tell somebody whose pipeline has failed so many times."""
+    try:
+        operator = culprit(pipeline)
+    except Exception:  # a trial that fails proves nothing
+        operator = None
+    where = (
+        f"operator '{operator.name}' ({operator.written})"
+        if operator is not None
+        else f"pipeline {' + '.join(pipeline.spec.operators)}"
+    )
+    return f"{where} failed {times} times: {reason(str(error))}"
+
+
+def reason(text: str) -> str:
+    """The telling lines of one of Spark's long error texts."""
+    lines = [_PREFIX.sub("", line.strip()) for line in text.splitlines() if line.strip()]
+    causes = [line for line in lines if _CAUSE.match(line)]
+    return (causes[-1:] or lines or ["no message"])[0][:500]
 
 
 def culprit(pipeline: RunningPipeline) -> Operator | None:

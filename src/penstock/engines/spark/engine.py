@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import shutil
 import threading
 import time
@@ -16,27 +15,26 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 
-from penstock.dataflow import operator as op
-from penstock.dataflow.connectors import Files
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operator import Operator
 from penstock.engines.rundir import RunDirectory, Wired, Wiring
 from penstock.engines.spark import checkpoint, checks, letters, repartition
 from penstock.engines.spark import wiring as wirings
 from penstock.engines.spark.aftermath import Changes
-from penstock.engines.spark.diagnosis import culprit
+from penstock.engines.spark.diagnosis import reason as telling
 from penstock.engines.spark.executors import Executors
 from penstock.engines.spark.gauges import Gauges
 from penstock.engines.spark.meter import Mail
 from penstock.engines.spark.observer import Observer
 from penstock.engines.spark.pipeline import RunningPipeline
 from penstock.engines.spark.profiler import Profiler
-from penstock.engines.spark.quiescence import quiesce
+from penstock.engines.spark.quiescence import drain as drain_flow
+from penstock.engines.spark.quiescence import ends
 from penstock.engines.spark.rewiring import rewire
 from penstock.engines.spark.session import default_parallelism, session
 from penstock.engines.spark.sinks import Outlets
 from penstock.engines.spark.site import Site
 from penstock.engines.spark.sources import ChannelSource, GeneratorSource
+from penstock.engines.spark.supervisor import Supervisor
 from penstock.errors import FlowFailed, InvalidInput, Refused
 from penstock.metrics.snapshot import LatencyMetrics, Snapshot
 from penstock.plan import fusion
@@ -48,14 +46,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
     from penstock.engines.spark.shadow import Shadow
-
-_RESTARTS = 3
-_TICK = 0.1
-_MARK = re.compile(r"\[penstock\] (operator '.*)")
-"""What the error of an operator that is set to fail begins with."""
-_PREFIX = re.compile(r"^(: |Caused by: )")
-_CAUSE = re.compile(r"\[[A-Z_.0-9]+\]|(?!org\.)[\w.]*(Error|Exception|Invalid)\b")
-"""How the last line of a Python traceback or a message of Spark begins."""
 
 
 class SparkEngine:
@@ -91,15 +81,11 @@ class SparkEngine:
         self._pipelines: dict[str, RunningPipeline] = {}
         self._lock = threading.RLock()  # held for moments: the pipelines and what is known of them
         self._changing = threading.Lock()  # held for as long as a change or a stop takes
-        self._failure: FlowFailed | None = None
-        self._restarts: dict[str, int] = {}
-        self._halt = threading.Event()
         self._cut_short = threading.Event()
         self._limits: dict[str, int] = {}
         self._clocks: dict[str, float] = {}
         self._last: Snapshot | None = None
         self._changes = Changes()
-        self._held: dict[str, dict[str, int]] = {}  # rows that successors need, by channel
 
     # --- the port -------------------------------------------------------------------------------
 
@@ -136,6 +122,14 @@ class SparkEngine:
                 self._limits,
                 self._executors,
             )
+            self._supervisor = Supervisor(
+                self._site,
+                self._pipelines,
+                self._observer,
+                self._gauges,
+                self._changes,
+                self._lock,
+            )
             self._wiring = self._staffed(
                 self._directory.wiring() or self._first_wiring(graph, plan)
             )
@@ -158,9 +152,6 @@ class SparkEngine:
             self._abandon()
             raise
         self._state = "running"
-        self._supervisor = threading.Thread(
-            target=self._supervise, name="penstock-supervisor", daemon=True
-        )
         self._supervisor.start()
         self._profiler = Profiler(
             lambda: dict(self._pipelines),
@@ -175,7 +166,7 @@ class SparkEngine:
 
     def apply(self, plan: Plan, reason: str = "") -> Transition:
         self._require("running")
-        self._raise_failure()
+        self._supervisor.raise_failure()
         plan = _checked(plan, self._site.graph)
         if not self._changing.acquire(blocking=False):
             raise Refused("another change is under way; try again when it is done")
@@ -196,7 +187,7 @@ class SparkEngine:
 
     def observe(self) -> Snapshot:
         self._require("running", "stopped")
-        self._raise_failure()
+        self._supervisor.raise_failure()
         if self._state == "stopped" and self._last is not None:
             return self._last
         return self._snapshot()
@@ -212,10 +203,9 @@ class SparkEngine:
             if self._state == "stopped":
                 return
             self._profiler.stop()
-            if drain and self._failure is None:
+            if drain and self.failure is None:
                 self._drain()
-            self._halt.set()
-            self._supervisor.join()
+            self._supervisor.stop()
             for pipeline in self._pipelines.values():
                 pipeline.stop()
             for pipeline in self._pipelines.values():
@@ -235,7 +225,7 @@ class SparkEngine:
     @property
     def failure(self) -> FlowFailed | None:
         """Why the flow stopped by itself, if it did."""
-        return self._failure
+        return self._supervisor.failure
 
     def rows(self, sink: str) -> list[Row]:
         """What a memory sink has got."""
@@ -277,7 +267,7 @@ class SparkEngine:
             pipeline.start()
         except PySparkException as error:
             names = " + ".join(pipeline.spec.operators)
-            raise InvalidInput(f"pipeline {names} cannot start: {_reason(str(error))}") from error
+            raise InvalidInput(f"pipeline {names} cannot start: {telling(str(error))}") from error
 
     def _staffed(self, wiring: Wiring) -> Wiring:
         """A wiring with the executors that there are: after a restart these may be others."""
@@ -348,13 +338,11 @@ class SparkEngine:
     def hold(self, pipeline: RunningPipeline) -> None:
         """Keep in the channels what a pipeline has not committed yet, also when it has."""
         rows = {i.upstream: pipeline.positions[i.key] for i in pipeline.inputs if i.upstream}
-        with self._lock:
-            self._held[pipeline.name] = rows
+        self._supervisor.hold(pipeline.name, rows)
 
     def let_go(self, name: str) -> None:
         """End a hold."""
-        with self._lock:
-            self._held.pop(name, None)
+        self._supervisor.let_go(name)
 
     def put_in_force(
         self,
@@ -373,20 +361,22 @@ class SparkEngine:
                 self._pipelines[spec.name] = self._open(spec)
             for name, shadow in successors.items():
                 self._pipelines[name] = shadow.running
-                self._held.pop(name, None)
+                self._supervisor.let_go(name)
         for shadow in successors.values():
             shadow.go_live(self._limits)
         try:
             for spec in starting:
                 self._pipelines[spec.name].start()
         except Exception as error:
-            self._give_up(f"the flow could not go on under its new plan: {_reason(str(error))}")
-            self._raise_failure()
+            self._supervisor.give_up(
+                f"the flow could not go on under its new plan: {telling(str(error))}"
+            )
+            self._supervisor.raise_failure()
         self._forget_checkpoints()
 
     def bring_back(self, stopped: Iterable[str]) -> None:
         """Let pipelines go on that were held or stopped for a change that did not come about."""
-        if self._cut_short.is_set() or self._failure is not None:
+        if self._cut_short.is_set() or self.failure is not None:
             return
         for name in stopped:
             pipeline = self._pipelines[name]
@@ -398,9 +388,8 @@ class SparkEngine:
     def wait(self, condition: Callable[[], bool]) -> None:
         """Wait for a condition while the flow goes on; a flow that fails ends the waiting."""
         while not condition():
-            with self._lock:
-                self._tick()
-            self._raise_failure()
+            self._supervisor.tick()
+            self._supervisor.raise_failure()
             if self._cut_short.is_set():
                 raise Refused("the flow is being stopped")
             time.sleep(0.02)
@@ -425,49 +414,6 @@ class SparkEngine:
         due = float(self._site.load(source).arrival([taken - 1])[0])
         return self._began - due if math.isfinite(due) else self._began
 
-    def _supervise(self) -> None:
-        while not self._halt.wait(_TICK):
-            with self._lock:
-                try:
-                    if self._failure is None:
-                        self._tick()
-                except Exception as error:  # a flow that nobody watches must not go on
-                    self._give_up(f"the supervisor failed: {type(error).__name__}: {error}")
-
-    def _tick(self) -> None:
-        """Read what is new, mend what broke, clean up behind the readers."""
-        for pipeline in tuple(self._pipelines.values()):
-            if self._observer.take(pipeline):
-                self._restarts[pipeline.name] = 0
-            error = pipeline.failure()
-            if error is not None:
-                self._mend(pipeline, error)
-        for operator, channel in tuple(self._site.channels.items()):
-            held = [rows[operator] for rows in self._held.values() if operator in rows]
-            channel.clean(min([self._gauges.slowest(operator), *held]))
-        watched = self._changes.watched
-        if watched is not None:
-            everyone = tuple(self._pipelines.values())
-            concerned = [p for p in everyone if watched.touches(p.spec)]
-            waiting = self._gauges.waiting(concerned)
-            self._changes.look(self._observer.outputs, waiting, time.time())
-
-    def _mend(self, pipeline: RunningPipeline, error: BaseException) -> None:
-        """Restart a failed pipeline alone, from its last commit; give up after a few times."""
-        tries = self._restarts.get(pipeline.name, 0) + 1
-        self._restarts[pipeline.name] = tries
-        said = _MARK.search(str(error))
-        if said is None and tries <= _RESTARTS:
-            with suppress(Exception):  # the next look will find it, and count it as another try
-                pipeline.start()
-            return
-        self._give_up(said[1] if said else self._explain(pipeline, error))
-
-    def _give_up(self, reason: str) -> None:
-        self._failure = FlowFailed(reason)
-        for pipeline in self._pipelines.values():
-            pipeline.stop()
-
     def _forget_checkpoints(self) -> None:
         """Delete checkpoints of other wirings that hold nothing anybody needs."""
         kept = {wired.checkpoint for wired in self._wiring.pipelines.values()}
@@ -480,48 +426,10 @@ class SparkEngine:
             else:
                 entry.unlink(missing_ok=True)
 
-    def _explain(self, pipeline: RunningPipeline, error: BaseException) -> str:
-        text = str(error)
-        try:
-            operator = culprit(pipeline)
-        except Exception:  # a trial that fails proves nothing
-            operator = None
-        where = (
-            f"operator '{operator.name}' ({operator.written})"
-            if operator is not None
-            else f"pipeline {' + '.join(pipeline.spec.operators)}"
-        )
-        return f"{where} failed {self._restarts[pipeline.name]} times: {_reason(text)}"
-
     def _drain(self) -> None:
-        """Let no new record in and wait until every record is through."""
-        offered = self._gauges.offered(time.time())
-        for source in self._site.graph.sources:
-            if source.name not in offered:
-                continue
-            pipeline = self._pipelines[self._wiring.plan.pipeline_of(source.name).name]
-            paused = pipeline.spec.admission == 0
-            self._limits[source.name] = (
-                pipeline.positions[source.name] if paused else offered[source.name]
-            )
-        for pipeline in self._pipelines.values():
-            pipeline.turn(limits=dict(self._limits), cadence=0.0, admission=None)
-        try:
-            self._take_all_files()
-            quiesce(self, self._wiring.plan.pipelines)
-        except (Refused, FlowFailed):
-            return  # cut short, or failed: what is in flight stays in the directory
-
-    def _take_all_files(self) -> None:
-        """Let file sources read what is there; other sources of Spark's own have no end."""
-        threads = [
-            threading.Thread(target=p.query.processAllAvailable, daemon=True)
-            for p in self._pipelines.values()
-            if p.foreign and all(_reads_files(o) for o in p.foreign)
-        ]
-        for thread in threads:
-            thread.start()
-        self.wait(lambda: not any(thread.is_alive() for thread in threads))
+        self._limits.update(ends(self))
+        with suppress(Refused, FlowFailed):  # what is in flight then stays in the directory
+            drain_flow(self)
 
     def _snapshot(self) -> Snapshot:
         with self._lock:
@@ -555,10 +463,6 @@ class SparkEngine:
         if self._state not in states:
             raise Refused(f"the engine is {self._state}, this needs it to be {' or '.join(states)}")
 
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-
     def _abandon(self) -> None:
         """Undo a start that did not succeed."""
         for pipeline in self._pipelines.values():
@@ -570,14 +474,3 @@ class SparkEngine:
 def _checked(plan: Plan, graph: Graph) -> Plan:
     fusion.check(plan, graph)
     return fusion.normalise(plan, graph)
-
-
-def _reads_files(operator: Operator) -> bool:
-    return isinstance(operator.body, op.Read) and isinstance(operator.body.source, Files)
-
-
-def _reason(text: str) -> str:
-    """The telling lines of one of Spark's long error texts."""
-    lines = [_PREFIX.sub("", line.strip()) for line in text.splitlines() if line.strip()]
-    causes = [line for line in lines if _CAUSE.match(line)]
-    return (causes[-1:] or lines or ["no message"])[0][:500]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -220,9 +220,9 @@ class Observer:
         reports = [
             r for r in self._reports if r.operator in own and r.epoch == pipeline.wired.epoch
         ]
-        metered: Counter[int] = Counter()
+        metered: defaultdict[int, float] = defaultdict(float)
         for report in reports:
-            metered[report.batch] += report.seconds  # type: ignore[assignment]
+            metered[report.batch] += report.seconds
         known = [(b, work.get((b.run, b.number), [])) for b in valid[-_SAMPLES:]]
         keys = {(b.run, b.number) for b in recent}
         numbers = {b.number for b in recent}

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from penstock.dataflow import operator as op
+from penstock.dataflow.connectors import Files
+from penstock.dataflow.operator import Operator
 from penstock.engines.spark import checkpoint
 from penstock.engines.spark.pipeline import RunningPipeline
 from penstock.engines.spark.site import Input
@@ -22,6 +27,24 @@ class Stopped:
 
     positions: dict[str, int] = field(default_factory=dict)
     replayed: int = 0
+
+
+def ends(engine: SparkEngine) -> Mapping[str, int]:
+    """Where each generator ends if it gives what is due by now; one that is paused ends here."""
+    found = {}
+    for source, offered in engine.gauges.offered(time.time()).items():
+        pipeline = engine.pipelines[engine.wiring.plan.pipeline_of(source).name]
+        paused = pipeline.spec.admission == 0
+        found[source] = pipeline.positions[source] if paused else offered
+    return found
+
+
+def drain(engine: SparkEngine) -> None:
+    """Let no new record in and wait until every record is through."""
+    for pipeline in engine.pipelines.values():
+        pipeline.turn(limits=dict(engine.limits), cadence=0.0, admission=None)
+    _take_all_files(engine)
+    quiesce(engine, engine.wiring.plan.pipelines)
 
 
 def quiesce(engine: SparkEngine, specs: Iterable[Pipeline]) -> Stopped:
@@ -78,3 +101,19 @@ def _finish_foreign(engine: SparkEngine, pipeline: RunningPipeline) -> int:
     pipeline.stop()
     engine.take_in(pipeline)
     return engine.observer.foreign_rows - before
+
+
+def _take_all_files(engine: SparkEngine) -> None:
+    """Let file sources read what is there; other sources of Spark's own have no end."""
+    threads = [
+        threading.Thread(target=p.query.processAllAvailable, daemon=True)
+        for p in engine.pipelines.values()
+        if p.foreign and all(_reads_files(o) for o in p.foreign)
+    ]
+    for thread in threads:
+        thread.start()
+    engine.wait(lambda: not any(thread.is_alive() for thread in threads))
+
+
+def _reads_files(operator: Operator) -> bool:
+    return isinstance(operator.body, op.Read) and isinstance(operator.body.source, Files)
