@@ -16,43 +16,19 @@ from penstock.engines.port import Engine
 from penstock.errors import InvalidDataflow, Refused
 from penstock.plan.plan import Pipeline, Plan
 from tests.engines.contract import EngineContract, Harness
+from tests.engines.untouched import WordCountHarness
 from tests.strategies import WORDS, dataflows, few, nothing, plans
 
 
-def word_count(name: str = "wordcount") -> Graph:
-    flow = Dataflow(name)
-    words = flow.source("tweets", Generator(nothing, "value string")).frame("split", nothing)
-    words.key_by("word").aggregate("count", n="count(*)").sink("counts", Memory())
-    return flow.graph
-
-
-class MemoryHarness(Harness):
+class MemoryHarness(WordCountHarness):
     def make(self) -> MemoryEngine:
         return MemoryEngine(costs={"count": 0.001}, selectivity={"split": 2.5}, rate=500)
-
-    def graph(self) -> Graph:
-        return word_count()
-
-    def other_graph(self) -> Graph:
-        return word_count("another")
-
-    def merged_plan(self) -> Plan:
-        return Plan((Pipeline(("tweets", "split", "count", "counts")),))
-
-    def split_plan(self) -> Plan:
-        return Plan((Pipeline(("tweets", "split")), Pipeline(("count", "counts"))))
-
-    def rescaled_plan(self) -> Plan:
-        return self.merged_plan().with_pipeline("count", parallelism=3)
 
     def work(self, engine: Engine, rows: int) -> None:
         assert isinstance(engine, MemoryEngine)
         goal = engine.observe().rows_ingested + rows
         while engine.observe().rows_ingested < goal:
             engine.advance(0.1)
-
-    def expected_delivered(self, ingested: int) -> int:
-        return ingested * 5 // 2
 
 
 class TestMemoryEngine(EngineContract):
