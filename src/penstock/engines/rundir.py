@@ -155,12 +155,22 @@ def _read(head: Path) -> Mapping[str, Any]:
         raise RunDirectoryError(f"{head} cannot be read; it is not a run directory") from None
 
 
-def _check(path: Path, known: Mapping[str, Any], graph: Graph, engine: str) -> None:
+def check_version(path: Path) -> None:
+    """Raise `RunDirectoryError` for a directory of another layout; one without a head is let be."""
+    if (path / "run.json").exists():
+        _check_version(path, _read(path / "run.json"))
+
+
+def _check_version(path: Path, known: Mapping[str, Any]) -> None:
     if known["version"] != VERSION:
         raise RunDirectoryError(
             f"{path} was written in layout {known['version']}, this is layout {VERSION}; "
             "finish that run with its own version, or choose another directory"
         )
+
+
+def _check(path: Path, known: Mapping[str, Any], graph: Graph, engine: str) -> None:
+    _check_version(path, known)
     if known["flow"] != graph.name:
         raise RunDirectoryError(
             f"{path} belongs to dataflow '{known['flow']}', not '{graph.name}'; "

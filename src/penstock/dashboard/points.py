@@ -1,0 +1,54 @@
+"""What is drawn over time: one point a turn, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import tee
+from typing import Any
+
+from penstock.control.history import Seen
+from penstock.control.plain import plain
+from penstock.metrics.snapshot import Snapshot
+from penstock.report import chronicle
+
+Point = dict[str, Any]
+
+
+def points(seen: Iterable[Seen]) -> Iterator[Point]:
+    """A point for each turn; rates are means since the one before. None is not measured."""
+    one, other = tee(seen)
+    for line, now in zip(chronicle.lines(one), other, strict=True):
+        yield plain(
+            {
+                "turn": line.turn,
+                "time": line.time,
+                "at": line.at,
+                "first": line.first,
+                "offered": line.offered,
+                "sustained": line.sustained,
+                "load": line.slots,
+                "executors": line.executors,
+                "instances": {p.name: p.parallelism for p in now.plan.pipelines},
+                "latency": {
+                    name: (found.bound, found.mean, found.p50, found.p95, found.p99)
+                    for name, found in now.snapshot.latency.items()
+                },
+                "backlog": dict(_backlog(now.snapshot)),
+                "state": {
+                    p.name: p.state_bytes
+                    for p in now.snapshot.pipelines.values()
+                    if p.state_bytes is not None
+                },
+            }
+        )
+
+
+def _backlog(snapshot: Snapshot) -> Iterator[tuple[str, int]]:
+    """Rows that wait: in each channel, and where there is none before a pipeline as a whole."""
+    for channel in snapshot.channels.values():
+        if channel.backlog_rows is not None:
+            yield f"{channel.writer} → {channel.reader}", channel.backlog_rows
+    read = {channel.reader for channel in snapshot.channels.values()}
+    for pipeline in snapshot.pipelines.values():
+        if pipeline.name not in read and pipeline.backlog_rows is not None:
+            yield f"before {pipeline.name}", pipeline.backlog_rows
