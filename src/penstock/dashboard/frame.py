@@ -7,6 +7,7 @@ not measured.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -71,12 +72,14 @@ def frame(graph: Graph, seen: Seen, *, offers: bool = False) -> Frame:
 
 
 def level(pipeline: PipelineMetrics) -> str | None:
-    """How hard a pipeline is pressed: calm, warm or hot; None where nothing tells."""
+    """How hard a pipeline is pressed: calm, warm or hot; None where nothing tells.
+
+    Rows that come faster than they go make a calm pipeline no bottleneck: it may just be gathering.
+    """
     pressed = derived.utilisation(pipeline)
-    if pressed is None and not pipeline.batches:  # with batches, busy says that one was running
-        pressed = pipeline.busy
     congestion = derived.congestion(pipeline)
-    if congestion is not None and congestion > CONGESTED and pipeline.backlog_rows:
+    queueing = congestion is not None and CONGESTED < congestion < math.inf
+    if queueing and pipeline.backlog_rows and (pressed is None or pressed >= WARM):
         return "hot"
     if pressed is None:
         return None

@@ -45,10 +45,10 @@ def points(seen: Iterable[Seen]) -> Iterator[Point]:
 
 def _backlog(snapshot: Snapshot) -> Iterator[tuple[str, int]]:
     """Rows that wait: in each channel, and where there is none before a pipeline as a whole."""
-    for channel in snapshot.channels.values():
-        if channel.backlog_rows is not None:
-            yield f"{channel.writer} → {channel.reader}", channel.backlog_rows
     read = {channel.reader for channel in snapshot.channels.values()}
     for pipeline in snapshot.pipelines.values():
         if pipeline.name not in read and pipeline.backlog_rows is not None:
             yield f"before {pipeline.name}", pipeline.backlog_rows
+    for channel in snapshot.channels.values():
+        if channel.backlog_rows is not None:
+            yield f"{channel.writer} → {channel.reader}", channel.backlog_rows
