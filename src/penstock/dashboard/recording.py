@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -44,9 +45,22 @@ def check(run_dir: Path) -> None:
         raise RunDirectoryError(f"there is no run directory '{run_dir}'")
     if not run_dir.is_dir():
         raise RunDirectoryError(f"the run directory '{run_dir}' is a file, not a directory")
-    rundir.check_version(run_dir)
-    history.dataflow(run_dir)
-    history.moments(run_dir)
+    with _translated(run_dir):
+        rundir.check_version(run_dir)
+        _ = history.dataflow(run_dir).topological
+        history.moments(run_dir)
+
+
+@contextmanager
+def _translated(run_dir: Path) -> Iterator[None]:
+    """What goes wrong with files that another version wrote, or another hand, in our words."""
+    try:
+        yield
+    except CycleError as error:
+        raise RunDirectoryError(f"the dataflow in '{run_dir}' has a cycle: {error}") from None
+    except (KeyError, TypeError, ValueError) as error:
+        why = f"the history in '{run_dir}' was written by another version: {error}"
+        raise RunDirectoryError(why) from None
 
 
 class Recording:
@@ -140,14 +154,9 @@ class Recording:
             return
         self._looked = now
         try:
-            self._read()
+            with _translated(self.run_dir):
+                self._read()
             self._trouble = None
-        except CycleError as error:
-            self._trouble = f"the dataflow in '{self.run_dir}' has a cycle: {error}"
-        except (KeyError, TypeError, ValueError) as error:
-            self._trouble = (
-                f"the history in '{self.run_dir}' was written by another version: {error!r}"
-            )
         except PenstockError as error:
             self._trouble = str(error)
 
@@ -159,7 +168,7 @@ class Recording:
                 return  # it has not begun
             rundir.check_version(self.run_dir)
             graph = history.dataflow(self.run_dir)
-            _ = graph.topological  # says so if there is a cycle
+            _ = graph.topological  # says so if there is a cycle, before anybody draws it
             self._graph = graph
         since = self._last.turn if self._last else 0
         found = history.moments(self.run_dir, since)

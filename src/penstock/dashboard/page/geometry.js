@@ -102,6 +102,6 @@ export class Geometry {
     for (let n = 1; n < points.length; n++) path += this.#bend(points[n - 1], points[n]);
     const half = points.length >> 1;
     const [one, other] = [points[half - 1], points[half]];
-    return { path, middle: [(one[0] + other[0]) / 2, (one[1] + other[1]) / 2] };
+    return { path, end: places.at(-1), middle: [(one[0] + other[0]) / 2, (one[1] + other[1]) / 2] };
   }
 }

@@ -55,7 +55,7 @@ export class Graph {
     }
     this.geometry = new Geometry(layout, this.built);
     const { width: wide, height } = this.geometry;
-    const scale = Math.max(0.72, Math.min(1, this.built / wide));
+    const scale = Math.max(0.85, Math.min(1, this.built / wide));
     this.svg = svg("svg", {
       viewBox: `0 0 ${wide} ${height}`,
       width: wide * scale,
@@ -218,9 +218,10 @@ export class Graph {
     const places = this.routes.get(key(edge));
     if (!places) return null;
     const line = this.geometry.line(places, radii[edge.from] + 2, radii[edge.to] + 2);
-    const first = edge.channel && !this.told.has(edge.channel.writer + ">" + edge.channel.reader);
-    if (first) this.told.add(edge.channel.writer + ">" + edge.channel.reader);
-    this.marks.append(...beside(edge, line.middle, this.geometry.way.down, first));
+    const name = edge.channel && `${edge.channel.writer}>${edge.channel.reader}`;
+    const first = name && !this.told.has(name);
+    this.told.add(name);
+    this.marks.append(...beside(edge, line, this.geometry.way.down, first));
     return flow(edge, line.path);
   }
 }

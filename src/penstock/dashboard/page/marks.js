@@ -52,8 +52,8 @@ export function flow(edge, path) {
   });
 }
 
-/** Rows per second at an edge, and what waits in its channel, told once for each channel. */
-export function beside(edge, [x, y], down, first) {
+/** Rows per second at an edge, and what waits in its channel where `first` says so. */
+export function beside(edge, { middle: [x, y], end }, down, first) {
   const found = [];
   if (!missing(edge.rate)) {
     const at = down ? { x: x + 8, y: y + 4 } : { x, y: y - width(edge.rate) / 2 - 4 };
@@ -61,7 +61,8 @@ export function beside(edge, [x, y], down, first) {
     found.push(svg("text", { class: "rate", ...at, "text-anchor": anchor }, `${rate(edge.rate)}/s`));
   }
   if (first && edge.channel.backlog_rows) {
-    found.push(waiting(edge.channel, down ? x + 96 : x, down ? y : y + 16));
+    const at = down ? [end[0] + 78, end[1] - 53] : [x, y + 16];
+    found.push(waiting(edge.channel, ...at));
   }
   return found;
 }
