@@ -34,6 +34,7 @@ class Beside:
         """The run as it is now: the first time tells where it is kept."""
         if self._process is None:
             self._process = self._started(status.run_dir)
+            self._socket.close()  # it is the other process's now, and is gone when that is
 
     def close(self) -> None:
         """The run is over: the page is told, and the process ends; harmless when done twice."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 import threading
 from collections.abc import Callable
@@ -34,21 +35,21 @@ def listen(port: int | None, host: str = LOOPBACK) -> socket.socket:
         raise InvalidInput(f"{port} is no port for a dashboard: write 1 to 65535")
     try:
         return _bound(PORT if port is None else port, host)
+    except socket.gaierror:
+        why = f"no machine is called '{host}'"
     except OSError as error:
-        if port is None and error.errno == errno.EADDRINUSE:
+        if error.errno != errno.EADDRINUSE:
+            why = f"cannot serve at {host}, port {port or PORT}: {os.strerror(error.errno or 0)}"
+        elif port is None:
             return _bound(0, host)
-        if error.errno == errno.EADDRINUSE:
-            why = f"port {port} of {host} is in use; choose another with --port, or 0 for any"
-        elif isinstance(error, socket.gaierror):
-            why = f"no machine is called '{host}'"
         else:
-            why = f"cannot serve at {host}, port {port or PORT}: {error.strerror or error}"
-        raise InvalidInput(why) from None
+            why = f"port {port} of {host} is in use; choose another, or 0 for any"
+    raise InvalidInput(why)
 
 
 def _bound(port: int, host: str) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family, backlog=64)
+    family, *_, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    return socket.create_server(where[:2], family=family, backlog=64)
 
 
 def address(listening: socket.socket, token: str) -> str:
