@@ -41,6 +41,20 @@ def test_points_are_the_lines_of_the_history(past: Path) -> None:
     assert [sum(p["backlog"].values()) for p in found[1:]] == [one.backlog for one in lines[1:]]
 
 
+def test_a_turn_of_the_same_instant_has_the_rates_of_the_one_before(tmp_path: Path) -> None:
+    turns = ticks(GRAPH, tmp_path / "engine", 3)
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    one = Recording(run_dir)
+    history.keep_dataflow(run_dir, GRAPH)
+    with closing(history.History(run_dir, lambda: WALL)) as keep:
+        for tick in (*turns, turns[-1]):
+            keep.append(tick)
+            one.since(0)  # read turn by turn, as while a run goes on
+    for found in (one.since(0).points, Recording(run_dir).since(0).points):
+        assert [p["offered"] for p in found] == [None, 115.0, 125.0, 125.0]
+
+
 def test_every_decision_of_the_history_is_in_exactly_one_entry(past: Path) -> None:
     entries = Recording(past).since(0).entries
     told = {one["turn"]: one for one in history.decisions(past)}

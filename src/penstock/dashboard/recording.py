@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -201,8 +200,7 @@ class Recording:
             seen = history.seen(self.run_dir, turns)
         else:
             seen = history.seen(self.run_dir, since=found[0].turn)
-        known = 0 if self._last is None else 1
-        for one in islice(points(seen), known, None):
+        for one in points(seen, self._points[-1] if self._points else None):
             self._points.append({**one, "x": self._x[one["turn"]]})
         if len(self._points) > _FULL:
             self._points = self._points[:-1:2] + self._points[-1:]

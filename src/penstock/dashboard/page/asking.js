@@ -18,6 +18,7 @@ export class Asking {
     const pipeline = newest?.pipelines.find((one) => one.operators.includes(chosen));
     const offers = newest?.offers?.[pipeline?.name];
     const shape = JSON.stringify([
+      status.phase,
       status.running,
       status.mode,
       newest?.paused,

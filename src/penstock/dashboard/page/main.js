@@ -13,11 +13,10 @@ import { Store } from "./store.js";
 import { Timeline } from "./timeline.js";
 import { theme } from "./theme.js";
 
-const PHASES = { starting: "starting", running: "running", ending: "ending", over: "over" };
-
 const store = new Store();
 let head = null;
 let connected = true;
+let ended = false; // the dashboard said its end, which is no accident
 
 const overview = new Overview(store);
 const graph = new Graph($("graph"), (name) => {
@@ -57,9 +56,13 @@ function drawAll() {
 function drawHead() {
   const { phase, summary } = store.status;
   const badge = $("phase");
-  badge.className = `badge ${connected ? phase : "lost"}`;
-  say(badge, connected ? (PHASES[phase] ?? phase) : "connection lost");
-  if (!head?.dataflow) return;
+  const lost = !connected && !ended;
+  badge.className = `badge ${lost ? "lost" : phase}`;
+  say(badge, lost ? "connection lost" : phase);
+  if (!head?.dataflow) {
+    if (head) say($("about"), `${head.run_dir} · nothing was measured yet`);
+    return;
+  }
   document.title = `${head.dataflow.name} · Penstock`;
   say($("flow"), head.dataflow.name);
   const exact =
@@ -156,7 +159,7 @@ async function heard(name, told) {
   store.add(told);
   notice("trouble", store.status.trouble, "bad");
   if (name === "end") {
-    connected = false;
+    [connected, ended] = [false, true];
     notice(
       "lost",
       `The dashboard has ended. \`penstock dashboard ${head?.run_dir ?? "RUN_DIR"}\` shows this run again.`,
@@ -174,7 +177,7 @@ function lost() {
 }
 
 async function back(seconds) {
-  connected = true;
+  [connected, ended] = [true, false];
   notice(
     "lost",
     `The connection was lost for ${span(seconds)} and is back since ${new Date().toLocaleTimeString()}; nothing is missing.`,
