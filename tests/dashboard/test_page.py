@@ -348,5 +348,5 @@ def test_a_lost_connection_is_told_and_comes_back_without_a_gap(look: Open, live
         expect(page.locator("#clock")).not_to_have_text(clock or "")
         # a point for every turn, also for those that came while nobody listened
         drawn = "one => one.getAttribute('d').split(/[ML]/).length - 1"
-        points = page.locator(".line.sustained").first.evaluate(drawn)
+        points = page.locator("path.line.sustained").evaluate(drawn)
         assert points >= len(history.moments(live_dir)) - 5 > 10

@@ -38,8 +38,8 @@ def _point(line: Line, now: Seen) -> Point:
             "time": line.time,
             "at": line.at,
             "first": line.first,
-            "offered": line.offered,
-            "sustained": line.sustained,
+            "offered": _rate(line.offered),
+            "sustained": _rate(line.sustained),
             "load": line.slots,
             "executors": line.executors,
             "instances": {p.name: p.parallelism for p in now.plan.pipelines},
@@ -56,6 +56,11 @@ def _point(line: Line, now: Seen) -> Point:
         }
     )
     return shown
+
+
+def _rate(value: float | None) -> float | None:
+    """A total that went down, as where a run was continued from an earlier state, is no rate."""
+    return None if value is None or value < 0 else value
 
 
 def _backlog(snapshot: Snapshot) -> Iterator[tuple[str, int]]:

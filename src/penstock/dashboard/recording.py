@@ -46,6 +46,8 @@ def check(run_dir: Path) -> None:
         raise RunDirectoryError(f"the run directory '{run_dir}' is a file, not a directory")
     with _translated(run_dir):
         rundir.check_version(run_dir)
+        if (run_dir / "run.json").exists() and not (run_dir / history.DATAFLOW).exists():
+            return  # it has just begun
         _ = history.dataflow(run_dir).topological
         history.moments(run_dir)
 

@@ -22,7 +22,7 @@ export function instances(one, [left, top, , bottom], down) {
     shown.length < one.parallelism
       ? svg("text", { class: "sub", x: rest.x - 4, y: rest.y + 3 }, `+${one.parallelism - shown.length}`)
       : null,
-    words.length ? svg("text", { class: "tag", ...tag }, words.join(", ")) : null,
+    words.length ? svg("text", { class: `tag ${one.skewed ? "skewed" : ""}`, ...tag }, words.join(", ")) : null,
   ];
 }
 
