@@ -19,7 +19,17 @@ from typing import Any
 
 from bench.result import Result
 
-NAMES = ("wordcount", "hop", "memory", "overhead", "rescale", "partitions", "recovery", "simulator")
+NAMES = (
+    "wordcount",
+    "hop",
+    "memory",
+    "overhead",
+    "rescale",
+    "partitions",
+    "recovery",
+    "simulator",
+    "policies",
+)
 _HERE = Path(__file__).parent
 
 
@@ -37,7 +47,7 @@ def main(wanted: list[str]) -> int:
         began = time.time()
         try:
             module = import_module(f"bench.{name}")
-            spark = _spark() if getattr(module, "SPARK", True) else None
+            spark = _spark(module) if getattr(module, "SPARK", True) else None
             result: Result = module.run(spark, folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -58,10 +68,16 @@ def main(wanted: list[str]) -> int:
     return 1 if missed else 0
 
 
-def _spark() -> Any:
+def _spark(module: Any) -> Any:
+    """A session with the master that a benchmark asks for; the usual one if it asks for none."""
+    from pyspark.sql import SparkSession
+
     from penstock.engines.spark.session import session
 
-    return session()
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        running.stop()
+    return session(getattr(module, "MASTER", None))
 
 
 def _write_page(results: Path) -> None:

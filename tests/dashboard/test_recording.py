@@ -145,7 +145,10 @@ def test_a_running_flow_is_running_and_over_when_it_has_ended(tmp_path: Path) ->
         assert one.status()["phase"] == "running"
     later = Recording(tmp_path)
     assert later.status()["phase"] == "over"
-    assert later.status()["summary"]["policy"] == "static"
+    assert later.status()["summary"] == {"exact": None, "exact_reason": None}
+    assert (later.head()["engine"], later.head()["policy"]) == ("memory", "static")
+    write(tmp_path, GRAPH, ticks(GRAPH, tmp_path / "engine", 3), 4e9)  # continued, and killed
+    assert Recording(tmp_path).status()["summary"] is None
 
 
 def test_a_moment_has_the_decision_of_its_turn(past: Path) -> None:

@@ -2,7 +2,8 @@
 
 Every pipeline is a queue: what comes beyond what it can do piles up, and a row waits for the pile
 before it and, in a steady state, as long as Kingman's formula says. With an overhead it works in
-batches instead: a batch has what came during the last one, or during a cadence.
+batches instead: a batch has what came during the last one, or during a cadence. With crowding, each
+instance makes the batches of its pipeline longer by so many seconds.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class Flow:
     service: Mapping[str, float]
     rate: Callable[[float], float]
     overhead: Mapping[str, float] = field(default_factory=dict)
+    crowding: float = 0.0
     selectivity: Mapping[str, float] = field(default_factory=dict)
     noise: float = 0.0
     step: float = 1.0
@@ -121,6 +123,7 @@ class Flow:
         waiting = max(0.0, waiting + (come - done) * self.step)
         self.backlog[name] = waiting
         rho, overhead = come * service / p, self.overhead.get(name, 0.0)
+        overhead += self.crowding * p if overhead else 0.0
         blur = 1 + self.noise * self.rng.uniform(-1, 1)
         if overhead:
             in_turn = overhead / (1 - min(rho, 0.99))

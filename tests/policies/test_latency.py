@@ -486,6 +486,29 @@ def test_a_constant_load_comes_to_rest(noise: float, overhead: Mapping[str, floa
     assert flow.latency() < 0.5
 
 
+def test_instances_that_make_batches_longer_are_not_added() -> None:
+    """The bound cannot be met: without knowing what an instance costs, all there are were used."""
+    flow = queues(overhead={"numbers": 0.02, "x": 0.1, "y": 0.06}, crowding=0.01)
+    flow.rate = lambda at: 200.0
+    flow.run(Latency(), 200)
+    found = {name: flow.instances(name) for name in ("x", "y")}
+    took = flow.latency()
+    assert found["x"] < 20
+    assert found["y"] < 12
+    last = len(flow.plans)
+    flow.run(Latency(), 200)
+    assert len(flow.plans) - last <= 1  # and it comes to rest
+    for more in ({"x": 2 * found["x"]}, {"y": 2 * found["y"]}):
+        other = queues(overhead={"numbers": 0.02, "x": 0.1, "y": 0.06}, crowding=0.01)
+        other.rate = flow.rate
+        other.plan = flow.plan
+        for name, instances in more.items():
+            other.plan = other.plan.with_pipeline(name, parallelism=instances)
+        for _ in range(20):
+            other.observe()
+        assert other.latency() > 0.95 * took
+
+
 def test_batches_are_scaled_by_the_same_policy() -> None:
     flow = queues(overhead={"numbers": 0.02, "x": 0.05, "y": 0.03})
     flow.run(Latency(), 100)

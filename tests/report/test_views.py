@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,11 @@ from rich.console import Console
 from penstock.control.asked import Asked
 from penstock.control.guard import Reviewed, Veto
 from penstock.control.status import Status
+from penstock.dataflow.graph import Graph
+from penstock.dataflow.operator import Operator, Union
+from penstock.metrics.snapshot import PipelineMetrics
 from penstock.plan.decision import Decision
+from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.request import Mode, Switch
 from penstock.report.live import LiveView
 from penstock.report.plain import PlainView
@@ -19,8 +24,8 @@ from penstock.report.table import summary_table
 from . import statuses
 
 
-def drawn(width: int, *seen: object) -> str:
-    console = Console(file=io.StringIO(), width=width, height=40)
+def drawn(width: int, *seen: object, height: int = 40) -> str:
+    console = Console(file=io.StringIO(), width=width, height=height)
     view = LiveView(console, clock=lambda: 0.0)
     for status in seen:
         view.show(status)  # type: ignore[arg-type]
@@ -40,6 +45,56 @@ def test_the_live_view_fits_and_shows_what_matters(width: int) -> None:
         assert word in page
     assert "count: parallelism 2 -> 4 (1.32 s, output held 310 ms)" in page
     assert "predicted wait" in page
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (60, 24), (60, 14), (200, 60), (40, 10)])
+def test_the_live_view_fits_small_and_large_terminals(width: int, height: int) -> None:
+    seen = [statuses.status(s) for s in range(1, 40)]
+    seen += [statuses.status(40 + n, transition=statuses.TRANSITION) for n in range(9)]
+    page = drawn(width, statuses.first(), *seen, height=height).splitlines()
+    assert len(page) <= height
+    assert max(map(len, page)) <= width
+    whole = "\n".join(page)
+    for word in ("wordcount", "running", "ingested", "latency", "missed", "97%", "Ctrl-C"):
+        assert word in whole
+    assert "count: parallelism 2 -> 4"[: width - 12] in whole
+    assert "predicted wait" in whole or height < 14
+
+
+def test_many_pipelines_are_cut_to_the_busiest() -> None:
+    many = Plan(tuple(Pipeline((f"p{n}",)) for n in range(50)))
+    measured = {
+        f"p{n}": PipelineMetrics(f"p{n}", 1, busy=0.95 if n in (7, 33) else 0.1) for n in range(50)
+    }
+    status = turn(5, plan=many, snapshot=replace(statuses.snapshot(5), pipelines=measured))
+    page = drawn(
+        80,
+        replace(
+            status,
+            plan=many,
+            graph=Graph("wide", tuple(Operator(f"p{n}", Union()) for n in range(50))),
+        ),
+        height=24,
+    )
+    assert len(page.splitlines()) < 24
+    assert page.index(" p7 ") < page.index(" p33 ")
+    assert "more" in page
+    assert " p49 " not in page
+
+
+def test_latency_beyond_its_bound_is_red_and_the_pipelines_are_a_graph() -> None:
+    console = Console(file=io.StringIO(), width=100, height=40, force_terminal=True)
+    view = LiveView(console, clock=lambda: 0.0)
+    for second in (28, 29, 30, 31, 32):
+        view.show(statuses.status(second))
+    with console.capture() as captured:
+        console.print(view._draw())
+    view.close()
+    line = next(one for one in captured.get().splitlines() if "latency" in one)
+    assert re.search(r"\x1b\[32m▂\x1b\[0m(\x1b\[32m▂\x1b\[0m){2}(\x1b\[31m█\x1b\[0m){2}", line)
+    assert "tweets · parse · split ×2 ─▶ count · counts ×4" in re.sub(  # noqa: RUF001
+        r"\x1b\[[\d;]*m", "", captured.get()
+    )
 
 
 def test_before_the_first_snapshot_the_view_says_so() -> None:

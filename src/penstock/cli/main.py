@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -17,6 +17,7 @@ from penstock.cli import (
     advising,
     asking,
     choosing,
+    explaining,
     guarding,
     profiling,
     recalling,
@@ -30,8 +31,6 @@ from penstock.errors import InvalidInput, PenstockError
 
 if TYPE_CHECKING:
     from penstock.control.status import View
-    from penstock.dataflow.graph import Graph
-    from penstock.dataflow.schema import Schema
     from penstock.report.prometheus import Exporter
 
 # Exit codes: 0 well, 1 the work was done and its result is bad, 2 it could not be done,
@@ -123,17 +122,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--json", action="store_true", help="one JSON object on standard output")
     run.set_defaults(do=_run)
 
-    explain = commands.add_parser(
-        "explain",
-        help="show what would run",
-        description="Show operators, regions, pipelines and the plan of a dataflow; run nothing.",
-    )
-    explain.add_argument("flow", metavar="FLOW", help=_FLOW)
-    explain.add_argument("--master", metavar="M", help="Spark's master (default: this machine)")
-    explain.add_argument("--conf", metavar="K=V", action="append", default=[], help=_CONF)
-    explain.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    explain.set_defaults(do=_explain)
-
+    explaining.add(commands, _FLOW, _CONF)
     asking.add(commands)
     advising.add(commands)
     recalling.add(commands)
@@ -223,25 +212,6 @@ def _run(given: argparse.Namespace, streams: Streams) -> int:
     return 0
 
 
-def _explain(given: argparse.Namespace, streams: Streams) -> int:
-    from penstock.cli import flows
-    from penstock.dataflow.validation import check
-    from penstock.report.explain import explain, explain_json
-
-    conf = starting.settings(given.conf)
-    graph = starting.loaded(flows.Reference.read(given.flow), given.master, conf, "out").graph
-    check(graph)  # what can be seen without Spark is said without waiting for it
-    schemas = _schemas(graph, given.master, conf)
-    if given.json:
-        _print_json(streams, explain_json(graph, schemas))
-    else:
-        from rich.console import Console
-
-        console = Console(file=streams.out)
-        console.print(explain(graph, console.width, schemas))
-    return 0
-
-
 def _doctor(given: argparse.Namespace, streams: Streams) -> int:
     from penstock.cli.doctor import Level, examine
 
@@ -285,14 +255,6 @@ def _version(given: argparse.Namespace, streams: Streams) -> int:
 
 
 # --- helpers ------------------------------------------------------------------------------------
-
-
-def _schemas(graph: Graph, master: str | None, conf: Mapping[str, str]) -> Mapping[str, Schema]:
-    """What comes out of every operator: native functions have to be put to Spark for that."""
-    from penstock.engines.spark.checks import check
-    from penstock.engines.spark.session import session
-
-    return check(graph, session(master, conf))
 
 
 def _view(given: argparse.Namespace, streams: Streams) -> View | None:

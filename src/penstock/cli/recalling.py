@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,20 @@ def add(commands: Any) -> None:
     export.add_argument("--since", metavar="T", help=_SINCE)
     export.add_argument("--json", action="store_true", help="one JSON object on standard output")
     export.set_defaults(do=_export)
+
+    report = commands.add_parser(
+        "report",
+        help="write the story of a run as one page",
+        description="Write what was asked, what happened, every decision, what it cost and gained.",
+    )
+    report.add_argument("run_dir", metavar="RUN_DIR", help="a run, whole or under way")
+    report.add_argument(
+        "--out",
+        metavar="FILE",
+        help="where to (default: report.html in RUN_DIR); PNGs go beside it",
+    )
+    report.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    report.set_defaults(do=_report)
 
     metrics = commands.add_parser("metrics", help="say what all measured names mean")
     metrics.add_argument("--json", action="store_true", help="one JSON object on standard output")
@@ -165,6 +180,22 @@ def _export(given: argparse.Namespace, streams: Streams) -> int:
     files = {name: {"file": str(path), "rows": rows} for name, (path, rows) in written.items()}
     lines = [f"{rows:>9,} rows  {path}" for path, rows in written.values()]
     return tell(streams, {"format": given.format, "tables": files}, lines)
+
+
+# --- report -------------------------------------------------------------------------------------
+
+
+def _report(given: argparse.Namespace, streams: Streams) -> int:
+    from penstock.report import document
+    from penstock.report.story import story
+
+    found = story(given.run_dir)
+    written = document.write(found, given.out, time.time())
+    pictures = [str(path) for path in written.pictures]
+    shown = {"flow": found.graph.name, "page": str(written.page), "pictures": pictures}
+    if written.missing:
+        print(f"penstock: no pictures beside it: {written.missing}", file=streams.err)
+    return tell(streams, shown, [str(written.page), *pictures])
 
 
 # --- metrics ------------------------------------------------------------------------------------

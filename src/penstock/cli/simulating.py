@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli import setting
+from penstock.cli import setting, starting
 from penstock.cli.streams import Streams
 from penstock.errors import InvalidInput
 
@@ -70,10 +70,10 @@ def _simulate(given: argparse.Namespace, streams: Streams) -> int:
         parse(given.load)
     home = given.run_dir or directory.choose(reference.name, None, time.time())
     try:
-        flow = _loaded(reference)
+        flow = starting.loaded_lightly(reference)
         engine = SimulatorEngine(_model(given, flow), load=given.load, seed=given.seed)
         summary = run(
-            flow,
+            flow.graph if given.load is None else flow.graph.with_load(given.load),
             policy=policy,
             plan=plan,
             engine=engine,
@@ -112,20 +112,6 @@ def _model(given: argparse.Namespace, flow: Dataflow) -> Model:
         batch=MicroBatch() if given.batches else None,
     )
     return model if given.queue is None else replace(model, queue=given.queue)
-
-
-def _loaded(reference: Any) -> Dataflow:
-    """The dataflow. Only a file that makes Spark columns needs a session of Spark's for that."""
-    try:
-        found: Dataflow = reference.load("out")
-    except InvalidInput:
-        if reference.file is None:
-            raise
-        from penstock.engines.spark.session import session
-
-        session(None, {})
-        found = reference.load("out")
-    return found
 
 
 def _pairs(given: Sequence[str]) -> dict[str, str]:

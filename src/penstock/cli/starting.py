@@ -33,6 +33,16 @@ def loaded(reference: Reference, master: str | None, conf: Mapping[str, str], ou
     return reference.load(out)
 
 
+def loaded_lightly(reference: Reference) -> Dataflow:
+    """The dataflow. Only a file that makes Spark columns needs a session of Spark's for that."""
+    try:
+        return reference.load("out")
+    except InvalidInput:
+        if reference.file is None:
+            raise
+    return loaded(reference, None, {}, "out")
+
+
 @contextmanager
 def session(master: str | None) -> Iterator[None]:
     """Tell a cluster when we are done with it; a session of this machine ends with the process."""

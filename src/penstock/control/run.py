@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock import policies
-from penstock.control import directory, given
+from penstock.control import directory, given, terms
 from penstock.control.abilities import Evidence, LatencyTotals, Transitions
 from penstock.control.asked import Asked
 from penstock.control.clock import Clock
@@ -95,6 +95,7 @@ def run(
     """
     graph = given.graph(flow, load)
     chosen = policies.get(policy) if isinstance(policy, str) else policy
+    named = terms.policy(chosen)
     if backup is not None:
         interval = Interval.parse(backup) if isinstance(backup, str) else backup
         chosen = WithBackup(chosen, interval)
@@ -102,6 +103,7 @@ def run(
     if lasting is not None and lasting <= 0:
         raise InvalidInput(f"a run must last longer than nothing, found '{seconds}'")
     check(graph)
+    changes = tuple(changes)
     script = given.script(changes, graph, lasting)
     rules = Rules(limits or Limits(), guard or Guard(), Mode.ADVISE if advise else Mode.ON)
     given.check_budget(rules.limits, graph, plan)
@@ -114,6 +116,19 @@ def run(
         views = served if view is None else (view, *served)
         one = _Run(graph, chosen, plan, script, rules, engine, lasting, home, views, verify, clock)
         one.until = until
+        one.terms = terms.Terms(
+            time=clock.wall(),
+            engine=engine.name,
+            policy=named,
+            mode=rules.mode.value,
+            loads=terms.loads(graph),
+            seconds=lasting,
+            changes=tuple(map(str, changes)),
+            backup=None if backup is None else str(backup),
+            limits=rules.limits,
+            guard=terms.guard(rules.guard),
+            quiet=tuple(map(str, rules.guard.quiet)),
+        )
         return one.whole(fresh=run_dir is None)
 
 
@@ -154,6 +169,7 @@ class _Run:
         self.interrupts = Interrupts()
         self.trouble: str | None = None
         self.until: Callable[[Tick], bool] | None = None
+        self.terms: terms.Terms | None = None
 
     def whole(self, fresh: bool) -> Summary:
         try:
@@ -184,6 +200,8 @@ class _Run:
             history = History(self.run_dir, self.clock.wall, tell)
             with suppress(OSError):  # then the history has said that it cannot be written
                 keep_dataflow(self.run_dir, self.graph)
+                if self.terms is not None:
+                    terms.keep(self.run_dir, self.terms)
             try:
                 self.steer(history)
                 self.drain(history)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from penstock.control import history, mailbox
+from penstock.control import history, mailbox, terms
 from penstock.control.history import Changed, Moment
 from penstock.dashboard.entries import Entry, grouped
 from penstock.dashboard.frame import Frame, frame
@@ -94,11 +94,12 @@ class Recording:
         """What does not change while a run goes on: the dataflow, and where it is drawn."""
         with self._lock:
             self._refresh()
-            known = _json(self.run_dir / "summary.json") | _json(self.run_dir / "run.json")
+            asked = terms.read(self.run_dir)
             shown: dict[str, Any] = {
                 "run_dir": str(self.run_dir),
-                "run": known.get("run"),
-                "engine": known.get("engine"),
+                "run": _json(self.run_dir / "run.json").get("run"),
+                "engine": asked[-1].engine if asked else None,
+                "policy": asked[-1].policy if asked else None,
                 "dataflow": None,
             }
             if self._graph is not None:
@@ -248,9 +249,7 @@ class Recording:
             return "running"
         if age is None:
             return "starting"
-        summary = self.run_dir / "summary.json"
-        ended = summary.exists() and self._last and summary.stat().st_mtime >= self._last.time
-        return "ending" if 0 <= age < _ENDING and not ended else "over"
+        return "ending" if 0 <= age < _ENDING and not self._summed_up() else "over"
 
     def _notice(self, running: bool) -> str | None:
         if self._mixed:
@@ -263,10 +262,17 @@ class Recording:
             return f"the flow runs, but has written nothing for {age:.0f} s"
         return None
 
+    def _summed_up(self) -> bool:
+        """Whether the summary is that of the last run, and not of one that it continues."""
+        try:
+            written = (self.run_dir / "summary.json").stat().st_mtime
+        except OSError:
+            return False
+        return self._last is not None and written >= self._last.time
+
     def _summary(self) -> dict[str, Any] | None:
-        found = _json(self.run_dir / "summary.json")
-        keys = ("policy", "exact", "exact_reason", "interrupted")
-        return {key: found.get(key) for key in keys} if found else None
+        found = _json(self.run_dir / "summary.json") if self._summed_up() else {}
+        return {key: found.get(key) for key in ("exact", "exact_reason")} if found else None
 
 
 def _open(entry: Entry) -> bool:

@@ -13,12 +13,13 @@ from penstock.dataflow.location import caller
 from penstock.dataflow.operator import Bounds, Latency, OnError, Operator, Selectivity
 from penstock.dataflow.schema import Schema
 from penstock.errors import InvalidInput
+from penstock.shown import Shown
 
 if TYPE_CHECKING:
     from penstock.control.run import Summary
 
 
-class Dataflow:
+class Dataflow(Shown):
     """A dataflow under construction. `graph` is what has been written so far, as a value."""
 
     def __init__(self, name: str) -> None:

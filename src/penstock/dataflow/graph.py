@@ -20,6 +20,7 @@ from penstock.dataflow.operator import (
     Read,
     State,
 )
+from penstock.shown import Shown
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class CycleError(ValueError):
 
 
 @dataclass(frozen=True)
-class Graph:
+class Graph(Shown):
     """An immutable dataflow. Names are unique and edges known only once it is validated."""
 
     name: str

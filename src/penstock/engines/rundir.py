@@ -155,6 +155,18 @@ def _read(head: Path) -> Mapping[str, Any]:
         raise RunDirectoryError(f"{head} cannot be read; it is not a run directory") from None
 
 
+def is_held(path: Path) -> bool:
+    """Whether a process has the directory open: the system lets its lock go when it dies."""
+    try:
+        with (path / "lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def check_version(path: Path) -> None:
     """Raise `RunDirectoryError` for a directory of another layout; one without a head is let be."""
     if (path / "run.json").exists():

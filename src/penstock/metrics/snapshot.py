@@ -10,6 +10,8 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from penstock.shown import Shown
+
 
 @dataclass(frozen=True)
 class OperatorMetrics:
@@ -148,7 +150,7 @@ class LatencyMetrics:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class Snapshot(Shown):
     """The flow over the last `window` seconds, `at` seconds after its start; totals are so far.
 
     load: share of all slots at work; channels are named `writer>reader`; settled: False while the

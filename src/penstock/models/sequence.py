@@ -121,7 +121,10 @@ def balance(
             f"even without any waiting the operators alone take {sequence.task:.3g} s, more than "
             f"the {sequence.bound:.3g} s asked for; no number of instances helps"
         )
-        held = {n: max(s.parallelism, sequence.least[n]) for n, s in stations.items()}
+        held = {
+            n: min(max(s.parallelism, sequence.least[n]), sequence.most[n])
+            for n, s in stations.items()
+        }
         return Outcome(held, dict.fromkeys(stations, 0.0) if cadence_share else {}, (said,))
     wanted, trouble = _instances(sequence, wait_share)
     if not trouble and _will_do(sequence, wanted, wait_share, tolerance):

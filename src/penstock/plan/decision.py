@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.plan.plan import Plan
+from penstock.shown import Shown
 
 
 @dataclass(frozen=True)
-class Decision:
+class Decision(Shown):
     """A new plan, or None to leave things as they are, with the reason in words and numbers."""
 
     plan: Plan | None

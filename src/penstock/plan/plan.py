@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from penstock.errors import InvalidPlan
+from penstock.shown import Shown
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Pipeline:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Shown):
     """All pipelines and the number of executors. The order of the pipelines has no meaning.
 
     `leaving` names executors that go when there are to be fewer; it is part of the way to a plan,

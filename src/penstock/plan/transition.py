@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from penstock.shown import Shown
+
 
 @dataclass(frozen=True)
-class Transition:
+class Transition(Shown):
     """The record of one applied change; times in seconds, `at` since the start of the run.
 
     duration: until the new plan was in force; phases: where the time went, with the catch-up

@@ -39,6 +39,9 @@ class Interval:
             raise InvalidInput(f"the backup interval '{text}' must be 0 or more and not shrink")
         return found
 
+    def __str__(self) -> str:
+        return f"{duration.text(self.least)}..{duration.text(self.most)}"
+
     def next(self, now: float, load: float, batch: float) -> float:
         """The interval after one of `now` seconds under a load; `batch`: seconds a batch takes."""
         if load > BUSY:
@@ -92,7 +95,4 @@ class WithBackup:
             return f"slots at work {load:.2f} > {BUSY:.2f}"
         if load < BUSY / 2:
             return f"slots at work {load:.2f} < {BUSY / 2:.2f}"
-        least, most = (
-            duration.text(seconds) for seconds in (self._interval.least, self._interval.most)
-        )
-        return f"the backup interval was outside {least}..{most}"
+        return f"the backup interval was outside {self._interval}"

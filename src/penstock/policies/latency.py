@@ -20,6 +20,7 @@ from penstock.dataflow.graph import Constraint
 from penstock.errors import InvalidInput
 from penstock.metrics import averages
 from penstock.metrics.snapshot import PipelineMetrics
+from penstock.models import crowding
 from penstock.models.rebalance import spread
 from penstock.models.sequence import Outcome, Sequence, balance, resolve
 from penstock.models.station import Station, missing, station, up
@@ -34,13 +35,14 @@ class Memory:
     """When the policy has looked last, until when it keeps still, and what proved too little.
 
     plan: what was decided then; too_few: instances by pipeline that were not enough, with the
-    load for which they were not.
+    load for which they were not; overheads: what batches took beside their rows.
     """
 
     at: float = -math.inf
     still: float = -math.inf
     plan: Plan | None = None
     too_few: Mapping[str, tuple[int, float]] = field(default_factory=dict)
+    overheads: Mapping[str, crowding.Overheads] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,9 @@ class _Adjustment:
             for name, (instances, load) in memory.too_few.items()
             if name in stations and stations[name].load >= (1 - policy.load_drop) * load
         }
+        self.overheads = {
+            name: crowding.noted(memory.overheads.get(name, {}), s) for name, s in stations.items()
+        }
         self.most = {name: self._most(name) for name in stations}
         self.least = {name: self._least(name) for name in stations}
 
@@ -159,8 +164,8 @@ class _Adjustment:
         if raised:
             still = now + self.policy.inactive * self.policy.adjust
         lesson = {n: (self.stations[n].parallelism, self.stations[n].load) for n in raised}
-        after = Memory(now, still, plan, {**self.too_few, **lesson})
-        said = [*self._words(outcomes, plan), *capped]
+        after = Memory(now, still, plan, {**self.too_few, **lesson}, self.overheads)
+        said = [*self._words(outcomes, plan), *self._crowded(wanted), *capped]
         changed = None if plan == self.context.plan else plan
         return Decision(changed, "; ".join(said), self._numbers(outcomes, plan)), after
 
@@ -182,11 +187,28 @@ class _Adjustment:
         return Sequence(constraint.name, bound, stations, upstream, least, self.most)
 
     def _most(self, name: str) -> int:
-        """Instances that a pipeline may have, and never fewer than it has."""
+        """Instances that a pipeline may have, and never fewer than it has and has a use for."""
         pipeline, limits = self.topology.pipelines[name], self.context.limits
         bounds = (self.topology.bounds(name).most, pipeline.ceiling, limits.slots)
         most = min([b for b in bounds if b is not None], default=self._room)
-        return max(most, pipeline.parallelism)
+        most = max(most, pipeline.parallelism)
+        useful = self._useful(name)
+        return most if useful is None else min(most, useful)
+
+    def _useful(self, name: str) -> int | None:
+        """More instances than these would make batches longer than they save; None: no limit."""
+        s = self.stations[name]
+        found = crowding.useful(s, crowding.each(self.overheads[name]))
+        if found is None or s.utilisation >= self.policy.rho_max:
+            return None
+        found = max(found, self._stable(name))
+        near = found < s.parallelism <= (1 + self.policy.hysteresis) * found
+        return s.parallelism if near else found
+
+    def _stable(self, name: str) -> int:
+        """Instances that the load needs, and that the operators ask for."""
+        needed = up(self.stations[name].load / self.policy.rho_target)
+        return max(self.topology.bounds(name).least, needed)
 
     @property
     def _room(self) -> int:
@@ -199,10 +221,10 @@ class _Adjustment:
     def _least(self, name: str) -> int:
         """Instances below which it must not go: for its bounds, its load, its backlog, by trial."""
         s, policy = self.stations[name], self.policy
-        stable = up(s.load / policy.rho_target)
+        stable = self._stable(name)
         if s.utilisation <= (policy.rho_target + policy.rho_max) / 2:
-            stable = min(stable, s.parallelism)
-        least = max(self.topology.bounds(name).least, stable)
+            stable = min(stable, max(self.topology.bounds(name).least, s.parallelism))
+        least = stable
         if s.backlog:
             catching_up = up(s.load + s.backlog / policy.catch_up)
             least = max(least, s.parallelism, catching_up)
@@ -241,6 +263,12 @@ class _Adjustment:
         return new if abs(new - old) > self.policy.hysteresis * max(old, new) else old
 
     # --- words --------------------------------------------------------------------------------
+
+    def _crowded(self, wanted: Mapping[str, int]) -> Iterator[str]:
+        for name, s in self.stations.items():
+            if wanted[name] < s.parallelism and wanted[name] == self._useful(name):
+                seconds = crowding.each(self.overheads[name])
+                yield f"each instance of {name} makes a batch {1000 * seconds:.0f} ms longer"
 
     def _words(self, outcomes: Mapping[Constraint, Outcome], plan: Plan) -> Iterator[str]:
         for constraint, outcome in outcomes.items():

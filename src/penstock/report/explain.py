@@ -98,10 +98,19 @@ def _pipelines(graph: Graph, plan: Plan) -> RenderableType:
 
 
 def _settings(graph: Graph, pipeline: Pipeline) -> tuple[str, str, str, str]:
-    cadence = duration.text(pipeline.cadence) if pipeline.cadence else "at once"
-    admission = "all" if pipeline.admission is None else f"{pipeline.admission:,} rows"
     limits = str(bounds(graph, pipeline.operators))
+    cadence, admission = cadence_text(pipeline.cadence), admission_text(pipeline.admission)
     return str(pipeline.parallelism), limits, cadence, admission
+
+
+def cadence_text(seconds: float) -> str:
+    """How long a pipeline gathers, in a word or two."""
+    return duration.text(seconds) if seconds else "at once"
+
+
+def admission_text(rows: int | None) -> str:
+    """How much a pipeline takes at a time, in a word or two."""
+    return "all" if rows is None else f"{rows:,} rows"
 
 
 def _constraints(graph: Graph) -> RenderableType:

@@ -9,6 +9,7 @@ from typing import Any
 from penstock.metrics.snapshot import OperatorMetrics
 from penstock.plan.plan import Plan
 from penstock.plan.transition import Transition
+from penstock.shown import Shown
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class LatencySummary:
 
 
 @dataclass(frozen=True)
-class Summary:
+class Summary(Shown):
     """What came of a run.
 
     `seconds` runs from the start until the flow had drained. `throughput_mean` is rows ingested

@@ -73,7 +73,7 @@ function drawHead() {
         : null;
   say(
     $("about"),
-    [head.engine && `on ${head.engine}`, summary?.policy && `policy ${summary.policy}`, exact, head.run_dir]
+    [head.engine && `on ${head.engine}`, head.policy && `policy ${head.policy}`, exact, head.run_dir]
       .filter(Boolean)
       .join(" · "),
   );

@@ -12,6 +12,8 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
@@ -35,10 +37,26 @@ SHARE = 0.01
 _ROWS = 2_000
 _LARGE = 20_000
 _PYTHON_SECONDS = 0.25
-_TRIES = 3
+_TRIES = 2
+"""The first run of a plan compiles it, so it takes a second one to see what rows cost."""
 _PATIENCE = 10.0
 
 Estimates = dict[str, Estimate]
+
+
+@dataclass(frozen=True)
+class _Sampled:
+    """Rows in Spark's cache, and how many."""
+
+    frame: DataFrame
+    rows: int
+
+    @classmethod
+    def of(cls, frame: DataFrame, stack: ExitStack) -> _Sampled:
+        """Cached until the stack is unwound."""
+        kept = frame.persist()
+        stack.callback(kept.unpersist)
+        return cls(kept, kept.count())
 
 
 class Profiler:
@@ -93,48 +111,46 @@ class Profiler:
         site = pipeline.site
         rows = _sample_size(pipeline, snapshot)
         found: Estimates = {}
-        frames: dict[str, DataFrame] = {}
-        kept: list[DataFrame] = []
+        made: dict[str, _Sampled] = {}
         last = natives(pipeline)[-1]
-        with TemporaryDirectory() as aside:
+        with ExitStack() as stack:
+            aside = stack.enter_context(TemporaryDirectory())
             compiler = Compiler(site.graph, Store(aside))
-            try:
-                for name in pipeline.spec.operators:
-                    inputs = self._inputs(pipeline, name, frames, rows)
-                    if inputs is None:
-                        break
-                    operator = site.graph[name]
-                    if isinstance(operator.body, op.Read):
-                        frames[name] = inputs[0].persist()
-                    elif operator.stateful or isinstance(operator.body, op.Write):
-                        break
-                    else:
-                        made = compiler.apply(operator, [Result(f) for f in inputs]).frame()
-                        if isinstance(operator.body, op.Frame):
-                            found[name] = self._estimate(inputs[0], made)
-                        frames[name] = made.persist()
-                    kept.append(frames[name])
-                    if name == last:
-                        break
-            finally:
-                for frame in kept:
-                    frame.unpersist()
+            for name in pipeline.spec.operators:
+                operator = site.graph[name]
+                if operator.stateful or isinstance(operator.body, op.Write):
+                    break
+                inputs = self._inputs(pipeline, name, made, rows, stack)
+                if inputs is None or not inputs[0].rows:
+                    break
+                if isinstance(operator.body, op.Read):
+                    made[name] = inputs[0]
+                    continue
+                frame = compiler.apply(operator, [Result(i.frame) for i in inputs]).frame()
+                native = isinstance(operator.body, op.Frame)
+                service = self._service(inputs[0], frame) if native else 0.0
+                made[name] = _Sampled.of(frame, stack)
+                if native:
+                    found[name] = Estimate(service, made[name].rows / inputs[0].rows)
+                if name == last:
+                    break
         return found
 
     def _inputs(
         self,
         pipeline: RunningPipeline,
         name: str,
-        frames: Mapping[str, DataFrame],
+        made: Mapping[str, _Sampled],
         rows: int,
-    ) -> list[DataFrame] | None:
+        stack: ExitStack,
+    ) -> list[_Sampled] | None:
         """What an operator reads; None if that cannot be had."""
         operator = pipeline.site.graph[name]
         wanted = operator.inputs or ("",)
         found = []
         for upstream in wanted:
-            if upstream in frames:
-                found.append(frames[upstream])
+            if upstream in made:
+                found.append(made[upstream])
                 continue
             entry = next(
                 (i for i in pipeline.inputs if (i.operator, i.upstream) == (name, upstream)), None
@@ -150,14 +166,14 @@ class Profiler:
                 return None
             copies = max(1, _LARGE // table.num_rows) if not _python(pipeline) else 1
             large = pa.concat_tables([table] * copies)
-            found.append(sample.frame(pipeline, entry, large).coalesce(1).persist())
+            found.append(_Sampled.of(sample.frame(pipeline, entry, large).coalesce(1), stack))
         return found
 
-    def _estimate(self, before: DataFrame, after: DataFrame) -> Estimate:
-        rows = before.count()  # this also fills the cache
-        empty = min(self._seconds(before) for _ in range(_TRIES))
+    def _service(self, before: _Sampled, after: DataFrame) -> float:
+        """Seconds for a row, by what it takes to go through the rows before and after."""
+        empty = min(self._seconds(before.frame) for _ in range(_TRIES))
         full = min(self._seconds(after) for _ in range(_TRIES))
-        return Estimate(max(0.0, full - empty) / rows, after.count() / rows)
+        return max(0.0, full - empty) / before.rows
 
     def _seconds(self, frame: DataFrame) -> float:
         """Time on the processor to go through a DataFrame."""

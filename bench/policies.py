@@ -1,0 +1,173 @@
+"""What each policy makes of a flow that starts with one instance of everything.
+
+Three operators that wait run on more slots than there are cores, so that instances are worth
+something on any machine. All plans within a budget are tried first, and the best of them is what
+policies are compared with: under a load that just about needs it, and then under a small one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bench.result import Claim, Result
+from bench.running import until
+from penstock import Dataflow, Parquet
+from penstock.control import history
+from penstock.control.history import Seen
+from penstock.control.run import run as run_flow
+from penstock.dataflow.connectors import Generator
+from penstock.engines.spark.engine import SparkEngine
+from penstock.plan.limits import Limits
+from penstock.plan.plan import Pipeline, Plan
+from penstock.workloads import costs
+
+MASTER = "local[16]"
+WAITS = {"a": 0.006, "b": 0.015, "c": 0.009}
+BUDGET = 8
+HIGH, LOW = 75, 75
+LAST = 20
+LITTLE = 0.15
+
+POLICIES = (
+    "latency",
+    "organic:profile=5s,settle=2s",
+    "stela:automatic=true",
+    "es-stream:steady=5s,changing=5s",
+    "stepwise:observations=3,settle=2s",
+    "ds2",
+    "drs:adjust=5s",
+    "threshold",
+    "round-robin",
+    "static",
+)
+
+
+def flow(out: Path, load: str) -> Dataflow:
+    made = Dataflow("waits")
+    stream = made.source("orders", Generator(costs.Orders(), costs.RECORD, load))
+    steps = [
+        costs.Step(name, costs.wait(seconds), 1.0, keep=name != "c")
+        for name, seconds in WAITS.items()
+    ]
+    for step in steps:
+        stream = step.attach(stream)
+    stream.sink("results", Parquet(str(out)))
+    made.constrain("a", "c", latency="4s", window="5s")
+
+    def expected(inputs: Any) -> Any:
+        table = inputs["orders"]
+        for step in steps:
+            table = step.foresee(table)
+        return costs.rows(table)
+
+    made.expect("results", expected)
+    return made
+
+
+def plan_of(a: int, b: int, c: int, batch: float | None = None) -> Plan:
+    """So many instances for the three; batch: seconds of work that one takes at most."""
+
+    def pipeline(instances: int, *operators: str) -> Pipeline:
+        rows = None if batch is None else round(instances * batch / WAITS[operators[0]])
+        return Pipeline(operators, instances, admission=rows)
+
+    return Plan(
+        (
+            Pipeline(("orders",), 1),
+            pipeline(a, "a"),
+            pipeline(b, "b"),
+            pipeline(c, "c", "results"),
+        )
+    )
+
+
+def plans() -> Iterator[tuple[int, int, int]]:
+    """All plans that use the whole budget; fewer instances never do more."""
+    for a, b in itertools.product(range(1, BUDGET), repeat=2):
+        if a + b < BUDGET:
+            yield a, b, BUDGET - a - b
+
+
+def best_plan(spark: Any, folder: Path) -> tuple[tuple[int, int, int], float]:
+    """Try all plans on one running flow that always has enough to do."""
+    engine = SparkEngine(spark=spark, window=5.0)
+    graph = flow(folder / "out", "1500/s").graph
+    engine.start(graph, plan_of(1, 1, 1, 1.0), folder / "run")
+    found = {}
+    try:
+        for plan in plans():
+            engine.apply(plan_of(*plan, 1.0))
+            until(lambda: engine.observe().settled)
+            seen = engine.observe().pipelines
+            found[plan] = min(metrics.rate_in for metrics in seen.values())
+            print(f"  {plan}: {found[plan]:.0f}/s", flush=True)
+    finally:
+        engine.stop(drain=False)
+    best = max(found, key=lambda plan: found[plan])
+    return best, found[best]
+
+
+def _delivered(seen: list[Seen], start: float, end: float) -> float:
+    """Rows a second at the sink between two times."""
+    inside = [s.snapshot for s in seen if start <= s.snapshot.at <= end]
+    rows = inside[-1].sinks["results"] - inside[0].sinks["results"]
+    return rows / (inside[-1].at - inside[0].at)
+
+
+def _instances(seen: list[Seen], at: float) -> int:
+    return [s.plan.slots for s in seen if s.snapshot.at <= at][-1]
+
+
+def _policy(spark: Any, policy: str, load: str, plan: Plan, folder: Path) -> dict[str, Any]:
+    summary = run_flow(
+        flow(folder / "out", load),
+        policy=policy,
+        plan=plan,
+        engine=SparkEngine(spark=spark),
+        seconds=HIGH + LOW,
+        limits=Limits(slots=BUDGET + 1),
+        run_dir=folder / "run",
+    )
+    seen = list(history.seen(folder / "run"))
+    return {
+        "policy": policy,
+        "rows/s": round(_delivered(seen, HIGH - LAST, HIGH), 1),
+        "instances then": _instances(seen, HIGH),
+        "and under the small load": min(s.plan.slots for s in seen if s.snapshot.at > HIGH),
+        "changes": sum(1 for a, b in itertools.pairwise(seen) if a.plan != b.plan),
+        "slot seconds": round(seen[-1].snapshot.slot_seconds or 0),
+        "exact": summary.exact,
+    }
+
+
+def run(spark: Any, folder: Path) -> Result:
+    best, rate = best_plan(spark, folder / "search")
+    load = f"steps:{rate:.0f},{LITTLE * rate:.0f}@{HIGH}s"
+    rows = [_policy(spark, "static", load, plan_of(*best), folder / "best")]
+    rows[0]["policy"] = f"best plan {best}, kept"
+    top = rows[0]["rows/s"]
+    claims = []
+    for policy in POLICIES:
+        row = _policy(spark, policy, load, plan_of(1, 1, 1), folder / policy.partition(":")[0])
+        rows.append(row)
+        print(f"  {row}", flush=True)
+        claims.append(Claim(f"{policy} is exact", float(row["exact"]), least=1))
+        if policy != "static":
+            claims += [
+                Claim(f"{policy} / best plan", row["rows/s"] / top, least=0.9),
+                Claim(
+                    f"{policy}, instances under the small load / before",
+                    row["and under the small load"] / row["instances then"],
+                    most=0.8,
+                ),
+            ]
+    about = (
+        f"Policies on three operators that wait {', '.join(f'{s:g} s' for s in WAITS.values())}, "
+        f"from one instance each, at most {BUDGET} for the three of them. The best of all "
+        f"{len(list(plans()))} plans does {rate:.0f} rows/s; that is the load for {HIGH} s, then "
+        f"{LITTLE:g} of it. rows/s: at the sink in the last {LAST} s of the large load."
+    )
+    return Result("policies", about, rows, claims)

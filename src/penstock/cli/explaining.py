@@ -1,0 +1,75 @@
+"""The command `explain`: what would run, in words or as a drawing."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from penstock.cli import starting
+from penstock.cli.streams import Streams, tell
+
+if TYPE_CHECKING:
+    from penstock.dataflow.graph import Graph
+    from penstock.dataflow.schema import Schema
+
+_DRAW = "draw the dataflow and its pipelines instead, into FILE.svg or FILE.png"
+
+
+def add(commands: Any, flow: str, conf: str) -> None:
+    """Make the command known to the parser."""
+    explain = commands.add_parser(
+        "explain",
+        help="show what would run",
+        description="Show operators, regions, pipelines and the plan of a dataflow; run nothing.",
+    )
+    explain.add_argument("flow", metavar="FLOW", help=flow)
+    explain.add_argument("--master", metavar="M", help="Spark's master (default: this machine)")
+    explain.add_argument("--conf", metavar="K=V", action="append", default=[], help=conf)
+    explain.add_argument("--draw", metavar="FILE", help=_DRAW)
+    explain.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    explain.set_defaults(do=_explain)
+
+
+def _explain(given: argparse.Namespace, streams: Streams) -> int:
+    from penstock.cli import flows
+    from penstock.dataflow.validation import check
+    from penstock.report.explain import explain, explain_json
+
+    conf = starting.settings(given.conf)
+    reference = flows.Reference.read(given.flow)
+    if given.draw is not None:
+        return _draw(given, streams, reference)
+    graph = starting.loaded(reference, given.master, conf, "out").graph
+    check(graph)  # what can be seen without Spark is said without waiting for it
+    schemas = _schemas(graph, given.master, conf)
+    if given.json:
+        print(json.dumps(explain_json(graph, schemas), indent=2), file=streams.out, flush=True)
+    else:
+        from rich.console import Console
+
+        console = Console(file=streams.out)
+        console.print(explain(graph, console.width, schemas))
+    return 0
+
+
+def _draw(given: argparse.Namespace, streams: Streams, reference: Any) -> int:
+    """No Spark is needed for that, unless the file with the dataflow needs it to be read."""
+    from penstock.dataflow.validation import check
+    from penstock.report import diagram, drawn
+    from penstock.report.explain import start_plan
+
+    drawn.check(given.draw)  # a typing error should not wait for a file to be read
+    graph = starting.loaded_lightly(reference).graph
+    check(graph)
+    path = drawn.save(diagram.diagram(graph, start_plan(graph)), given.draw)
+    return tell(streams, {"flow": graph.name, "drawn": str(path)}, [f"drawn to {path}"])
+
+
+def _schemas(graph: Graph, master: str | None, conf: Mapping[str, str]) -> Mapping[str, Schema]:
+    """What comes out of every operator: native functions have to be put to Spark for that."""
+    from penstock.engines.spark.checks import check
+    from penstock.engines.spark.session import session
+
+    return check(graph, session(master, conf))

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .conftest import Run
+
+pytestmark = pytest.mark.usefixtures("here")
+
+
+def test_a_dataflow_is_drawn_without_spark(penstock: Run) -> None:
+    assert penstock("explain", "diamond", "--draw", "flow.svg")[:2] == (0, "drawn to flow.svg\n")
+    drawn = Path("flow.svg").read_text()
+    assert all(f">{name}</text>" in drawn for name in ("orders", "branch-1", "merge", "results"))
+    code, out, _ = penstock("explain", "diamond", "--draw", "flow.png", "--json")
+    assert (code, json.loads(out)) == (0, {"flow": "diamond", "drawn": "flow.png"})
+    assert Path("flow.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize("file", ["flow.jpg", "flow", "nowhere/flow.svg"])
+def test_what_cannot_be_drawn_is_one_line(file: str, penstock: Run) -> None:
+    code, _, err = penstock("explain", "linear", "--draw", file)
+    assert code == 2
+    assert err.startswith(f"penstock: cannot draw to '{file}': ")
+    assert len(err.splitlines()) == 1
+    assert not [*Path().iterdir()]
