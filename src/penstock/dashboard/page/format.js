@@ -86,7 +86,7 @@ export function cut(text, width) {
 
 /** Round values for an axis that ends above `top`; `base`: of which unit they are multiples. */
 export function round(top, wanted = 3, { whole = false, base = 1 } = {}) {
-  if (!(top > 0)) return [0, 1];
+  if (!(top > 1e-200) || !Number.isFinite(top)) return [0, 1];
   const raw = top / wanted / base;
   const power = 10 ** Math.floor(Math.log10(raw));
   let step = [1, 2, 2.5, 5, 10].map((n) => n * power).find((n) => n >= raw * 0.999);
