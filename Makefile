@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast torture lint bench clean
+.PHONY: help setup demo test test-fast test-ui torture lint bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,6 +14,7 @@ help:
 	@echo 'make demo       set up, then count words under a changing load for 80 seconds'
 	@echo 'make test       set up, then lint, type-check and run all tests'
 	@echo 'make test-fast  the tests that need no Spark, without the large ones'
+	@echo 'make test-ui    the dashboard in a browser; chromium is installed if it can be'
 	@echo 'make torture    change and kill a flow at random instants; SEEDS="1 2 3"'
 	@echo 'make lint       ruff and mypy'
 	@echo 'make bench      measure against plain Spark (takes a while)'
@@ -31,12 +32,16 @@ setup: $(INSTALLED)
 demo: setup
 	$(BIN)/penstock run wordcount --for 80s --load steps:2000,8000,4000@20s
 
-test: setup lint
-	$(BIN)/python -m pytest -m 'not spark' -n auto --hypothesis-profile=repeatable
+test: setup lint test-ui
+	$(BIN)/python -m pytest -m 'not spark and not ui' -n auto --hypothesis-profile=repeatable
 	$(BIN)/python -m pytest -m spark --durations=12 --hypothesis-profile=repeatable
 
 test-fast: $(INSTALLED)
-	$(BIN)/python -m pytest -m 'not spark and not large' -n auto
+	$(BIN)/python -m pytest -m 'not spark and not ui and not large' -n auto
+
+test-ui: $(INSTALLED)
+	scripts/ensure-chromium.sh
+	$(BIN)/python -m pytest -m ui --durations=5
 
 SEEDS ?= 1 2 3 4 5
 torture: setup

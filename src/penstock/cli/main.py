@@ -22,6 +22,7 @@ from penstock.cli import (
     profiling,
     recalling,
     setting,
+    showing,
     simulating,
     starting,
 )
@@ -115,6 +116,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--metrics-address", metavar="A", help="where to serve them (127.0.0.1: this machine only)"
     )
+    showing.add_beside(run)
     run.add_argument("--out", metavar="DIR", help="where a built-in workload writes its output")
     run.add_argument("--no-view", action="store_true", help="show nothing while it runs")
     run.add_argument("--json", action="store_true", help="one JSON object on standard output")
@@ -124,6 +126,7 @@ def parser() -> argparse.ArgumentParser:
     asking.add(commands)
     advising.add(commands)
     recalling.add(commands)
+    showing.add(commands)
     simulating.add(commands, _FLOW, _LOAD, _CHANGE)
     profiling.add(commands, _FLOW, _LOAD, _CONF)
     choosing.add(commands)
@@ -168,6 +171,7 @@ def _run(given: argparse.Namespace, streams: Streams) -> int:
         starting.home(reference, given.run_dir) as home,
         starting.session(given.master),
         _serving(given, streams) as exporter,
+        showing.beside(given, streams) as dashboard,
     ):
         summary = run(
             starting.loaded(
@@ -187,6 +191,7 @@ def _run(given: argparse.Namespace, streams: Streams) -> int:
             run_dir=home,
             view=_view(given, streams),
             metrics=exporter,
+            dashboard=dashboard,
         )
     streams.keep_log(Path(summary.run_dir))
     if given.json:

@@ -106,23 +106,23 @@ class Moment:
     time: float
 
 
-def moments(run_dir: Path) -> list[Moment]:
-    """The turns that are there, oldest first."""
+def moments(run_dir: Path, since: int = 0) -> list[Moment]:
+    """The turns that are there, oldest first, or those from one on."""
     with opened(run_dir) as connection:
         if connection is None:
             return []
-        rows = tables.SNAPSHOTS.read(connection, names=("turn", "run", "at", "time"))
+        rows = tables.SNAPSHOTS.read(connection, since, names=("turn", "run", "at", "time"))
         return [Moment(**row) for row in rows]
 
 
-def seen(run_dir: Path, turns: Iterable[int] | None = None) -> Iterator[Seen]:
-    """What was measured in a run directory under which plan, oldest first, or in some turns."""
+def seen(run_dir: Path, turns: Iterable[int] | None = None, since: int = 0) -> Iterator[Seen]:
+    """What was measured under which plan, oldest first: in all turns since one, or in some."""
     with opened(run_dir) as connection:
         if connection is None:
             return
         plans = _plans(connection)
         run = None
-        spans = [(0, tables.LAST)] if turns is None else [(turn, turn) for turn in turns]
+        spans = [(since, tables.LAST)] if turns is None else [(turn, turn) for turn in turns]
         for row, snapshot in chain.from_iterable(_snapshots(connection, *one) for one in spans):
             if row["plan"] not in plans:
                 raise RunDirectoryError(f"the snapshots in {run_dir} do not say under which plan")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from penstock.control.mailbox import Mailbox
 from penstock.control.script import Script, Scripted
 from penstock.control.status import Status, View
 from penstock.control.tally import Tally
+from penstock.dashboard.beside import Beside
 from penstock.dataflow import duration
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
@@ -64,6 +66,7 @@ def run(
     run_dir: str | Path | None = None,
     view: View | None = None,
     metrics: int | Exporter | None = None,
+    dashboard: int | Beside | None = None,
     verify: bool = True,
     until: Callable[[Tick], bool] | None = None,
     clock: Clock | None = None,
@@ -77,7 +80,8 @@ def run(
     load, as in `200ms..5s`; limits: what a plan may use at most; guard: when the policy may
     change something; advise: let it only say what it would change; run_dir: where everything
     is kept (None: a new directory in `runs`); metrics: a port of this machine at which Prometheus
-    finds the last snapshot, or an `Exporter`, which is closed with the run; verify: compare the
+    finds the last snapshot, or an `Exporter`, which is closed with the run; dashboard: likewise a
+    port at which a browser finds the dashboard of the run, or a `Beside`; verify: compare the
     sinks with what the flow expects of them; until: looks at the last turn and says whether the
     run is to end.
 
@@ -105,11 +109,11 @@ def run(
     given.check_budget(rules.limits, graph, plan)
     if plan is not None:
         fusion.check(plan, graph)
-    with _exporter(metrics) as exporter:
+    with _served(metrics, dashboard) as served:
         engine = engine or _spark(master, conf)
         clock = clock or Clock()
         home = directory.choose(graph.name, run_dir, clock.wall())
-        views = tuple(one for one in (view, exporter) if one is not None)
+        views = served if view is None else (view, *served)
         one = _Run(graph, chosen, plan, script, rules, engine, lasting, home, views, verify, clock)
         one.until = until
         one.terms = terms.Terms(
@@ -192,7 +196,7 @@ class _Run:
     def phases(self) -> Summary:
         # Spark's session puts a handler of its own in place, so ours comes after the start.
         with self.interrupts:
-            tell = self.note if any(not isinstance(v, Exporter) for v in self.views) else None
+            tell = self.note if any(not isinstance(v, _SERVED) for v in self.views) else None
             history = History(self.run_dir, self.clock.wall, tell)
             with suppress(OSError):  # then the history has said that it cannot be written
                 keep_dataflow(self.run_dir, self.graph)
@@ -392,15 +396,25 @@ class _Stopping:
             raise self._error
 
 
+_SERVED = (Exporter, Beside)  # they tell nobody what goes wrong beside the flow
+
+
 @contextmanager
-def _exporter(metrics: int | Exporter | None) -> Iterator[Exporter | None]:
+def _served(
+    metrics: int | Exporter | None, dashboard: int | Beside | None
+) -> Iterator[tuple[View, ...]]:
     """Served before anything starts, so that a port that is taken is told at once."""
-    exporter = Exporter(metrics) if isinstance(metrics, int) else metrics
-    try:
-        yield exporter
-    finally:
-        if exporter is not None:
-            exporter.close()
+    with ExitStack() as stack:
+        views: list[View] = []
+        if metrics is not None:
+            exporter = Exporter(metrics) if isinstance(metrics, int) else metrics
+            views.append(stack.enter_context(closing(exporter)))
+        if isinstance(dashboard, int):
+            dashboard = Beside(dashboard)
+            print(f"penstock: dashboard at {dashboard.url}", file=sys.stderr, flush=True)
+        if dashboard is not None:
+            views.append(stack.enter_context(closing(dashboard)))
+        yield tuple(views)
 
 
 def _spark(master: str | None, conf: Mapping[str, str] | None) -> Engine:

@@ -1,0 +1,116 @@
+"""Who may look, and who may ask for something.
+
+A page of this machine may be looked at by whoever can reach it; a page of any other address needs
+the token, and so does every request that changes something. The token is in the address that is
+printed, behind the `#`, which browsers do not send; the page keeps it for its tab and sends it in a
+header. Nothing is sent by itself, as a cookie would be, so no other site can make a browser ask for
+something in its user's name. A name of another site that points to this machine (DNS rebinding) is
+turned away by the host that it asks for.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from penstock.errors import InvalidInput
+
+LEAST = 16
+_WHERE = "open the address that was printed when the dashboard started: it holds the token"
+
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True)
+class Access:
+    """What is asked of a request; `local`: the page is served to this machine only."""
+
+    local: bool = True
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+
+    def __post_init__(self) -> None:
+        if len(self.token) < LEAST or not self.token.isascii() or not self.token.isprintable():
+            raise InvalidInput(
+                f"a token has {LEAST} plain characters at least, so that nobody guesses it"
+            )
+
+    def refusal(self, method: str, path: str, headers: Headers) -> tuple[HTTPStatus, str] | None:
+        """Why a request is turned away, if it is."""
+        host = headers.get("host", "")
+        if self.local and not is_local(urlsplit(f"//{host}").hostname or ""):
+            return HTTPStatus.MISDIRECTED_REQUEST, f"this page is not served as '{host}'"
+        changing = method not in ("GET", "HEAD")
+        if changing and _foreign(headers, host):
+            return HTTPStatus.FORBIDDEN, "this was asked from another site"
+        closed = path.startswith("/api/") and (changing or not self.local)
+        if closed and not self._known(headers):
+            return HTTPStatus.UNAUTHORIZED, _WHERE
+        return None
+
+    def _known(self, headers: Headers) -> bool:
+        given = headers.get("authorization", "").removeprefix("Bearer ")
+        return secrets.compare_digest(given.encode(), self.token.encode())
+
+
+def _foreign(headers: Headers, host: str) -> bool:
+    """Whether a browser says that another site than this page is behind a request."""
+    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return True
+    origin = headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc != host
+
+
+class Guarded:
+    """An application behind `Access`, with headers that keep foreign code out of its page."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        refused = self._access.refusal(scope["method"], scope["path"], Headers(scope=scope))
+        if refused is None:
+            await self._app(scope, receive, sending)
+        else:
+            status, why = refused
+            await JSONResponse({"error": why}, status)(scope, receive, sending)

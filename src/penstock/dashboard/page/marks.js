@@ -1,0 +1,81 @@
+// What stands at the pipelines and edges of the picture: dots, words and numbers.
+
+import { svg } from "./dom.js";
+import { count, rate, share, span } from "./format.js";
+import { width } from "./geometry.js";
+
+const missing = (value) => value === null || value === undefined;
+
+/** How many instances a pipeline has, a dot for each as far as there is room, and what is wrong. */
+export function instances(one, [left, top, , bottom], down) {
+  const [x, y] = down ? [left + 72, top + 13] : [left + 10, top + 14];
+  const [perRow, most] = down ? [5, 10] : [10, 20];
+  const from = x + 14 + 7 * String(one.parallelism).length;
+  const place = (n) => ({ x: from + 9.4 * (n % perRow), y: y - 1 + 9 * Math.floor(n / perRow) });
+  const shown = one.instances.slice(0, one.parallelism > most ? most - 2 : most);
+  const rest = place(shown.length);
+  const words = [{ hot: "bottleneck", warm: "busy" }[one.level], one.skewed && "skewed"].filter(Boolean);
+  const tag = down ? { x: left + 72, y: bottom - 8 } : { x: left + 12, y: top - 5 };
+  return [
+    svg("text", { class: "times", x, y: y + 3 }, `×${one.parallelism}`),
+    ...shown.map((dot, n) => instance(dot, place(n))),
+    shown.length < one.parallelism
+      ? svg("text", { class: "sub", x: rest.x - 4, y: rest.y + 3 }, `+${one.parallelism - shown.length}`)
+      : null,
+    words.length ? svg("text", { class: `tag ${one.skewed ? "skewed" : ""}`, ...tag }, words.join(", ")) : null,
+  ];
+}
+
+function instance(dot, { x, y }) {
+  const state = missing(dot.busy) ? "unknown" : dot.heavy ? "heavy" : "";
+  const said = `instance ${dot.index}: ${count(dot.rows)} rows, ${share(dot.busy)} busy`;
+  return svg(
+    "circle",
+    {
+      class: `dot ${state}`,
+      cx: x,
+      cy: y,
+      r: dot.heavy ? 4.2 : 3.4,
+      "fill-opacity": state ? 1 : 0.25 + 0.75 * Math.min(1, dot.busy),
+    },
+    svg("title", {}, said),
+  );
+}
+
+/** The line of an edge, by its rows per second. */
+export function flow(edge, path) {
+  return svg("path", {
+    class: `flow ${missing(edge.rate) ? "unknown" : ""}`,
+    d: path,
+    "stroke-width": width(edge.rate),
+    "data-edge": `${edge.from}>${edge.to}`,
+  });
+}
+
+/** Rows per second at an edge, and what waits in its channel where `first` says so. */
+export function beside(edge, { middle: [x, y], end }, down, first) {
+  const found = [];
+  if (!missing(edge.rate)) {
+    const at = down ? { x: x + 8, y: y + 4 } : { x, y: y - width(edge.rate) / 2 - 4 };
+    const anchor = down ? "start" : "middle";
+    found.push(svg("text", { class: "rate", ...at, "text-anchor": anchor }, `${rate(edge.rate)}/s`));
+  }
+  if (first && edge.channel.backlog_rows) {
+    const at = down ? [end[0] + 78, end[1] - 53] : [x, y + 16];
+    found.push(waiting(edge.channel, ...at));
+  }
+  return found;
+}
+
+function waiting(channel, x, y) {
+  const text = `${count(channel.backlog_rows)} wait`;
+  const wide = 12 + 6.3 * text.length;
+  const many = channel.backlog_seconds > 1 ? "many" : "";
+  return svg(
+    "g",
+    {},
+    svg("title", {}, `${count(channel.backlog_rows)} rows, ${span(channel.backlog_seconds)} of work`),
+    svg("rect", { class: `waiting-box ${many}`, x: x - wide / 2, y: y - 8, width: wide, height: 17, rx: 8.5 }),
+    svg("text", { class: "waiting", x, y: y + 4, "text-anchor": "middle" }, text),
+  );
+}
