@@ -14,13 +14,12 @@ from typing import Any
 from penstock.control.context import Context
 from penstock.dataflow.graph import Constraint
 from penstock.errors import InvalidInput
-from penstock.metrics import averages
 from penstock.models import inflow, jackson
 from penstock.models.inflow import Inflow
 from penstock.models.jackson import Server, Staffing
 from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
-from penstock.policies import executors, words
+from penstock.policies import executors, sight, words
 
 
 @dataclass(frozen=True)
@@ -45,20 +44,11 @@ class Drs:
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
         last = -math.inf if memory is None else memory
-        if context.now - last < self.adjust:
-            wait = last + self.adjust - context.now
-            return Decision(None, f"the next look is in {wait:.1f} s"), memory
-        snapshots = averages.settled(context.snapshots, max(last, context.now - self.adjust - 1e-9))
-        if not snapshots:
-            return Decision(None, "no settled measurement since the last look"), memory
-        topology = Topology(context.graph, context.plan)
-        measured = averages.pipelines(snapshots)
-        lacking = {n: inflow.missing(measured.get(n)) for n in topology.pipelines}
-        if any(lacking.values()):
-            told = words.listed([f"{', '.join(m)} of {n}" for n, m in lacking.items() if m])
-            return Decision(None, f"not measured: {told}"), memory
-        look = _Look(self, context, topology, inflow.follow(topology, measured))
-        return look.decision(), context.now
+        seen = sight.look(context, last, self.adjust)
+        if isinstance(seen, Decision):
+            return seen, memory
+        flows = inflow.follow(seen.topology, seen.measured)
+        return _Look(self, context, seen.topology, flows).decision(), context.now
 
 
 class _Look:

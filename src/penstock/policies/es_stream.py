@@ -14,14 +14,13 @@ from typing import Any
 
 from penstock.control.context import Context
 from penstock.errors import InvalidInput
-from penstock.metrics import averages
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.models import inflow, instances, jackson, nodes
 from penstock.models.inflow import Inflow
 from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
-from penstock.policies import executors, words
+from penstock.policies import executors, sight, words
 from penstock.policies.backup import Interval, WithBackup
 
 
@@ -84,19 +83,10 @@ class EsStream:
             return WithBackup(inner, interval).decide(context, memory)
         before: Memory = memory or Memory()
         span = self.changing if before.moved else self.steady
-        if context.now - before.at < span:
-            wait = before.at + span - context.now
-            return Decision(None, f"the next look is in {wait:.1f} s"), before
-        snapshots = averages.settled(context.snapshots, max(before.at, context.now - span - 1e-9))
-        if not snapshots:
-            return Decision(None, "no settled measurement since the last look"), before
-        topology = Topology(context.graph, context.plan)
-        measured = averages.pipelines(snapshots)
-        lacking = {n: inflow.missing(measured.get(n)) for n in topology.pipelines}
-        if any(lacking.values()):
-            told = words.listed([f"{', '.join(m)} of {n}" for n, m in lacking.items() if m])
-            return Decision(None, f"not measured: {told}"), before
-        return self._look(context, topology, measured, before)
+        seen = sight.look(context, before.at, span)
+        if isinstance(seen, Decision):
+            return seen, before
+        return self._look(context, seen.topology, seen.measured, before)
 
     def _look(
         self,

@@ -1,0 +1,38 @@
+"""What a policy that looks every few seconds sees, or why it does not look or cannot see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.control.context import Context
+from penstock.metrics import averages
+from penstock.metrics.snapshot import PipelineMetrics
+from penstock.models import inflow
+from penstock.models.topology import Topology
+from penstock.plan.decision import Decision
+from penstock.policies import words
+
+
+@dataclass(frozen=True)
+class Sight:
+    """The flow as it is wired, and its pipelines as measured since the last look."""
+
+    topology: Topology
+    measured: Mapping[str, PipelineMetrics]
+
+
+def look(context: Context, last: float, span: float) -> Sight | Decision:
+    """Look if `span` seconds have passed since the `last` look and all that counts is known."""
+    if context.now - last < span:
+        return Decision(None, f"the next look is in {last + span - context.now:.1f} s")
+    snapshots = averages.settled(context.snapshots, max(last, context.now - span - 1e-9))
+    if not snapshots:
+        return Decision(None, "no settled measurement since the last look")
+    topology = Topology(context.graph, context.plan)
+    measured = averages.pipelines(snapshots)
+    lacking = {n: inflow.missing(measured.get(n)) for n in topology.pipelines}
+    if any(lacking.values()):
+        told = words.listed([f"{', '.join(m)} of {n}" for n, m in lacking.items() if m])
+        return Decision(None, f"not measured: {told}")
+    return Sight(topology, measured)
