@@ -89,7 +89,7 @@ class RunDirectory:
         except OSError as error:
             raise RunDirectoryError(f"cannot write to {path}: {error.strerror}") from None
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _take(lock)
         except OSError:
             lock.close()
             raise RunDirectoryError(
@@ -153,6 +153,18 @@ def _read(head: Path) -> Mapping[str, Any]:
         return {**{key: data[key] for key in needed}, "sinks": dict(data.get("sinks", {}))}
     except (OSError, ValueError, KeyError, TypeError):
         raise RunDirectoryError(f"{head} cannot be read; it is not a run directory") from None
+
+
+def _take(lock: IO[str]) -> None:
+    """Lock a directory for good. Who only asks whether it is locked has it for a moment."""
+    for patience in (0.05, 0.1, 0.2, None):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if patience is None:
+                raise
+            time.sleep(patience)
 
 
 def is_held(path: Path) -> bool:

@@ -16,6 +16,7 @@ from penstock.report.svg import clean
 _WIDE, _HIGH = 1060.0, 150.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 84.0, 26.0, 22.0
 _POINTS = 700
+_TINY = 1e-300  # below that the steps of an axis vanish
 _TICKS = 4
 
 STYLE = """\
@@ -184,7 +185,7 @@ def thinned(line: Line, most: int = _POINTS) -> Iterator[tuple[float, float | No
 
 def nice(highest: float, about: int = _TICKS) -> list[float]:
     """Round numbers from zero to at least the highest, about so many steps."""
-    if not highest > 0 or not math.isfinite(highest):
+    if not highest > _TINY or not math.isfinite(highest):
         return [0.0, 1.0]
     rough = highest / about
     power = 10.0 ** math.floor(math.log10(rough))

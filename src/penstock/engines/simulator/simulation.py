@@ -231,7 +231,7 @@ class Simulation:
     def close_sources(self) -> None:
         """Take nothing more from outside."""
         for source in self.sources.values():
-            source.closed = True
+            source.close(self.now)
         for stage in self.stages.values():
             stage.draining = True
 

@@ -62,11 +62,19 @@ class Source:
         self._kept = 0
         self._back: deque[Records] = deque()
         self.taken = 0
-        self.closed = False
+        self._due: int | None = None  # records that were due when it was closed
 
     @property
     def came(self) -> int:
         return self._made
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more is taken from it, though something may be due."""
+        return self._due is not None
+
+    def close(self, now: float) -> None:
+        self._due = self.offered(now)
 
     def mark(self) -> dict[str, float]:
         """Where it stands, in a few numbers."""
@@ -85,7 +93,9 @@ class Source:
         self._made = self.taken - self._skip
 
     def offered(self, until: float) -> int:
-        """Records due by a time."""
+        """Records due by a time, and before it was closed."""
+        if self._due is not None:
+            return self._due
         self._make(until)
         later = 0
         for second in reversed(self._seconds):

@@ -34,7 +34,7 @@ def snapshot(
     return Snapshot(
         at=sim.now,
         window=seconds,
-        rows_offered=sum(s.taken if s.closed else s.offered(sim.now) for s in sim.sources.values()),
+        rows_offered=sum(s.offered(sim.now) for s in sim.sources.values()),
         rows_ingested=sum(s.taken for s in sim.sources.values()),
         rows_delivered=sum(sim.delivered.values()),
         rows_dead=0,
