@@ -44,3 +44,10 @@ def test_only_settled_ones_with_a_window_after_a_time() -> None:
     made[2] = replace(made[2], settled=False)
     made[3] = replace(made[3], window=0.0)
     assert averages.settled(made, 1.0) == (made[1],)
+
+
+def test_a_snapshot_that_looks_back_too_far_says_nothing_of_the_time_since() -> None:
+    snapshots = [Snapshot(at, window, 0, 0, 0, 0) for at, window in ((6, 5), (9, 4), (10, 5))]
+    assert [s.at for s in averages.since(snapshots, 5.0)] == [9, 10]
+    assert [s.at for s in averages.since(snapshots, 8.0)] == [10]  # the last says most
+    assert averages.since([], 0.0) == ()

@@ -17,6 +17,7 @@ from penstock.cli import (
     advising,
     asking,
     choosing,
+    experimenting,
     guarding,
     profiling,
     recalling,
@@ -136,6 +137,7 @@ def parser() -> argparse.ArgumentParser:
     advising.add(commands)
     recalling.add(commands)
     simulating.add(commands, _FLOW, _LOAD, _CHANGE)
+    experimenting.add(commands)
     profiling.add(commands, _FLOW, _LOAD, _CONF)
     choosing.add(commands)
 

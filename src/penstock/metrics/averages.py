@@ -22,10 +22,18 @@ _MEANS = (
     "busy",
 )
 
+_SAME = 1e-6
+
 
 def settled(snapshots: Iterable[Snapshot], after: float) -> tuple[Snapshot, ...]:
     """Those taken later than a time that say something of the plan in force."""
     return tuple(s for s in snapshots if s.settled and s.window > 0 and s.at > after)
+
+
+def since(snapshots: Sequence[Snapshot], begin: float) -> tuple[Snapshot, ...]:
+    """Those that look back no further than a time, or else the last: it does so least."""
+    found = tuple(s for s in snapshots if s.at - s.window >= begin - _SAME)
+    return found or tuple(snapshots[-1:])
 
 
 def pipelines(snapshots: Sequence[Snapshot]) -> Mapping[str, PipelineMetrics]:

@@ -102,7 +102,7 @@ class Latency:
         topology = Topology(context.graph, context.plan)
         sequences = {c: topology.between(c.first, c.last) for c in constraints}
         concerned = tuple(dict.fromkeys(n for names in sequences.values() for n in names))
-        measured = averages.pipelines(snapshots)
+        measured = averages.pipelines(averages.since(snapshots, context.now - self._span))
         lacking = {n: missing(measured.get(n)) for n in concerned}
         if any(lacking.values()):
             told = words.listed([f"{', '.join(m)} of {n}" for n, m in lacking.items() if m])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +35,16 @@ PRIME_SERVICE = 0.0027
 
 
 def prime_tester(
-    tasks: int = 175, *, latency: str = "20ms", batching: float = 0.0, step: float = 60.0
+    tasks: int = 175,
+    *,
+    latency: str = "20ms",
+    batching: float = 0.0,
+    step: float = 60.0,
+    rates: Sequence[int] = PRIME_RATES,
+    service: float = PRIME_SERVICE,
+    ends: int = 32,
+    elastic: bool = True,
+    nodes: int = 130,
 ) -> Scenario:
     """Nephele's PrimeTester: 32 sources, prime testers between 1 and 520, 32 sinks.
 
@@ -43,33 +53,42 @@ def prime_tester(
     the time of a test. They follow from what it prints: with 2.7 ms a number, 36 testers suffice
     for 20 ms at the start as it says, and 175 are just enough for 60,000 a second; and the 175
     testers, 32 sources and 32 sinks of 12 minutes are 47.8 task hours, a little more than the
-    46.4 it gives for a bound of 30 ms. batching: seconds that testers gather their input.
+    46.4 it gives for a bound of 30 ms. batching: seconds that testers gather their input; ends:
+    sources, and as many sinks; elastic: whether the testers may be changed.
     """
     flow = Dataflow("prime-tester")
-    numbers = flow.source("source", Generator(_never, "n bigint"), max_parallelism=32)
-    tested = numbers.map("test", _never, schema="n bigint", max_parallelism=520)
-    tested.sink("sink", Discard(), max_parallelism=32)
+    fixed = {"min_parallelism": ends, "max_parallelism": ends}
+    testers = (1, 520) if elastic else (tasks, tasks)
+    numbers = flow.source("source", Generator(_never, "n bigint"), **fixed)
+    tested = numbers.map(
+        "test",
+        _never,
+        schema="n bigint",
+        min_parallelism=testers[0],
+        max_parallelism=testers[1],
+    )
+    tested.sink("sink", Discard(), **fixed)
     flow.constrain("test", "sink", latency=latency, window=5.0)
-    rates = (*PRIME_RATES, PRIME_RATES[-1], *reversed(PRIME_RATES[:-1]))
+    steps = (*rates, rates[-1], *reversed(rates[:-1]))
     plan = Plan(
         (
-            Pipeline(("source",), 32),
+            Pipeline(("source",), ends),
             Pipeline(("test",), tasks, cadence=batching),
-            Pipeline(("sink",), 32),
+            Pipeline(("sink",), ends),
         ),
-        130,
+        nodes,
     )
     model = Model(
-        {"test": Step(Gamma(PRIME_SERVICE, 0.3))},
-        nodes=130,
+        {"test": Step(Gamma(service, 0.3))},
+        nodes=nodes,
         node=Node(cores=4),
         dispatch=Dispatch.CHANCE,
         delay=0.0005,
         queue=500,
         timing=Timing(executor_start=0.0, instance_start=1.5),
     )
-    load = f"steps:{','.join(map(str, rates))}@{step:g}s"
-    return Scenario(flow.graph, plan, model, load, len(rates) * step)
+    load = f"steps:{','.join(map(str, steps))}@{step:g}s"
+    return Scenario(flow.graph, plan, model, load, len(steps) * step)
 
 
 def _never(*_: Any) -> Any:
