@@ -19,6 +19,10 @@ def claim(seed: float | None, **more: object) -> Claim:
         (1.65, 2.1, DIRECTION),
         (1.65, 1.1, DIRECTION),
         (1.65, 0.9, DIFFERS),
+        (1.1, 1.0, DIFFERS),  # close, but it shows no difference
+        (1.1, 0.98, DIFFERS),
+        (1.0, 1.1, AGREES),  # the seed saw none
+        (1.0, 1.3, DIFFERS),
         (0.5, 0.9, DIRECTION),
         (0.5, 1.2, DIFFERS),
     ],

@@ -52,7 +52,7 @@ def _cell(claim: Claim, data: Data) -> Cell:
 
 
 def judged(claim: Claim, value: float | None) -> Cell:
-    """Within the tolerance they agree; else it matters on which side of neutral ours is."""
+    """Within the tolerance, and on the same side of neutral, they agree."""
     seed = claim.seed
     if value is None or not math.isfinite(value):
         return Cell(None, None, "not measured")
@@ -60,13 +60,15 @@ def judged(claim: Claim, value: float | None) -> Cell:
         return Cell(value, None, "")
     ratio = value / seed if seed else None
     room = 1 + claim.within
-    if value == seed or (ratio is not None and 1 / room <= ratio <= room):
+    close = value == seed or (ratio is not None and 1 / room <= ratio <= room)
+    neutral = claim.neutral
+    same_side = neutral is None or seed == neutral or (value - neutral) * (seed - neutral) > 0
+    if close and same_side:
         return Cell(value, ratio, AGREES)
     if claim.better == ("higher" if value > seed else "lower"):
         return Cell(value, ratio, BETTER)
-    if claim.neutral is not None and (value - claim.neutral) * (seed - claim.neutral) > 0:
-        return Cell(value, ratio, DIRECTION)
-    return Cell(value, ratio, DIFFERS)
+    directed = neutral is not None and seed != neutral
+    return Cell(value, ratio, DIRECTION if directed and same_side else DIFFERS)
 
 
 def markdown(experiment: Experiment, rows: tuple[Row, ...]) -> str:

@@ -24,6 +24,9 @@ _MEANS = (
 
 _SAME = 1e-6
 
+_DRAINED = 4
+"""A backlog so many times as long was one; queues in a steady state vary by less."""
+
 
 def settled(snapshots: Iterable[Snapshot], after: float) -> tuple[Snapshot, ...]:
     """Those taken later than a time that say something of the plan in force."""
@@ -34,6 +37,18 @@ def since(snapshots: Sequence[Snapshot], begin: float) -> tuple[Snapshot, ...]:
     """Those that look back no further than a time, or else the last: it does so least."""
     found = tuple(s for s in snapshots if s.at - s.window >= begin - _SAME)
     return found or tuple(snapshots[-1:])
+
+
+def drained(snapshots: Sequence[Snapshot], name: str) -> bool:
+    """Whether the window of the last snapshot saw a backlog of a pipeline go."""
+    last = snapshots[-1]
+    now = last.pipelines[name].backlog_rows
+    levels = [
+        s.pipelines[name].backlog_rows or 0
+        for s in snapshots
+        if s.at >= last.at - last.window - _SAME and name in s.pipelines
+    ]
+    return now is not None and max(levels) > _DRAINED * max(now, 1)
 
 
 def pipelines(snapshots: Sequence[Snapshot]) -> Mapping[str, PipelineMetrics]:

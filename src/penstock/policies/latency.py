@@ -107,7 +107,7 @@ class Latency:
         if any(lacking.values()):
             told = words.listed([f"{', '.join(m)} of {n}" for n, m in lacking.items() if m])
             return Decision(None, f"not measured: {told}"), before
-        stations = {n: self._station(measured[n], context.plan) for n in concerned}
+        stations = {n: self._station(measured[n], context) for n in concerned}
         return _Adjustment(self, context, topology, stations, sequences, before).result()
 
     @property
@@ -123,9 +123,10 @@ class Latency:
             return f"the next look is in {memory.at + self.adjust - context.now:.1f} s"
         return None
 
-    def _station(self, metrics: PipelineMetrics, plan: Plan) -> Station:
-        cadence = plan.pipeline_of(metrics.name).cadence
-        return station(metrics, cadence, patience=self.adjust)
+    def _station(self, metrics: PipelineMetrics, context: Context) -> Station:
+        cadence = context.plan.pipeline_of(metrics.name).cadence
+        drained = averages.drained(context.snapshots, metrics.name)
+        return station(metrics, cadence, patience=self.adjust, drained=drained)
 
 
 class _Adjustment:

@@ -84,13 +84,20 @@ class Keys:
 
 @dataclass(frozen=True)
 class Step:
-    """An operator: the time of a record, the records out for one in, its keys if it has any."""
+    """An operator: the time of a record, the records out for one in, its keys if it has any.
+
+    window: seconds over which it gathers what it makes, where operators run all the time; it goes
+    on working meanwhile.
+    """
 
     service: Service = field(default_factory=Constant)
     selectivity: float = 1.0
     keys: Keys = field(default_factory=Keys)
+    window: float = 0.0
 
     def __post_init__(self) -> None:
+        if not (self.window >= 0 and math.isfinite(self.window)):
+            raise InvalidInput(f"a window of {self.window:g} s is not 0 s or more")
         if not (self.selectivity >= 0 and math.isfinite(self.selectivity)):
             raise InvalidInput(f"a selectivity of {self.selectivity:g} is not 0 or more")
 

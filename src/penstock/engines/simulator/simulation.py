@@ -128,7 +128,7 @@ class Simulation:
             if name not in work.sinks or name == work.tail
             for upstream in graph[name].inputs or (name,)
         ]
-        inlets = [Inlet(edge[1], self.network.inlet(edge)) for edge in dict.fromkeys(edges)]
+        inlets = [Inlet(e[1], self.network.inlet(e), e[0]) for e in dict.fromkeys(edges)]
         ends = frozenset(c.name for c in graph.constraints if c.last in pipeline.operators)
         stream = self._stream(pipeline.name)
         if self.model.batch is None:
