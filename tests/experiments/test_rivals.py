@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import product
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.control.context import Context
@@ -57,6 +57,7 @@ def test_executors_go_when_all_of_them_idle_for_a_minute() -> None:
     assert grown(policy, [seen(0.0, 0, 0.01), seen(60.0, 0, 0.01)]) == [None, None]
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.tuples(st.integers(1, 30), st.integers(1, 30), st.integers(1, 30)), st.integers(5, 60))
 def test_the_best_static_plan_of_a_bottleneck_is_found(
     speeds: tuple[int, int, int], slots: int

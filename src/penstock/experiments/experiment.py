@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -57,13 +58,18 @@ class Data:
 
     @property
     def cases(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(str(r["case"]) for r in self.records))
+        return tuple(self._by_case)
 
     def of(self, case: str, kind: str = "tick") -> tuple[Record, ...]:
         """The records of a case and a kind; `KeyError` if that case was not carried out."""
-        if case not in self.cases:
-            raise KeyError(case)
-        return tuple(r for r in self.records if r["case"] == case and r["kind"] == kind)
+        return tuple(r for r in self._by_case[case] if r["kind"] == kind)
+
+    @cached_property
+    def _by_case(self) -> Mapping[str, list[Record]]:
+        found: dict[str, list[Record]] = {}
+        for record in self.records:
+            found.setdefault(str(record["case"]), []).append(record)
+        return found
 
 
 Read = Callable[[Data], float | None]

@@ -23,8 +23,13 @@ def cases(days: float) -> Sequence[Case]:
     return (
         Case("latency", Play(scenario, "latency", every=5.0)),
         Case("static", Play(provisioned(scenario), every=5.0)),
-        Case("dynamic allocation", Play(scenario, DynamicAllocation(25), every=5.0)),
+        Case("dynamic allocation", Play(_small(scenario), DynamicAllocation(25), every=5.0)),
     )
+
+
+def _small(scenario: Scenario) -> Scenario:
+    """The same, started with an executor of four cores."""
+    return replace(scenario, plan=scaled(scenario.plan, dict.fromkeys(ELASTIC, 4)))
 
 
 def provisioned(scenario: Scenario) -> Scenario:

@@ -7,15 +7,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from penstock import policies
 from penstock.control.guard import Guard
-from penstock.control.loop import Tick
+from penstock.control.loop import Rules, Tick, control
 from penstock.control.run import run
 from penstock.control.script import Scripted
 from penstock.control.status import Status
+from penstock.control.tally import Tally
 from penstock.dataflow.flow import Dataflow
 from penstock.engines.simulator.scenario import Scenario
 from penstock.experiments.experiment import Record, Setting
-from penstock.metrics.snapshot import PipelineMetrics, Snapshot
+from penstock.metrics.snapshot import LatencyMetrics, PipelineMetrics, Snapshot
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
 from penstock.policies.policy import Policy
@@ -29,38 +31,61 @@ FREE = Guard(cooldown=0.0, undo=0.0)
 class Play:
     """A scenario on the simulator.
 
-    plan: to start with, the scenario's if None; changes: what to change when, as in
-    `60s:scale-out 1`; every: seconds between two records; options: of the engine. What is
-    recorded: `tick`s, a `change` for each that was made, and one `summary`.
+    plan: to start with, the scenario's if None; turn: seconds between two turns of the loop;
+    every: and between two records; options: of the engine. What is recorded: `tick`s, a `change`
+    for each that was made, and one `summary`.
     """
 
     scenario: Scenario
     policy: str | Policy = "static"
     plan: Plan | None = None
-    changes: tuple[str | Scripted, ...] = ()
     guard: Guard = FREE
     limits: Limits = field(default_factory=Limits)
+    turn: float = 1.0
     every: float = 1.0
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, setting: Setting) -> Iterable[Record]:
-        engine = self.scenario.engine(setting.seed, **self.options)
-        watch = Watch(setting.tell, self.every)
-        summary = run(
-            self.scenario.graph,
-            policy=self.policy,
-            plan=self.plan or self.scenario.plan,
-            engine=engine,
-            seconds=self.scenario.seconds,
-            changes=self.changes,
-            guard=self.guard,
-            limits=self.limits,
-            run_dir=setting.scratch,
-            view=watch,
-            verify=False,
-            clock=engine.clock,
+        scenario = self.scenario
+        engine = scenario.engine(setting.seed, **self.options)
+        policy = policies.get(self.policy) if isinstance(self.policy, str) else self.policy
+        engine.start(scenario.graph, self.plan or scenario.plan, setting.scratch)
+        watch, tally = Watch(self.every), Tally(scenario.graph.constraints)
+
+        def wait() -> bool:
+            engine.advance(self.turn)
+            setting.tell(min(1.0, engine.now / scenario.seconds))
+            return engine.now <= scenario.seconds
+
+        def record(tick: Tick) -> None:
+            watch.add(tick)
+            tally.add(tick)
+
+        control(
+            engine,
+            scenario.graph,
+            policy,
+            now=lambda: engine.now,
+            wait=wait,
+            record=record,
+            rules=Rules(self.limits, self.guard),
         )
-        return watch.all(summary)
+        return [*watch.records, summed_up(tally, engine.latency_totals())]
+
+
+def summed_up(tally: Tally, totals: Mapping[str, LatencyMetrics]) -> Record:
+    """A simulated run as a whole; what is still on its way at the end is not waited for."""
+    seen = tally.snapshot
+    assert seen is not None
+    return {
+        "kind": "summary",
+        "rows_offered": seen.rows_offered,
+        "rows_ingested": seen.rows_ingested,
+        "rows_delivered": seen.rows_delivered,
+        "slot_seconds": round(tally.slot_seconds, 3),
+        "latency": {name: one.to_json() for name, one in tally.latency(totals).items()},
+        "transitions": len(tally.transitions),
+    }
 
 
 @dataclass(frozen=True)
@@ -83,7 +108,7 @@ class SparkPlay:
     every: float = 1.0
 
     def __call__(self, setting: Setting) -> Iterable[Record]:
-        watch = Watch(setting.tell, self.every)
+        watch = Watch(self.every, setting.tell)
         summary = run(
             self.build(setting.scratch / "out"),
             policy=self.policy,
@@ -102,24 +127,29 @@ class SparkPlay:
 
 
 class Watch:
-    """A view that keeps what experiments look at."""
+    """Keeps what experiments look at; as a view, of a run that is shown to nobody."""
 
-    def __init__(self, tell: Callable[[float], None], every: float = 1.0) -> None:
-        self._tell, self._every = tell, every
+    def __init__(
+        self, every: float = 1.0, tell: Callable[[float], None] = lambda share: None
+    ) -> None:
+        self.records: list[Record] = []
+        self._every, self._tell = every, tell
         self._last: Tick | None = None
         self._kept = -float("inf")
-        self._records: list[Record] = []
+
+    def add(self, tick: Tick) -> None:
+        if tick.at - self._kept >= self._every - 1e-6:
+            self._kept = tick.at
+            self.records.append(ticked(tick))
+        if tick.transition is not None:
+            self.records.append(changed(tick))
 
     def show(self, status: Status) -> None:
         tick = status.tick
         if tick is None or tick is self._last or status.phase != "running":
             return
         self._last = tick
-        if tick.at - self._kept >= self._every - 1e-6:
-            self._kept = tick.at
-            self._records.append(ticked(tick))
-        if tick.transition is not None:
-            self._records.append(changed(tick))
+        self.add(tick)
         if status.seconds:
             self._tell(min(1.0, status.elapsed / status.seconds))
 
@@ -130,8 +160,7 @@ class Watch:
         """Everything, with the summary; a run that was ended early is no case."""
         if summary.interrupted:
             raise KeyboardInterrupt
-        whole = replace(summary, run_dir="").to_json()
-        return [*self._records, {"kind": "summary", **whole}]
+        return [*self.records, {"kind": "summary", **replace(summary, run_dir="").to_json()}]
 
 
 def ticked(tick: Tick) -> Record:

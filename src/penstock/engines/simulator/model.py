@@ -155,7 +155,9 @@ class Model:
 
     steps: by operator; one that is missing takes no time. delay: seconds from one pipeline to the
     next; queue: records that may wait for an instance before what feeds it is held back (None:
-    without a bound); batch: None for operators that run all the time, as in Storm or Nephele.
+    without a bound); batch: None for operators that run all the time, as in Storm or Nephele;
+    packed: the first plan fills executor after executor, one pipeline after the other, where
+    instances are else put where the fewest are.
     """
 
     steps: Mapping[str, Step] = field(default_factory=dict)
@@ -167,6 +169,7 @@ class Model:
     queue: int | None = 10_000
     timing: Timing = field(default_factory=Timing)
     batch: MicroBatch | None = None
+    packed: bool = False
 
     def __post_init__(self) -> None:
         if self.nodes < 1 or self.node.cores < 1:

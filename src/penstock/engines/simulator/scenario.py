@@ -61,10 +61,10 @@ def prime_tester(
     flow = Dataflow("prime-tester")
     fixed = {"min_parallelism": ends, "max_parallelism": ends}
     testers = (1, 520) if elastic else (tasks, tasks)
-    numbers = flow.source("source", Generator(_never, "n bigint"), **fixed)
+    numbers = flow.source("source", Generator(never, "n bigint"), **fixed)
     tested = numbers.map(
         "test",
-        _never,
+        never,
         schema="n bigint",
         min_parallelism=testers[0],
         max_parallelism=testers[1],
@@ -114,11 +114,11 @@ def twitter_sentiment(
     flow = Dataflow("twitter-sentiment")
     one = {"min_parallelism": 1, "max_parallelism": 1}
     many = {"min_parallelism": 1, "max_parallelism": 100}
-    tweets = flow.source("tweets", Generator(_never, "text string"), **one)
-    lists = tweets.map("hot-topics", _never, schema="text string", latency="read-write", **many)
-    merged = lists.map("merge", _never, schema="text string", **one)
+    tweets = flow.source("tweets", Generator(never, "text string"), **one)
+    lists = tweets.map("hot-topics", never, schema="text string", latency="read-write", **many)
+    merged = lists.map("merge", never, schema="text string", **one)
     filtered = tweets.union("filter", merged, **many)
-    scored = filtered.map("sentiment", _never, schema="text string", **many)
+    scored = filtered.map("sentiment", never, schema="text string", **many)
     scored.sink("sink", Discard(), **one)
     flow.constrain("hot-topics", "filter", latency="215ms", window=5.0)
     flow.constrain("filter", "sink", latency="30ms", window=5.0)
@@ -157,6 +157,6 @@ def _tweets(seconds: float, speed: float) -> str:
     return "points:" + ",".join(f"{t:g}={r:.0f}" for t, r in zip(at, rate, strict=True))
 
 
-def _never(*_: Any) -> Any:
+def never(*_: Any) -> Any:
     """A simulated operator calls nothing."""
     raise AssertionError("a simulated operator is not called")
