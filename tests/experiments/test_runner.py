@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import InvalidInput, Refused
-from penstock.experiments.experiment import Case, Experiment, Record, Setting
+from penstock.experiments.experiment import Case, Claim, Experiment, Record, Setting
 from penstock.experiments.runner import Order, carry_out
 from penstock.experiments.store import Store
 from penstock.experiments.table import AGREES, DIRECTION
@@ -121,12 +121,18 @@ def test_what_spark_cannot_show_is_refused_with_the_reason(tmp_path: Path) -> No
 
 
 def test_both_engines_share_a_table(tmp_path: Path) -> None:
-    both = replace(_two(stop=False), spark=lambda: _two(stop=False).cases(1, 1))
+    size = Claim("size", 1.0, lambda data: 1.0, only="simulator")
+    both = replace(
+        _two(stop=False),
+        spark=lambda: _two(stop=False).cases(1, 1),
+        claims=(*MADE_UP.claims, size),
+    )
     carry_out(both, Order(tmp_path, pictures=False))
     carry_out(both, Order(tmp_path, engine="spark", pictures=False))
     table = (tmp_path / "made-up" / "table.md").read_text()
     assert "here (simulated)" in table
     assert "| task hours | - | 1.00 | - |  | 1.00 | - |  |" in table
+    assert "| size | 1.00 | 1.00 | 1.00 | agrees | - | - | - |" in table
 
 
 def test_a_directory_without_an_experiment_is_named(tmp_path: Path) -> None:

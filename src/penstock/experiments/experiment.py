@@ -83,7 +83,7 @@ class Claim:
     `KeyError` or returns None where they do not say; neutral: the number that would say that
     there is no difference, such as 1 for a ratio; better: in which direction ours may leave the
     seed's behind; within: how far apart they may be, as a share; why: the reason, told where
-    they do not agree.
+    they do not agree; only: the engine on which it can be compared, where sizes matter.
     """
 
     what: str
@@ -94,6 +94,7 @@ class Claim:
     better: Literal["higher", "lower"] | None = None
     within: float = 0.25
     why: str = ""
+    only: EngineName | None = None
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
 
+from penstock.control.guard import Guard
+from penstock.dataflow.connectors import Discard, Generator
+from penstock.dataflow.flow import Dataflow
 from penstock.engines.simulator.scenario import Scenario, prime_tester
 from penstock.experiments import reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read, Record, Setting
 from penstock.experiments.nephele import PAPER, Buffers, note
-from penstock.experiments.play import Play
+from penstock.experiments.play import Play, SparkPlay
 from penstock.experiments.rivals import DynamicAllocation, best_static, scaled
+from penstock.plan.plan import Pipeline, Plan
 from penstock.report.figures import Bars, Figure, Level, Line, Panel
 
 # --- figure 6 -----------------------------------------------------------------------------------
@@ -53,6 +62,49 @@ class BestTesters:
         play = Play(replace(prime_tester(step=self.step), plan=scaled(short.plan, found)))
         whole = play(replace(setting, scratch=setting.scratch / "whole"))
         return [{"kind": "found", **found}, *whole]
+
+
+# --- on Spark -----------------------------------------------------------------------------------
+
+
+def on_spark(step: float, rate: int, latency: str) -> Sequence[Case]:
+    """Testers that wait for 5 ms instead of reckoning, so that two cores can run more than two.
+
+    The bound is that of a system that works in batches: seconds. The static testers are the
+    fewest that the peak does not jam, as in the seed.
+    """
+    rates = tuple(rate * n for n in range(1, 7))
+    steps = (*rates, rates[-1], *reversed(rates[:-1]))
+    load = f"steps:{','.join(map(str, steps))}@{step:g}s"
+    needed = math.ceil(1.1 * rates[-1] * WAIT)
+
+    def play(policy: str, testers: int) -> SparkPlay:
+        plan = Plan((Pipeline(("source",)), Pipeline(("test", "sink"), testers)))
+        seconds = len(steps) * step
+        return SparkPlay(partial(waiting, load, latency), seconds, policy, plan, guard=Guard())
+
+    return (Case("latency", play("latency", needed)), Case("static", play("static", needed)))
+
+
+WAIT = 0.005
+
+
+def waiting(load: str, latency: str, out: Path) -> Dataflow:
+    flow = Dataflow("waiting-tester")
+    numbers = flow.source("source", Generator(_numbers, "n bigint", load))
+    tested = numbers.map("test", _tested, schema="n bigint", max_parallelism=12)
+    tested.sink("sink", Discard())
+    flow.constrain("test", "sink", latency=latency, window=5.0)
+    return flow
+
+
+def _numbers(rng: Any, index: Any, at: Any) -> dict[str, Any]:
+    return {"n": index}
+
+
+def _tested(record: Mapping[str, Any]) -> dict[str, Any]:
+    time.sleep(WAIT)
+    return {"n": record["n"]}
 
 
 def _hours(case: str) -> Read:
@@ -102,16 +154,23 @@ def _attempted(data: Data, case: str) -> Line:
 
 def picture_6(data: Data) -> Figure:
     cases = [c for c in ("latency", "static", "dynamic allocation") if c in data.cases]
+    bound = next(iter(data.of("latency")[-1]["latency"].values()))["bound"] * 1000
     tones = {"latency": 0, "static": 1, "dynamic allocation": 2}
     lines = [reading.line(data, c, _mean_ms, f"{c}, mean", tone=tones[c]) for c in cases]
     lines.append(reading.line(data, "latency", _p95_ms, "latency, 95th percentile", tone=0,
                               faint=True))  # fmt: skip
     testers = tuple(reading.line(data, c, _testers, style="step", tone=tones[c]) for c in cases)
     return Figure(
-        "PrimeTester with a bound of 20 ms",
+        f"PrimeTester with a bound of {bound:g} ms",
         (
             Panel("time (s)", "numbers/s", (_attempted(data, cases[0]),)),
-            Panel("time (s)", "latency (ms)", tuple(lines), levels=(Level(20, "20 ms"),), log=True),
+            Panel(
+                "time (s)",
+                "latency (ms)",
+                tuple(lines),
+                levels=(Level(bound, f"{bound:g} ms"),),
+                log=True,
+            ),
             Panel("time (s)", "testers", testers, marks=reading.marks(data, "latency", "test")),
         ),
         note=note(data, "figure 6"),
@@ -131,29 +190,37 @@ FIGURE_6 = Experiment(
     figure_6,
     (
         Claim(
-            "share of intervals that meet 20 ms",
+            "share of intervals that meet the bound",
             0.91,
             lambda data: reading.met(data, "latency"),
             better="higher",
         ),
-        Claim("testers at the end of the warm-up", 36, _testers_at_start),
+        Claim("testers at the end of the warm-up", 36, _testers_at_start, only="simulator"),
         Claim(
-            "task hours beside 175 static testers",
+            "task hours beside static testers",
             1.0,
             _hours_beside("latency", "static"),
             better="lower",
             why=_SMOOTH,
         ),
-        Claim("95th percentile where nothing changes", 30, _usual_p95, "ms", better="lower"),
+        Claim(
+            "95th percentile where nothing changes",
+            30,
+            _usual_p95,
+            "ms",
+            better="lower",
+            only="simulator",
+        ),
         Claim(
             "lowest mean latency of the static testers with 16 KiB buffers",
             348,
             _lowest("static"),
             "ms",
             why="buffers are filled by all channels of a tester together here, by each in the seed",
+            only="simulator",
         ),
         Claim("task hours of the policy", None, _hours("latency")),
-        Claim("task hours of 175 static testers", None, _hours("static")),
+        Claim("task hours of the static testers", None, _hours("static")),
         Claim(
             "testers of the best static plan that meets 20 ms in 91 %",
             None,
@@ -172,6 +239,8 @@ FIGURE_6 = Experiment(
     picture_6,
     size={"step": 60.0},
     quick={"step": 20.0},
+    spark=on_spark,
+    spark_size={"step": 15.0, "rate": 150, "latency": "2s"},
 )
 
 

@@ -38,7 +38,7 @@ class Row:
 def tabulate(experiment: Experiment, found: Mapping[EngineName, Data]) -> tuple[Row, ...]:
     """A row for each claim."""
     return tuple(
-        Row(claim, {engine: _cell(claim, data) for engine, data in found.items()})
+        Row(claim, {e: _cell(claim, data) for e, data in found.items() if claim.only in (None, e)})
         for claim in experiment.claims
     )
 
