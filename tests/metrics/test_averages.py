@@ -44,3 +44,23 @@ def test_only_settled_ones_with_a_window_after_a_time() -> None:
     made[2] = replace(made[2], settled=False)
     made[3] = replace(made[3], window=0.0)
     assert averages.settled(made, 1.0) == (made[1],)
+
+
+def test_a_snapshot_that_looks_back_too_far_says_nothing_of_the_time_since() -> None:
+    snapshots = [Snapshot(at, window, 0, 0, 0, 0) for at, window in ((6, 5), (9, 4), (10, 5))]
+    assert [s.at for s in averages.since(snapshots, 5.0)] == [9, 10]
+    assert [s.at for s in averages.since(snapshots, 8.0)] == [10]  # the last says most
+    assert averages.since([], 0.0) == ()
+
+
+def test_a_backlog_that_went_while_it_was_measured() -> None:
+    def seen(at: float, backlog: int | None, batches: int = 0) -> Snapshot:
+        one = PipelineMetrics("x", 1, batches=batches, backlog_rows=backlog)
+        return Snapshot(at, 5.0, 0, 0, 0, 0, pipelines={"x": one})
+
+    assert averages.drained([seen(5.0, 900), seen(10.0, 100)], "x")
+    assert not averages.drained([seen(5.0, 300), seen(10.0, 100)], "x")
+    assert not averages.drained([seen(4.0, 900), seen(10.0, 100)], "x")  # before the window
+    assert not averages.drained([seen(5.0, 900), seen(10.0, None)], "x")
+    assert not averages.drained([seen(9.0, 90), seen(10.0, 0)], "x")  # a handful is no backlog
+    assert not averages.drained([seen(5.0, 900), seen(10.0, 100, batches=3)], "x")

@@ -79,3 +79,12 @@ def test_rounding_up_ignores_the_last_digits() -> None:
     assert up(0.1 * 3 * 10) == 3
     assert up(3.001) == 4
     assert up(0.0) == 0
+
+
+def test_a_wait_while_a_backlog_was_drained_is_that_of_the_formula() -> None:
+    # 4 instances, half busy: 0.5 / 0.5 * 0.1 s * (1 + 1) / 2
+    seen = PipelineMetrics("x", 4, arrival_rate=20.0, service=0.1, wait=3.0, backlog_rows=1)
+    assert station(seen, 0.0, 5.0).wait == 3.0
+    assert station(seen, 0.0, 5.0, drained=True).wait == pytest.approx(0.1)
+    assert station(replace(seen, wait=0.02), 0.0, 5.0, drained=True).wait == 0.02
+    assert station(seen, 0.0, 5.0, drained=True).backlog == 0.0

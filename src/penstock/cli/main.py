@@ -17,6 +17,7 @@ from penstock.cli import (
     advising,
     asking,
     choosing,
+    experimenting,
     explaining,
     guarding,
     profiling,
@@ -128,6 +129,7 @@ def parser() -> argparse.ArgumentParser:
     recalling.add(commands)
     showing.add(commands)
     simulating.add(commands, _FLOW, _LOAD, _CHANGE)
+    experimenting.add(commands)
     profiling.add(commands, _FLOW, _LOAD, _CONF)
     choosing.add(commands)
 

@@ -59,11 +59,14 @@ def missing(metrics: PipelineMetrics | None) -> tuple[str, ...]:
     return tuple(word for name, word in names.items() if getattr(metrics, name) is None)
 
 
-def station(metrics: PipelineMetrics, cadence: float, patience: float) -> Station:
+def station(
+    metrics: PipelineMetrics, cadence: float, patience: float, drained: bool = False
+) -> Station:
     """The station of a pipeline of which nothing is `missing`.
 
     A wait longer than `patience` seconds is no steady state but a backlog that is left from
-    before; then the formula alone says what the wait will be when that is gone.
+    before; then the formula alone says what the wait will be when that is gone. So it does where
+    a backlog was `drained` while the wait was measured.
     """
     queue = derived.queue(metrics)
     if queue is None:  # nothing comes
@@ -71,14 +74,15 @@ def station(metrics: PipelineMetrics, cadence: float, patience: float) -> Statio
     load = queue.utilisation * queue.parallelism
     backlog = (metrics.backlog_rows or 0) * queue.service
     behind = backlog > patience * load
-    wait = min(queue.wait, queue.kingman) if behind else queue.wait
+    passing = behind or drained
+    wait = min(queue.wait, queue.kingman) if passing else queue.wait
     whole = queue.service if metrics.batch_seconds is None else metrics.batch_seconds
     found = Station(metrics.name, queue.parallelism, load, whole, wait)
     if metrics.batches:
         gathers = cadence > whole
         if gathers:  # half a cadence is what rows wait for it, some of them for the batch before
             late = max(0.0, (metrics.wait or 0.0) - cadence / 2)
-            found = replace(found, wait=0.0 if behind else late)
+            found = replace(found, wait=0.0 if passing else late)
         found = _in_batches(found, metrics, queue.service, gathers)
     return replace(found, backlog=backlog if behind else 0.0)
 

@@ -104,12 +104,12 @@ class Latency:
         topology = Topology(context.graph, context.plan)
         sequences = {c: topology.between(c.first, c.last) for c in constraints}
         concerned = tuple(dict.fromkeys(n for names in sequences.values() for n in names))
-        measured = averages.pipelines(snapshots)
+        measured = averages.pipelines(averages.since(snapshots, context.now - self._span))
         lacking = {n: missing(measured.get(n)) for n in concerned}
         if any(lacking.values()):
             told = words.listed([f"{', '.join(m)} of {n}" for n, m in lacking.items() if m])
             return Decision(None, f"not measured: {told}"), before
-        stations = {n: self._station(measured[n], context.plan) for n in concerned}
+        stations = {n: self._station(measured[n], context) for n in concerned}
         return _Adjustment(self, context, topology, stations, sequences, before).result()
 
     @property
@@ -125,9 +125,10 @@ class Latency:
             return f"the next look is in {memory.at + self.adjust - context.now:.1f} s"
         return None
 
-    def _station(self, metrics: PipelineMetrics, plan: Plan) -> Station:
-        cadence = plan.pipeline_of(metrics.name).cadence
-        return station(metrics, cadence, patience=self.adjust)
+    def _station(self, metrics: PipelineMetrics, context: Context) -> Station:
+        cadence = context.plan.pipeline_of(metrics.name).cadence
+        drained = averages.drained(context.snapshots, metrics.name)
+        return station(metrics, cadence, patience=self.adjust, drained=drained)
 
 
 class _Adjustment:

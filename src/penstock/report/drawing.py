@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#8E5A9B", "#E69F00", "#56B4E9", "#4D4D4D")
 """Told apart by the colour-blind as well: Okabe and Ito's, the pale ones last."""
 
-_DASHES: tuple[Any, ...] = ("-", "-", "-", "-", "-", "-", (0, (4, 1.5)))
 _INK, _GREY, _PALE = "#222222", "#6E6E6E", "#E4E4E4"
 _STYLE = {
     "font.family": "DejaVu Sans",
@@ -96,10 +95,13 @@ def _draw(axes: Axes, panel: Panel, last: bool) -> None:
     if panel.log:
         axes.set_yscale("log")
     axes.yaxis.set_major_formatter(lambda value, _: _short(value))
+    axes.yaxis.set_minor_formatter(lambda value, _: "")
     for number, line in enumerate(panel.lines):
         _line(axes, line, number)
     _bars(axes, panel)
     _limits(axes, panel)
+    if not panel.log and all(v == round(v) for v in _values(panel)):
+        _whole(axes)
     for level in panel.levels:
         _level(axes, level)
     _marks(axes, panel.marks)
@@ -112,6 +114,13 @@ def _draw(axes: Axes, panel: Panel, last: bool) -> None:
             handlelength=1.6,
             columnspacing=1.4,
         )
+
+
+def _whole(axes: Axes) -> None:
+    """What is counted has no halves."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins="auto"))
 
 
 def _named(panel: Panel) -> bool:
@@ -131,7 +140,7 @@ def _line(axes: Axes, line: Line, number: int) -> None:
         axes.step(line.x, y, where="post", **look)
         return
     few = len(line.x) <= 12
-    axes.plot(line.x, y, linestyle=_DASHES[tone], marker="o" if few else None, markersize=4, **look)
+    axes.plot(line.x, y, marker="o" if few else None, markersize=4, **look)
 
 
 def _bars(axes: Axes, panel: Panel) -> None:
@@ -176,7 +185,7 @@ def _short(value: float) -> str:
 def _limits(axes: Axes, panel: Panel) -> None:
     """From zero, with room for levels; as wide as the lines are."""
     if panel.log:
-        values = [v for v in _values(panel) if v > 0]
+        values = [v for v in (*_values(panel), *(x.value for x in panel.levels)) if v > 0]
         if values and panel.top is None:
             axes.set_ylim(min(values) / 1.6, max(values) * 2)
     else:

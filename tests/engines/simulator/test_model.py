@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from penstock.control.loop import Tick
 from penstock.engines.simulator import costs, service
 from penstock.engines.simulator.chance import Chooser
 from penstock.engines.simulator.model import Keys, Node
-from penstock.engines.simulator.node import Placement, place, slowdown
+from penstock.engines.simulator.node import Placement, packed, place, slowdown
 from penstock.engines.simulator.service import (
     Constant,
     Empirical,
@@ -135,3 +136,12 @@ def test_all_slow_down_where_more_cores_are_wanted_than_there_are() -> None:
     factor, memory = slowdown(placement, wanted, {"a": 8e9}, Node(cores=2, memory=4e9, spill=3.0))
     assert factor.tolist() == [4.5, 1.0]  # half as fast again, and 6 GB in 4
     assert memory.tolist() == [1.5, 0.5]
+
+
+def test_a_packed_plan_fills_executor_after_executor() -> None:
+    plan = Plan((Pipeline(("a",), 3), Pipeline(("b",), 3)), executors=3)
+    found = packed(plan)
+    assert found.hosts["a"].tolist() == [0, 0, 1]
+    assert found.hosts["b"].tolist() == [1, 2, 2]
+    assert found.loads().tolist() == [2, 2, 2]
+    assert place(found, replace(plan, executors=4)).executors == ("0", "1", "2", "3")

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from penstock.control import history
 from penstock.control.run import run
-from penstock.engines.simulator.scenario import prime_tester
+from penstock.engines.simulator.scenario import prime_tester, twitter_sentiment
+from penstock.models import load as loads
 
 
 def test_175_static_prime_testers_meet_20_ms_but_for_the_peak(tmp_path: Path) -> None:
@@ -41,3 +43,34 @@ def test_too_few_prime_testers_hold_back_the_sources(tmp_path: Path) -> None:
     assert seen.pipelines["test"].busy == pytest.approx(1.0, abs=0.03)
     assert seen.throughput == pytest.approx(100 / 0.0027, rel=0.06)
     assert seen.pipelines["source"].backlog_rows > 100_000
+
+
+def test_hot_topics_wait_for_their_window_and_a_rare_writer_takes_no_room(tmp_path: Path) -> None:
+    # Half a window of 200 ms, reading and matching a tweet, merging, and two hops; and the lists,
+    # one in a hundred tweets, do not take half of the filters' room.
+    scenario = twitter_sentiment(days=0.1)
+    engine = scenario.engine(seed=1)
+    plan = replace(
+        scenario.plan,
+        pipelines=tuple(
+            replace(p, parallelism=3) if p.name in ("filter", "hot-topics") else p
+            for p in scenario.plan.pipelines
+        ),
+    )
+    engine.start(scenario.graph, plan, tmp_path)
+    engine.advance(20.0)
+    seen = engine.observe()
+    window = seen.pipelines["hot-topics"].batch_seconds
+    assert window == pytest.approx(0.101, abs=0.01)
+    assert seen.latency["hot-topics->filter"].mean == pytest.approx(0.1 + 0.007, abs=0.012)
+    assert seen.latency["filter->sink"].mean < 0.02
+    assert seen.pipelines["tweets"].backlog_rows == 0
+    assert seen.pipelines["filter"].batch_seconds is None
+
+
+def test_tweets_come_by_day_and_night_with_the_seeds_peak() -> None:
+    load = loads.parse(twitter_sentiment().load)
+    assert load.rate(2400.0) == load.peak == 6734
+    assert 3_500 < load.offered(6000.0) / 6000 < 4_000
+    midnight, noon = load.rate(6000 / 14), load.rate(6000 / 28)
+    assert midnight < 2_500 < 4_500 < noon

@@ -26,6 +26,7 @@ class Spell:
     taken: int = 0
     wait: float = 0.0
     gathered: float = 0.0
+    held: float = 0.0
     service: float = 0.0
     squares: float = 0.0
     done: Counter[str] = field(default_factory=Counter)
@@ -55,7 +56,7 @@ class Spell:
 
 
 _SUMS = (
-    *("seconds", "taken", "wait", "gathered", "service", "squares", "out", "batches"),
+    *("seconds", "taken", "wait", "gathered", "held", "service", "squares", "out", "batches"),
     *("batch_seconds", "running", "gaps", "gap", "gap_squares", "came"),
 )
 

@@ -19,10 +19,14 @@ Numbers = npt.NDArray[np.integer[Any]]
 
 @dataclass(frozen=True)
 class Inlet:
-    """Where records enter a pipeline: an operator of it, and what they wait in before it."""
+    """Where records enter a pipeline: an operator of it, and what they wait in before it.
+
+    writer: the operator that they come from, the source itself for what comes from outside.
+    """
 
     entry: str
     queue: Queue | Source
+    writer: str
 
 
 @dataclass(frozen=True)

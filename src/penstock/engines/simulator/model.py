@@ -84,13 +84,20 @@ class Keys:
 
 @dataclass(frozen=True)
 class Step:
-    """An operator: the time of a record, the records out for one in, its keys if it has any."""
+    """An operator: the time of a record, the records out for one in, its keys if it has any.
+
+    window: seconds over which it gathers what it makes, where operators run all the time; it goes
+    on working meanwhile.
+    """
 
     service: Service = field(default_factory=Constant)
     selectivity: float = 1.0
     keys: Keys = field(default_factory=Keys)
+    window: float = 0.0
 
     def __post_init__(self) -> None:
+        if not (self.window >= 0 and math.isfinite(self.window)):
+            raise InvalidInput(f"a window of {self.window:g} s is not 0 s or more")
         if not (self.selectivity >= 0 and math.isfinite(self.selectivity)):
             raise InvalidInput(f"a selectivity of {self.selectivity:g} is not 0 or more")
 
@@ -148,7 +155,9 @@ class Model:
 
     steps: by operator; one that is missing takes no time. delay: seconds from one pipeline to the
     next; queue: records that may wait for an instance before what feeds it is held back (None:
-    without a bound); batch: None for operators that run all the time, as in Storm or Nephele.
+    without a bound); batch: None for operators that run all the time, as in Storm or Nephele;
+    packed: the first plan fills executor after executor, one pipeline after the other, where
+    instances are else put where the fewest are.
     """
 
     steps: Mapping[str, Step] = field(default_factory=dict)
@@ -160,6 +169,7 @@ class Model:
     queue: int | None = 10_000
     timing: Timing = field(default_factory=Timing)
     batch: MicroBatch | None = None
+    packed: bool = False
 
     def __post_init__(self) -> None:
         if self.nodes < 1 or self.node.cores < 1:

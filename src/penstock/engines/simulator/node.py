@@ -57,6 +57,17 @@ def place(before: Placement | None, plan: Plan) -> Placement:
     return Placement(executors, hosts, named)
 
 
+def packed(plan: Plan) -> Placement:
+    """Executor after executor is filled, pipeline after pipeline, each with as many as the next."""
+    hosts: dict[str, Numbers] = {}
+    at = 0
+    for pipeline in plan.pipelines:
+        places = np.arange(at, at + pipeline.parallelism)
+        hosts[pipeline.name] = (places * plan.executors // plan.slots).astype(np.intp)
+        at += pipeline.parallelism
+    return Placement(tuple(map(str, range(plan.executors))), hosts, plan.executors)
+
+
 def _executors(before: Placement | None, plan: Plan) -> tuple[tuple[str, ...], Numbers, int]:
     """The executors of a plan, and where each of those before it is now (-1: gone)."""
     names = () if before is None else before.executors

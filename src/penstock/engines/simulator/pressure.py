@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from penstock.engines.simulator.stage import Stage
@@ -21,18 +20,20 @@ def limits(
     stages: each after those that feed it; readers: the pipelines that read a pipeline. Seen from
     the sinks to the sources: a pipeline has room for what it can process in the step and what
     fits into its queue, without what waits there; what it may take is what fits into the rooms
-    behind it. So a full queue holds back what feeds it, and in the end the source. It is as fine
-    as the step: a queue can run over by what one step brings.
+    behind it. Those that write to the same pipeline share its room as they did in the last step.
+    So a full queue holds back what feeds it, and in the end the source. It is as fine as the step:
+    a queue can run over by what one step brings.
     """
     if bound is None:
         return dict.fromkeys((stage.pipeline.name for stage in stages), None)
-    writers = Counter(reader for some in readers.values() for reader in some)
+    by_name = {stage.pipeline.name: stage for stage in stages}
     most: dict[str, float] = {}
     room: dict[str, float] = {}
     for stage in reversed(stages):
         name = stage.pipeline.name
         gain = max(stage.work.gain[i.entry] for i in stage.inlets)
-        behind = min((room[r] / writers[r] for r in readers[name]), default=math.inf)
+        tail = stage.work.tail
+        behind = min((room[r] * by_name[r].share(tail) for r in readers[name]), default=math.inf)
         most[name] = math.inf if gain == 0 else max(0.0, behind) / gain
         own = stage.room(begin, end)
         if stage.pipeline.admission == 0 and not stage.draining:

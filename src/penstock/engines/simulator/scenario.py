@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow
@@ -34,7 +37,16 @@ PRIME_SERVICE = 0.0027
 
 
 def prime_tester(
-    tasks: int = 175, *, latency: str = "20ms", batching: float = 0.0, step: float = 60.0
+    tasks: int = 175,
+    *,
+    latency: str = "20ms",
+    batching: float = 0.0,
+    step: float = 60.0,
+    rates: Sequence[int] = PRIME_RATES,
+    service: float = PRIME_SERVICE,
+    ends: int = 32,
+    elastic: bool = True,
+    nodes: int = 130,
 ) -> Scenario:
     """Nephele's PrimeTester: 32 sources, prime testers between 1 and 520, 32 sinks.
 
@@ -43,24 +55,83 @@ def prime_tester(
     the time of a test. They follow from what it prints: with 2.7 ms a number, 36 testers suffice
     for 20 ms at the start as it says, and 175 are just enough for 60,000 a second; and the 175
     testers, 32 sources and 32 sinks of 12 minutes are 47.8 task hours, a little more than the
-    46.4 it gives for a bound of 30 ms. batching: seconds that testers gather their input.
+    46.4 it gives for a bound of 30 ms. batching: seconds that testers gather their input; ends:
+    sources, and as many sinks; elastic: whether the testers may be changed.
     """
     flow = Dataflow("prime-tester")
-    numbers = flow.source("source", Generator(_never, "n bigint"), max_parallelism=32)
-    tested = numbers.map("test", _never, schema="n bigint", max_parallelism=520)
-    tested.sink("sink", Discard(), max_parallelism=32)
+    fixed = {"min_parallelism": ends, "max_parallelism": ends}
+    testers = (1, 520) if elastic else (tasks, tasks)
+    numbers = flow.source("source", Generator(never, "n bigint"), **fixed)
+    tested = numbers.map(
+        "test",
+        never,
+        schema="n bigint",
+        min_parallelism=testers[0],
+        max_parallelism=testers[1],
+    )
+    tested.sink("sink", Discard(), **fixed)
     flow.constrain("test", "sink", latency=latency, window=5.0)
-    rates = (*PRIME_RATES, PRIME_RATES[-1], *reversed(PRIME_RATES[:-1]))
+    steps = (*rates, rates[-1], *reversed(rates[:-1]))
     plan = Plan(
         (
-            Pipeline(("source",), 32),
+            Pipeline(("source",), ends),
             Pipeline(("test",), tasks, cadence=batching),
-            Pipeline(("sink",), 32),
+            Pipeline(("sink",), ends),
         ),
-        130,
+        nodes,
     )
     model = Model(
-        {"test": Step(Gamma(PRIME_SERVICE, 0.3))},
+        {"test": Step(Gamma(service, 0.3))},
+        nodes=nodes,
+        node=Node(cores=4),
+        dispatch=Dispatch.CHANCE,
+        delay=0.0005,
+        queue=500,
+        timing=Timing(executor_start=0.0, instance_start=1.5),
+    )
+    load = f"steps:{','.join(map(str, steps))}@{step:g}s"
+    return Scenario(flow.graph, plan, model, load, len(steps) * step)
+
+
+TWEETS = (2_000, 5_500)
+TWEETS_PEAK = (2_400.0, 6_734.0)
+
+
+def twitter_sentiment(
+    *, days: float = 14.0, speed: float = 1.0, tasks: Mapping[str, int] | None = None
+) -> Scenario:
+    """Nephele's TwitterSentiment: hot topics and sentiment, two constraints, 1 to 100 tasks each.
+
+    Two weeks of tweets in 100 minutes, with the peak of 6,734 a second at 2,400 s. What the seed
+    does not print: 69 GB of tweets of some 3 kB are 23 million, 3,800 a second on average, so days
+    and nights go from 2,000 to 5,500 here, and the rate varies by 5 % every 5 s. Reading a tweet
+    and its topics or matching it takes 1 ms, as parsing 3 kB of JSON does; finding a sentiment
+    takes 5 ms, and a fifth of the tweets is about a popular topic. Every 200 ms each of the hot
+    topic tasks, 55.7 % busy as in the seed, sends a list: 0.009 lists for a tweet. That lists go
+    to all filters is left out, they are few. That the peak was about few topics is left out too:
+    here it is a peak of all tweets. speed: how many times as fast as the seed; days: so many.
+    """
+    flow = Dataflow("twitter-sentiment")
+    one = {"min_parallelism": 1, "max_parallelism": 1}
+    many = {"min_parallelism": 1, "max_parallelism": 100}
+    tweets = flow.source("tweets", Generator(never, "text string"), **one)
+    lists = tweets.map("hot-topics", never, schema="text string", latency="read-write", **many)
+    merged = lists.map("merge", never, schema="text string", **one)
+    filtered = tweets.union("filter", merged, **many)
+    scored = filtered.map("sentiment", never, schema="text string", **many)
+    scored.sink("sink", Discard(), **one)
+    flow.constrain("hot-topics", "filter", latency="215ms", window=5.0)
+    flow.constrain("filter", "sink", latency="30ms", window=5.0)
+    wanted = {"hot-topics": 10, "filter": 10, "sentiment": 10, **(tasks or {})}
+    names = (o.name for o in flow.graph.operators)
+    plan = Plan(tuple(Pipeline((n,), wanted.get(n, 1)) for n in names), 130)
+    model = Model(
+        {
+            "hot-topics": Step(Gamma(0.001, 0.5), 0.009, window=0.2),
+            "merge": Step(Gamma(0.0005, 0.5)),
+            "filter": Step(Gamma(0.001, 0.5), 0.2),
+            "sentiment": Step(Gamma(0.005, 0.5)),
+        },
         nodes=130,
         node=Node(cores=4),
         dispatch=Dispatch.CHANCE,
@@ -68,10 +139,24 @@ def prime_tester(
         queue=500,
         timing=Timing(executor_start=0.0, instance_start=1.5),
     )
-    load = f"steps:{','.join(map(str, rates))}@{step:g}s"
-    return Scenario(flow.graph, plan, model, load, len(rates) * step)
+    seconds = days / 14 * 6000 / speed
+    return Scenario(flow.graph, plan, model, _tweets(seconds, speed), seconds)
 
 
-def _never(*_: Any) -> Any:
+def _tweets(seconds: float, speed: float) -> str:
+    """The rate every 5 s: days and nights, a little noise, and one peak that fades in a minute."""
+    at = np.arange(0.0, seconds + 5.0, 5.0)
+    low, high = TWEETS
+    day = 6000 / 14 / speed
+    rate = low + (high - low) * (1 - np.cos(2 * np.pi * at / day)) / 2
+    rate *= 1 + 0.05 * np.random.default_rng(14).standard_normal(len(at))
+    when, peak = TWEETS_PEAK[0] / speed, TWEETS_PEAK[1]
+    since = at - when
+    burst = np.where(since >= 0, peak * np.exp(-since / 60), 0.0)
+    rate = np.minimum(np.maximum(rate, burst), peak)
+    return "points:" + ",".join(f"{t:g}={r:.0f}" for t, r in zip(at, rate, strict=True))
+
+
+def never(*_: Any) -> Any:
     """A simulated operator calls nothing."""
     raise AssertionError("a simulated operator is not called")

@@ -18,7 +18,7 @@ from penstock.engines.simulator.jobs import Inlet
 from penstock.engines.simulator.microbatch import BatchStage
 from penstock.engines.simulator.model import Model
 from penstock.engines.simulator.network import Network
-from penstock.engines.simulator.node import Placement, place, slowdown
+from penstock.engines.simulator.node import Placement, packed, place, slowdown
 from penstock.engines.simulator.pressure import limits
 from penstock.engines.simulator.source import Source
 from penstock.engines.simulator.stage import Stage
@@ -83,7 +83,10 @@ class Simulation:
         gone = [s for p, s in old.items() if p not in same]
         for stage in gone:
             stage.stop(self.now)
-        self.placement = place(self.placement if self.stages else None, plan)
+        if self.stages:
+            self.placement = place(self.placement, plan)
+        else:
+            self.placement = packed(plan) if self.model.packed else place(None, plan)
         self.memory = np.zeros(plan.executors)
         self._topology = Topology(self.graph, plan)
         self.stages = {}
@@ -128,7 +131,7 @@ class Simulation:
             if name not in work.sinks or name == work.tail
             for upstream in graph[name].inputs or (name,)
         ]
-        inlets = [Inlet(edge[1], self.network.inlet(edge)) for edge in dict.fromkeys(edges)]
+        inlets = [Inlet(e[1], self.network.inlet(e), e[0]) for e in dict.fromkeys(edges)]
         ends = frozenset(c.name for c in graph.constraints if c.last in pipeline.operators)
         stream = self._stream(pipeline.name)
         if self.model.batch is None:

@@ -61,7 +61,8 @@ class Stage:
         self.draining = False
         self.gauge = Gauge(self.instances)
         self.delivered: Counter[str] = Counter()
-        self._came = self.came(now)
+        self._came = self._arrivals(now)
+        self._brought = [0] * len(self.inlets)
         self.jobs = NO_JOBS
         self.inherited: list[tuple[Work, Sequence[Inlet], Jobs]] = []
         self._ends = ends
@@ -95,8 +96,9 @@ class Stage:
         return self._let_out(end, fresh, staying)
 
     def _note_arrivals(self, end: float) -> None:
-        came = self.came(end)
-        self.gauge.now.came += came - self._came
+        came = self._arrivals(end)
+        self._brought = [now - then for now, then in zip(came, self._came, strict=True)]
+        self.gauge.now.came += sum(self._brought)
         self._came = came
 
     def _taken(self, end: float, most: int | None) -> list[tuple[int, Records, Allotted]]:
@@ -177,12 +179,21 @@ class Stage:
                 self.jobs = merged(stays, staying)
             elif len(stays):
                 self.inherited.append((work, inlets, stays))
-        out = emitted(fresh, ordered=bool(self.outlets))
+        out = self._at_window_end(emitted(fresh, ordered=bool(self.outlets)))
         for outlet in self.outlets:
             outlet.put(out)
         self.gauge.out(len(out))
         self.delivered.update(dict.fromkeys(self.work.sinks, len(out)))
         return _latencies(fresh, self._ends)
+
+    def _at_window_end(self, out: Records) -> Records:
+        """What goes out leaves with the end of its window, if the last operator has one."""
+        window = self._model.step(self.work.tail).window
+        if not window or not len(out) or self._model.batch is not None:
+            return out
+        ends = np.ceil(out.time / window) * window
+        self.gauge.now.held += float(ends.sum() - out.time.sum())
+        return Records(ends, out.births)
 
     # --- changes ------------------------------------------------------------------------------
 
@@ -232,10 +243,23 @@ class Stage:
         begun = int(np.count_nonzero(self.jobs.begun >= now)) if len(self.jobs) else 0
         return begun + sum(i.queue.waiting(now) for i in self.inlets)
 
-    def came(self, now: float) -> int:
-        """Records that have ever come to its inlets."""
+    def _arrivals(self, now: float) -> list[int]:
+        """Records that have ever come to each inlet."""
         queues = (i.queue for i in self.inlets)
-        return sum(q.offered(now) if isinstance(q, Source) else q.came for q in queues)
+        return [q.offered(now) if isinstance(q, Source) else q.came for q in queues]
+
+    def share(self, writer: str) -> float:
+        """The part of its room that is for what an operator writes.
+
+        As much as that brought of all that came in the last step; a tenth is for all alike, so
+        that one that has been silent can begin.
+        """
+        total, inlets = sum(self._brought), len(self.inlets)
+        mine = [n for n, inlet in zip(self._brought, self.inlets, strict=True)
+                if inlet.writer == writer]  # fmt: skip
+        if not total:
+            return len(mine) / inlets
+        return 0.9 * sum(mine) / total + 0.1 * len(mine) / inlets
 
     def held_back(self) -> int:
         """Records from other pipelines that wait and were not taken."""

@@ -79,7 +79,7 @@ def _pipeline(sim: Simulation, stage: Stage, spell: Spell, detail: int) -> Pipel
         service=spell.service / taken if taken else None,
         service_cv=variation(taken, spell.service, spell.squares),
         arrival_cv=variation(spell.gaps, spell.gap, spell.gap_squares),
-        batch_seconds=spell.batch_seconds / batches if batches else None,
+        batch_seconds=spell.batch_seconds / batches if batches else _to_output(spell),
         wait=spell.wait / taken if taken else None,
         batching=spell.gathered / taken if taken else None,
         parts={name: s / batches for name, s in spell.parts.items()} if batches else {},
@@ -90,6 +90,13 @@ def _pipeline(sim: Simulation, stage: Stage, spell: Spell, detail: int) -> Pipel
         state_bytes=int(size) if stateful else None,
         instances=_instances(sim, stage, spell) if stage.instances <= detail else (),
     )
+
+
+def _to_output(spell: Spell) -> float | None:
+    """Seconds until a row of a window is written; a row without one is, when it is done."""
+    if not spell.held or not spell.out or not spell.taken:
+        return None
+    return spell.service / spell.taken + spell.held / spell.out
 
 
 def _instances(sim: Simulation, stage: Stage, spell: Spell) -> tuple[InstanceMetrics, ...]:

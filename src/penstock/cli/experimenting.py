@@ -1,0 +1,87 @@
+"""The command `experiment`: what a seed reported, and what happens here."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.cli.streams import Streams, tell
+
+if TYPE_CHECKING:
+    from penstock.experiments.experiment import Experiment
+    from penstock.experiments.runner import Order, Progress
+
+_NAME = "`list`, the name of an experiment, or `all`"
+
+
+def add(commands: Any) -> None:
+    """Make the command known to the parser."""
+    made = commands.add_parser(
+        "experiment",
+        help="repeat an experiment of the seeds'",
+        description="Repeat experiments of the seeds': table, picture and raw data of each.",
+    )
+    made.add_argument("name", metavar="NAME", help=_NAME)
+    made.add_argument("--quick", action="store_true", help="a smaller size, in a minute or two")
+    made.add_argument(
+        "--engine", choices=("simulator", "spark"), default="simulator", help="where (simulator)"
+    )
+    made.add_argument("--seed", metavar="S", type=int, default=1, help="chance (1)")
+    made.add_argument(
+        "--out", metavar="DIR", default="experiments", help="where results go (experiments)"
+    )
+    made.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    made.set_defaults(do=_experiment)
+
+
+def _experiment(given: argparse.Namespace, streams: Streams) -> int:
+    from penstock import experiments
+    from penstock.experiments.runner import Order, Progress
+
+    if given.name == "list":
+        return _list(streams)
+    order = Order(Path(given.out), given.seed, given.quick, given.engine)
+    chosen = experiments.every() if given.name == "all" else (experiments.get(given.name),)
+    if given.name == "all":
+        chosen = tuple(e for e in chosen if order.engine == "simulator" or e.spark is not None)
+    progress = Progress(streams.err, [e.name for e in chosen])
+    results = [_carried_out(one, order, progress, streams) for one in chosen]
+    if streams.json:
+        shown = results[0] if given.name != "all" else {"experiments": results}
+        print(json.dumps(shown, indent=2), file=streams.out, flush=True)
+    return 0
+
+
+def _carried_out(
+    one: Experiment, order: Order, progress: Progress, streams: Streams
+) -> dict[str, Any]:
+    from penstock.experiments.runner import carry_out
+    from penstock.experiments.table import as_json, markdown
+
+    rows = carry_out(one, order, progress.of(one.name))
+    home = order.out / one.name
+    progress.say(f"{one.name}: table, picture and data are in {home}")
+    if not streams.json:
+        print(markdown(one, rows), file=streams.out, flush=True)
+    return {**as_json(one, rows), "directory": str(home)}
+
+
+def _list(streams: Streams) -> int:
+    from penstock import experiments
+
+    known = experiments.every()
+    width = max(len(e.name) for e in known)
+    shown = [
+        {
+            "name": e.name,
+            "title": e.title,
+            "paper": e.paper,
+            "figure": e.figure,
+            "engines": ["simulator"] if e.spark is None else ["simulator", "spark"],
+        }
+        for e in known
+    ]
+    lines = [f"{e.name:<{width}}  {e.title}  ({e.paper}, {e.figure})" for e in known]
+    return tell(streams, {"experiments": shown}, lines)

@@ -1,0 +1,31 @@
+"""The seeds' experiments: one command gives the table and the picture.
+
+An experiment is a value in the `EXPERIMENTS` of a module here; a new module is a name in
+`_MODULES`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+
+from penstock.errors import InvalidInput
+from penstock.experiments.experiment import Experiment
+
+_MODULES = ("nephele_3", "nephele_6", "nephele_8", "stela_4", "stela_8")
+
+
+def every() -> tuple[Experiment, ...]:
+    """All experiments, in the order of their modules."""
+    found = (importlib.import_module(f"{__name__}.{name}") for name in _MODULES)
+    return tuple(one for module in found for one in module.EXPERIMENTS)
+
+
+def get(name: str) -> Experiment:
+    """The experiment of that name."""
+    known = {one.name: one for one in every()}
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean '{near[0]}'? " if near else ""
+        raise InvalidInput(f"no experiment '{name}': {hint}there are {', '.join(known)}")
+    return known[name]

@@ -1,0 +1,217 @@
+"""A dataflow under a policy: what most cases of experiments are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from penstock import policies
+from penstock.control.guard import Guard
+from penstock.control.loop import Rules, Tick, control
+from penstock.control.run import run
+from penstock.control.script import Scripted
+from penstock.control.status import Status
+from penstock.control.tally import Tally
+from penstock.dataflow.flow import Dataflow
+from penstock.engines.simulator.scenario import Scenario
+from penstock.experiments.experiment import Record, Setting
+from penstock.metrics.snapshot import LatencyMetrics, PipelineMetrics, Snapshot
+from penstock.plan.limits import Limits
+from penstock.plan.plan import Plan
+from penstock.policies.policy import Policy
+from penstock.report.summary import Summary
+
+FREE = Guard(cooldown=0.0, undo=0.0)
+"""The seeds have no guard: their policies wait as long as they say themselves."""
+
+
+@dataclass(frozen=True)
+class Play:
+    """A scenario on the simulator.
+
+    plan: to start with, the scenario's if None; turn: seconds between two turns of the loop;
+    every: and between two records; options: of the engine. What is recorded: `tick`s, a `change`
+    for each that was made, and one `summary`.
+    """
+
+    scenario: Scenario
+    policy: str | Policy = "static"
+    plan: Plan | None = None
+    guard: Guard = FREE
+    limits: Limits = field(default_factory=Limits)
+    turn: float = 1.0
+    every: float = 1.0
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self, setting: Setting) -> Iterable[Record]:
+        scenario = self.scenario
+        engine = scenario.engine(setting.seed, **self.options)
+        policy = policies.get(self.policy) if isinstance(self.policy, str) else self.policy
+        engine.start(scenario.graph, self.plan or scenario.plan, setting.scratch)
+        watch, tally = Watch(self.every), Tally(scenario.graph.constraints)
+
+        def wait() -> bool:
+            engine.advance(self.turn)
+            setting.tell(min(1.0, engine.now / scenario.seconds))
+            return engine.now <= scenario.seconds
+
+        def record(tick: Tick) -> None:
+            watch.add(tick)
+            tally.add(tick)
+
+        control(
+            engine,
+            scenario.graph,
+            policy,
+            now=lambda: engine.now,
+            wait=wait,
+            record=record,
+            rules=Rules(self.limits, self.guard),
+        )
+        return [*watch.records, summed_up(tally, engine.latency_totals())]
+
+
+def summed_up(tally: Tally, totals: Mapping[str, LatencyMetrics]) -> Record:
+    """A simulated run as a whole; what is still on its way at the end is not waited for."""
+    seen = tally.snapshot
+    assert seen is not None
+    return {
+        "kind": "summary",
+        "rows_offered": seen.rows_offered,
+        "rows_ingested": seen.rows_ingested,
+        "rows_delivered": seen.rows_delivered,
+        "slot_seconds": round(tally.slot_seconds, 3),
+        "latency": {name: one.to_json() for name, one in tally.latency(totals).items()},
+        "transitions": len(tally.transitions),
+    }
+
+
+@dataclass(frozen=True)
+class SparkPlay:
+    """A dataflow on Spark: `build` makes it, with its sinks under a directory.
+
+    slots: tasks that run at a time, more than there are cores where operators wait.
+    """
+
+    build: Callable[[Path], Dataflow]
+    seconds: float
+    policy: str | Policy = "static"
+    plan: Plan | None = None
+    load: str | None = None
+    changes: tuple[str | Scripted, ...] = ()
+    guard: Guard = FREE
+    limits: Limits = field(default_factory=Limits)
+    slots: int = 16
+    conf: Mapping[str, str] = field(default_factory=dict)
+    every: float = 1.0
+
+    def __call__(self, setting: Setting) -> Iterable[Record]:
+        watch = Watch(self.every, setting.tell)
+        summary = run(
+            self.build(setting.scratch / "out"),
+            policy=self.policy,
+            plan=self.plan,
+            master=f"local[{self.slots}]",
+            conf=self.conf,
+            load=self.load,
+            seconds=self.seconds,
+            changes=self.changes,
+            guard=self.guard,
+            limits=self.limits,
+            run_dir=setting.scratch / "run",
+            view=watch,
+        )
+        return watch.all(summary)
+
+
+class Watch:
+    """Keeps what experiments look at; as a view, of a run that is shown to nobody."""
+
+    def __init__(
+        self, every: float = 1.0, tell: Callable[[float], None] = lambda share: None
+    ) -> None:
+        self.records: list[Record] = []
+        self._every, self._tell = every, tell
+        self._last: Tick | None = None
+        self._kept = -float("inf")
+
+    def add(self, tick: Tick) -> None:
+        if tick.at - self._kept >= self._every - 1e-6:
+            self._kept = tick.at
+            self.records.append(ticked(tick))
+        if tick.transition is not None:
+            self.records.append(changed(tick))
+
+    def show(self, status: Status) -> None:
+        tick = status.tick
+        if tick is None or tick is self._last or status.phase != "running":
+            return
+        self._last = tick
+        self.add(tick)
+        if status.seconds:
+            self._tell(min(1.0, status.elapsed / status.seconds))
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    def all(self, summary: Summary) -> list[Record]:
+        """Everything, with the summary; a run that was ended early is no case."""
+        if summary.interrupted:
+            raise KeyboardInterrupt
+        return [*self.records, {"kind": "summary", **replace(summary, run_dir="").to_json()}]
+
+
+def ticked(tick: Tick) -> Record:
+    """One turn of the loop as a record."""
+    seen = tick.snapshot
+    return {
+        "kind": "tick",
+        "at": short(tick.at),
+        "offered": seen.rows_offered,
+        "ingested": seen.rows_ingested,
+        "delivered": seen.rows_delivered,
+        "throughput": short(seen.throughput),
+        "load": short(seen.load),
+        "executors": tick.plan.executors,
+        "slots": tick.plan.slots,
+        "pipelines": _pipelines(tick.plan, seen),
+        "latency": {
+            name: {"bound": one.bound, "mean": short(one.mean), "p95": short(one.p95)}
+            for name, one in seen.latency.items()
+        },
+    }
+
+
+def _pipelines(plan: Plan, seen: Snapshot) -> Mapping[str, Record]:
+    found = {}
+    for one in plan.pipelines:
+        metrics = seen.pipelines.get(one.name, PipelineMetrics(one.name, one.parallelism))
+        found[one.name] = {
+            "instances": one.parallelism,
+            "cadence": one.cadence,
+            "busy": short(metrics.busy),
+            "backlog": metrics.backlog_rows,
+            "rate_in": short(metrics.rate_in),
+        }
+    return found
+
+
+def changed(tick: Tick) -> Record:
+    """A change that was made as a record."""
+    assert tick.transition is not None
+    made = tick.transition
+    return {
+        "kind": "change",
+        "at": short(tick.at),
+        "actions": list(made.changes),
+        "seconds": short(made.duration),
+        "interruption": short(made.interruption),
+        "reason": made.reason,
+    }
+
+
+def short(value: float | None) -> float | None:
+    """Six digits are enough for a table, and keep records small."""
+    return None if value is None else float(f"{value:.6g}")

@@ -1,0 +1,110 @@
+"""Carries out any experiment: its cases one after the other, then table and picture."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from penstock.errors import Refused
+from penstock.experiments.experiment import EngineName, Experiment, Setting
+from penstock.experiments.store import Store
+from penstock.experiments.table import Row
+from penstock.report import text
+
+
+@dataclass(frozen=True)
+class Order:
+    """How experiments are to be carried out. out: each has a directory of its name in it."""
+
+    out: Path
+    seed: int = 1
+    quick: bool = False
+    engine: EngineName = "simulator"
+    pictures: bool = True
+
+    def command(self, name: str) -> str:
+        """What a person types to do the same again."""
+        words = ["penstock", "experiment", name, "--seed", str(self.seed)]
+        words += ["--quick"] if self.quick else []
+        words += [] if self.engine == "simulator" else ["--engine", self.engine]
+        return " ".join([*words, "--out", str(self.out)])
+
+
+def carry_out(
+    experiment: Experiment, order: Order, tell: Callable[[str, float], None] = lambda *_: None
+) -> tuple[Row, ...]:
+    """Run all cases, keep their records, make the table and the picture.
+
+    tell: is called with the case under way and the share of the experiment that is done. A Ctrl-C
+    leaves the cases that are done, and a table of them.
+    """
+    parameters = experiment.parameters(order.engine, order.quick)
+    cases = experiment.made(order.engine, parameters)
+    if not cases:
+        raise Refused(f"{experiment.name} is not shown on Spark: {experiment.no_spark}")
+    store, began = Store(order.out / experiment.name), time.monotonic()
+    store.begin(experiment, order.engine, order.seed, parameters, order.command(experiment.name))
+    try:
+        for number, case in enumerate(cases):
+
+            def told(share: float, number: int = number, name: str = case.name) -> None:
+                tell(name, (number + share) / len(cases))
+
+            told(0.0)
+            with tempfile.TemporaryDirectory(prefix="penstock-") as scratch:
+                records = case.job(Setting(order.seed, Path(scratch), told))
+                store.add(experiment, order.engine, case.name, records)
+        store.end(experiment, order.engine, time.monotonic() - began)
+    except KeyboardInterrupt:
+        store.make(experiment, pictures=False)
+        raise KeyboardInterrupt(f"stopped; the cases that are done are in {store.home}") from None
+    return store.make(experiment, order.pictures)
+
+
+class Progress:
+    """One line that says how far everything is, and how long the rest will take.
+
+    On a terminal the line is written over, elsewhere a new one comes every `every` seconds.
+    """
+
+    def __init__(self, out: TextIO, names: Sequence[str], every: float = 15.0) -> None:
+        self._out, self._names = out, tuple(names)
+        self._live = out.isatty()
+        self._every = 0.2 if self._live else every
+        self._began = time.monotonic()
+        self._written = -float("inf")
+
+    def of(self, name: str) -> Callable[[str, float], None]:
+        """What one of the experiments is to tell."""
+        at = self._names.index(name)
+
+        def tell(case: str, share: float) -> None:
+            now = time.monotonic()
+            if now - self._written < self._every:
+                return
+            self._written = now
+            done = (at + share) / len(self._names)
+            left = ""
+            if done > 0.02:
+                rest = (now - self._began) * (1 - done) / done
+                left = f", about {text.clock(rest)} left"
+            which = f"{at + 1}/{len(self._names)} " if len(self._names) > 1 else ""
+            self._write(f"{which}{name}: {case}, {text.share(done)}{left}")
+
+        return tell
+
+    def say(self, line: str) -> None:
+        """A line that stays."""
+        self._write(line)
+        if self._live:
+            print(file=self._out, flush=True)
+
+    def _write(self, line: str) -> None:
+        if self._live:
+            print(f"\r{text.cut(line, 78):<78}", end="", file=self._out, flush=True)
+        else:
+            print(line, file=self._out, flush=True)

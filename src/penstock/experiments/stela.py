@@ -1,0 +1,140 @@
+"""What Stela's experiments have in common: topologies under its rivals, with costs drawn by chance.
+
+The seed does not print what its components take. So each topology is tried several times, with a
+time between 20 and 60 ms a tuple drawn for every component, and the figures are means over these.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.control.context import Context
+from penstock.engines.simulator.failure import Failure
+from penstock.engines.simulator.layout import Layout, slots
+from penstock.engines.simulator.scenario import Scenario
+from penstock.experiments.experiment import Case, Data, Record, Setting
+from penstock.experiments.play import Play
+from penstock.experiments.rivals import best_static, scaled
+from penstock.plan.decision import Decision
+from penstock.plan.plan import Plan
+from penstock.policies import stela, strategies
+
+PAPER = "Stela: scale-in and scale-out on demand"
+
+AT = 120.0
+"""Seconds until the request, by when throughput is what it is."""
+
+AFTER = 300.0
+"""Seconds that are watched after it."""
+
+TURN = 5.0
+"""Seconds between two looks; throughput is read over windows of 10 s, as in the seed."""
+
+REBALANCING = 30.0
+"""Seconds that Storm's rebalance waits, its message timeout, before it starts everything anew."""
+
+POLICIES = ("stela", "least link load", "default", "best static")
+
+
+@dataclass(frozen=True)
+class Once:
+    """Decides one thing at a time, and nothing else before or after."""
+
+    name: str
+    at: float
+    choose: Callable[[Context], Decision]
+
+    def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
+        if memory or context.now < self.at:
+            return Decision(None, "nobody has asked for anything"), memory
+        decision = self.choose(context)
+        return decision, decision.plan is not None
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One topology with times drawn by chance under one of the rivals, scaled out at a time."""
+
+    layout: Layout
+    policy: str
+    number: int
+
+    def __call__(self, setting: Setting) -> Sequence[Record]:
+        times = drawn(self.layout, setting.seed, self.number)
+        scenario = self.layout.scenario(times, AT + AFTER)
+        added = self.layout.machines[1] - self.layout.machines[0]
+        if self.policy == "stela":
+            decide = Once("stela", AT, lambda context: stela.scale_out(context, added))
+        elif self.policy == "least link load":
+            ranking = strategies.RANKINGS["least-link-load"]
+            decide = Once("least-link-load", AT, lambda c: strategies.scale_out(c, added, ranking))
+        elif self.policy == "default":
+            scenario, decide = _rebalanced(scenario), Once("default", AT, _only_machines(added))
+        else:
+            decide = Once("best-static", AT, _to(best(self.layout, times, scenario)))
+        options: dict[str, Any] = {"step": TURN}
+        if self.policy == "default":
+            options["failures"] = _all_down(self.layout)
+        return tuple(Play(scenario, decide, turn=TURN, every=TURN, options=options)(setting))
+
+
+def drawn(layout: Layout, seed: int, number: int) -> dict[str, float]:
+    """Seconds of a tuple for every component but the sources."""
+    rng = random.Random(f"{layout.name} {seed} {number}")
+    return {n: rng.uniform(0.02, 0.06) for n in layout.inputs if n not in layout.sources}
+
+
+def best(layout: Layout, times: Mapping[str, float], scenario: Scenario) -> Plan:
+    """The plan with the slots of the new machine where they carry most, knowing the costs."""
+    first = dict.fromkeys(times, layout.executors)
+    most = sum(first.values()) + slots(layout)
+    choices = {name: range(layout.executors, layout.tasks + 1) for name in times}
+    found = best_static(
+        choices,
+        lambda instances: layout.throughput(times, instances),
+        first,
+        allowed=lambda instances: sum(instances.values()) <= most,
+    )
+    return scaled(replace(scenario.plan, executors=layout.machines[1]), found)
+
+
+def _to(plan: Plan) -> Callable[[Context], Decision]:
+    return lambda context: Decision(plan, "found by search")
+
+
+def _only_machines(added: int) -> Callable[[Context], Decision]:
+    def choose(context: Context) -> Decision:
+        plan = replace(context.plan, executors=context.plan.executors + added)
+        return Decision(plan, "more machines, and the same executors on all of them")
+
+    return choose
+
+
+def _rebalanced(scenario: Scenario) -> Scenario:
+    """Storm stops everything, waits, and starts everything again."""
+    timing = replace(scenario.model.timing, detection=REBALANCING)
+    return replace(scenario, model=replace(scenario.model, timing=timing))
+
+
+def _all_down(layout: Layout) -> tuple[Failure, ...]:
+    return tuple(Failure(AT + 1.0, executor=str(n)) for n in range(layout.machines[0]))
+
+
+def cases(layouts: Sequence[Layout], draws: int) -> tuple[Case, ...]:
+    return tuple(
+        Case(named(layout.name, policy, number), Draw(layout, policy, number))
+        for layout in layouts
+        for policy in POLICIES
+        for number in range(draws)
+    )
+
+
+def named(layout: str, policy: str, number: int) -> str:
+    return f"{layout}, {policy}, {number}"
+
+
+def draws(data: Data) -> range:
+    return range(int(data.parameters["draws"]))

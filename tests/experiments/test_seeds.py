@@ -1,0 +1,94 @@
+"""The seeds' experiments themselves: that they can be made, drawn, and say what they ought to."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from penstock import experiments
+from penstock.control.context import Context
+from penstock.engines.simulator.layout import LINEAR
+from penstock.engines.simulator.scenario import prime_tester
+from penstock.experiments.experiment import Experiment
+from penstock.experiments.nephele import Buffers
+from penstock.experiments.runner import Order, carry_out
+from penstock.experiments.stela import best, drawn
+from penstock.experiments.table import DIFFERS
+from penstock.metrics.snapshot import PipelineMetrics, Snapshot
+
+EVERY = experiments.every()
+
+
+@pytest.mark.parametrize("experiment", EVERY, ids=lambda e: e.name)
+def test_every_experiment_can_be_made_in_both_sizes(experiment: Experiment) -> None:
+    for quick in (True, False):
+        cases = experiment.made("simulator", experiment.parameters("simulator", quick))
+        assert len({case.name for case in cases}) == len(cases) > 1
+    assert len({claim.what for claim in experiment.claims}) == len(experiment.claims)
+    assert any(claim.seed is not None for claim in experiment.claims)
+    assert experiment.spark is not None or experiment.no_spark
+
+
+def test_names_are_different_and_looked_up() -> None:
+    assert len({e.name for e in EVERY}) == len(EVERY)
+    assert experiments.get("nephele-6").figure == "figure 6"
+
+
+def test_the_latency_policy_needs_less_than_static_testers_and_meets_its_bound(
+    tmp_path: Path,
+) -> None:
+    experiment = experiments.get("nephele-6")
+    brief = replace(
+        experiment,
+        cases=lambda step: [c for c in experiment.cases(step) if c.name in ("latency", "static")],
+        size={"step": 12.0},
+    )
+    carry_out(brief, Order(tmp_path, seed=7))
+    rows = json.loads((tmp_path / "nephele-6" / "table.json").read_text())["rows"]
+    found = {row["what"]: row["simulator"] for row in rows}
+    assert found["share of intervals that meet the bound"]["value"] > 0.8
+    assert found["task hours beside static testers"]["value"] < 0.95
+    assert found["testers at the end of the warm-up"]["value"] == pytest.approx(38, abs=3)
+    assert not [row for row in rows if row["simulator"]["verdict"] == DIFFERS and not row["why"]]
+
+
+def test_stela_gains_in_a_chain_and_costs_differ_by_seed(tmp_path: Path) -> None:
+    experiment = experiments.get("stela-4")
+    brief = replace(
+        experiment,
+        cases=lambda draws: [c for c in experiment.cases(draws) if c.name.startswith("linear")],
+        claims=tuple(c for c in experiment.claims if c.what.startswith("linear")),
+        size={"draws": 1},
+    )
+    carry_out(brief, Order(tmp_path, seed=5, pictures=False))
+    rows = json.loads((tmp_path / "stela-4" / "table.json").read_text())["rows"]
+    found = {row["what"]: row["simulator"]["value"] for row in rows}
+    assert found["linear: throughput of Stela beside the default scheduler"] > 1.1
+    assert found["linear: Stela beside best static"] < 1.03
+    assert drawn(LINEAR, 5, 0) != drawn(LINEAR, 6, 0)
+
+
+def test_the_best_static_plan_gives_the_slots_to_the_slowest() -> None:
+    times = {"first": 0.02, "second": 0.06, "third": 0.02, "sink": 0.02}
+    plan = best(LINEAR, times, LINEAR.scenario(times, 10.0))
+    assert [p.parallelism for p in plan.pipelines] == [6, 6, 11, 6, 6]
+    assert plan.executors == 7
+
+
+def test_buffers_are_filled_more_slowly_the_more_channels_there_are() -> None:
+    scenario = prime_tester(100)
+    seen = {
+        name: PipelineMetrics(name, n, arrival_rate=10_000.0)
+        for name, n in (("source", 32), ("test", 100), ("sink", 32))
+    }
+    context = Context(
+        scenario.graph, scenario.plan, (Snapshot(5.0, 5.0, 0, 0, 0, 0, pipelines=seen),), 5.0
+    )
+    decision, _ = Buffers(3).decide(context, None)
+    assert decision.plan is not None
+    # 3 rows on each of 3,200 channels, at 10,000 rows a second
+    cadences = {p.name: p.cadence for p in decision.plan.pipelines}
+    assert cadences == pytest.approx({"source": 0.0, "test": 0.96, "sink": 0.96})

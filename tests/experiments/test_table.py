@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+
+from penstock.experiments.experiment import Claim
+from penstock.experiments.table import AGREES, BETTER, DIFFERS, DIRECTION, Row, judged, number
+
+
+def claim(seed: float | None, **more: object) -> Claim:
+    return Claim("x", seed, lambda data: None, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("seed", "value", "verdict"),
+    [
+        (1.65, 1.65, AGREES),
+        (1.65, 2.06, AGREES),  # 25 % more
+        (1.65, 1.33, AGREES),  # as much less, counted the same way
+        (1.65, 2.1, DIRECTION),
+        (1.65, 1.1, DIRECTION),
+        (1.65, 0.9, DIFFERS),
+        (1.1, 1.0, DIFFERS),  # close, but it shows no difference
+        (1.1, 0.98, DIFFERS),
+        (1.0, 1.1, AGREES),  # the seed saw none
+        (1.0, 1.3, DIFFERS),
+        (0.5, 0.9, DIRECTION),
+        (0.5, 1.2, DIFFERS),
+    ],
+)
+def test_a_ratio_agrees_in_size_or_in_direction(seed: float, value: float, verdict: str) -> None:
+    assert judged(claim(seed, neutral=1.0), value).verdict == verdict
+
+
+def test_ours_may_be_better() -> None:
+    assert judged(claim(0.5, better="higher"), 0.95).verdict == BETTER
+    assert judged(claim(0.5, better="lower"), 0.95).verdict == DIFFERS
+    assert judged(claim(40, better="lower"), 20).verdict == BETTER
+
+
+def test_a_number_the_seed_does_not_give_has_no_verdict() -> None:
+    assert judged(claim(None), 3.0).verdict == ""
+    assert judged(claim(0.0), 0.0).verdict == AGREES
+    assert judged(claim(0.0), 1.0).verdict == DIFFERS
+
+
+@pytest.mark.parametrize("value", [None, float("nan"), float("inf")])
+def test_what_is_not_measured_is_not_judged(value: float | None) -> None:
+    assert judged(claim(1.0), value).verdict == "not measured"
+
+
+def test_what_differs_has_a_reason_or_says_that_there_is_none() -> None:
+    off = judged(claim(1.0), 9.0)
+    assert Row(claim(1.0, why="because"), {"simulator": off}).why == "because"
+    assert Row(claim(1.0), {"simulator": off}).why == "no reason known"
+    assert Row(claim(1.0, why="because"), {"simulator": judged(claim(1.0), 1.0)}).why == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(None, "-"), (0.0, "0"), (0.9142, "0.914"), (39.0, "39.0"), (348.2, "348"),
+     (12345.6, "12,346")],
+)  # fmt: skip
+def test_numbers_have_three_digits(value: float | None, shown: str) -> None:
+    assert number(value) == shown
