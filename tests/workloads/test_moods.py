@@ -57,7 +57,6 @@ def test_a_hot_topic_is_told_once(batches: list[list[tuple[str, int]]]) -> None:
 
 
 def test_languages_are_told_apart() -> None:
-    assert set(LANGUAGES) == set(meaning.LANGUAGES)
     said = {
         "en": "the weather is beautiful and everyone is happy today",
         "es": "hoy la gente está muy feliz porque hace buen tiempo",
@@ -65,6 +64,7 @@ def test_languages_are_told_apart() -> None:
         "de": "heute ist das Wetter schön und alle sind sehr glücklich",
         "pt": "hoje nós não temos nada para fazer em casa com você",
     }
+    assert set(said) == set(LANGUAGES)
     assert {language: meaning.language(text) for language, text in said.items()} == {
         language: language for language in said
     }

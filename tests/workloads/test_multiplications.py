@@ -130,5 +130,11 @@ def test_what_cannot_be_multiplied_is_refused() -> None:
         workloads.build("region-4", "out", multiplications="-1")
     with pytest.raises(InvalidInput, match="2 or 4 operators"):
         workloads.build("chain-2", "out", operators=3)
+    with pytest.raises(InvalidInput, match=r"write 4,0\.25"):
+        workloads.build("selectivity", "out", selectivities="half")
+    with pytest.raises(InvalidInput, match="0 different ones"):
+        workloads.build("tree", "out", keys=0)
+    with pytest.raises(InvalidInput, match="exponent of -1"):
+        workloads.build("finance", "out", exponent=-1)
     with pytest.raises(InvalidInput, match="factor"):
         workloads.build("regions-7", "out", factor=2)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from penstock.workloads.lines import column, millis, picked
 from penstock.workloads.spoiling import check_share, complaint, empty, spoil
-from penstock.workloads.tweets import zipf_slots
+from penstock.workloads.tweets import check_ranks, zipf_slots
 
 _SLOTS = 1 << 16
 _USERS = ("root", "admin", "alice", "bob", "carol", "git", "postgres", "deploy", "test", "www")
@@ -52,6 +52,7 @@ class AuthLog:
 
     def __post_init__(self) -> None:
         check_share(self.malformed)
+        check_ranks(self.addresses, self.exponent)
 
     def __call__(self, rng: np.random.Generator, index: Any, at: Any) -> dict[str, pa.Array]:
         count = len(index)

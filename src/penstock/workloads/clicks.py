@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from penstock.workloads.lines import column, millis, picked
 from penstock.workloads.spoiling import check_share, complaint, empty, short, spoil
-from penstock.workloads.tweets import zipf_slots
+from penstock.workloads.tweets import check_ranks, zipf_slots
 
 CLICK = "at bigint, user bigint, item bigint, category bigint, action string"
 
@@ -41,6 +41,7 @@ class Clicks:
 
     def __post_init__(self) -> None:
         check_share(self.malformed)
+        check_ranks(self.items, self.exponent)
 
     def __call__(self, rng: np.random.Generator, index: Any, at: Any) -> dict[str, pa.Array]:
         count = len(index)

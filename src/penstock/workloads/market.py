@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from penstock.workloads.lines import column, millis, picked
 from penstock.workloads.spoiling import check_share, complaint, empty, short, spoil
-from penstock.workloads.tweets import zipf_slots
+from penstock.workloads.tweets import check_ranks, zipf_slots
 
 TRADE = "at bigint, symbol string, price bigint, volume bigint"
 QUOTE = "at bigint, symbol string, ask bigint, size bigint"
@@ -40,6 +40,7 @@ class Market:
 
     def __post_init__(self) -> None:
         check_share(self.malformed)
+        check_ranks(self.symbols, self.exponent)
 
     def __call__(self, rng: np.random.Generator, index: Any, at: Any) -> dict[str, pa.Array]:
         count = len(index)

@@ -11,8 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from penstock.errors import InvalidInput
-
-LANGUAGES = ("en", "es", "fr", "de", "pt")
+from penstock.workloads.posts import LANGUAGES
 
 
 def need(workload: str, *packages: str) -> None:

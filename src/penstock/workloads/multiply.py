@@ -19,7 +19,7 @@ from penstock.dataflow.operator import Estimate
 from penstock.errors import InvalidInput
 from penstock.workloads import costs
 from penstock.workloads.memo import Memo
-from penstock.workloads.tweets import zipf_slots
+from penstock.workloads.tweets import check_ranks, zipf_slots
 
 _MASK = (1 << 63) - 1
 _SLOTS = 1 << 16
@@ -35,6 +35,9 @@ class Numbers:
     exponent: float = 0.5
     which: int = 0
     of: int = 1
+
+    def __post_init__(self) -> None:
+        check_ranks(self.keys, self.exponent)
 
     def __call__(self, rng: np.random.Generator, index: Any, at: Any) -> dict[str, Any]:
         slots = zipf_slots(self.keys, self.exponent).astype(np.int64)
@@ -64,6 +67,14 @@ def counts(text: str) -> tuple[int, ...]:
     if min(found) < 0:
         raise InvalidInput(f"'{text}': {min(found)} multiplications are below zero")
     return found
+
+
+def factors(text: str) -> tuple[float, ...]:
+    """Selectivities, written with commas."""
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise InvalidInput(f"'{text}' is no list of selectivities: write 4,0.25") from None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from penstock.workloads.lines import column, millis, picked
 from penstock.workloads.spoiling import check_share, complaint, empty, short, spoil
-from penstock.workloads.tweets import zipf_slots
+from penstock.workloads.tweets import check_ranks, zipf_slots
 
 CONNECTION = (
     "at bigint, source bigint, target bigint, port bigint, packets bigint, bytes bigint, "
@@ -42,6 +42,7 @@ class Connections:
 
     def __post_init__(self) -> None:
         check_share(self.malformed)
+        check_ranks(self.hosts, self.exponent)
 
     def __call__(self, rng: np.random.Generator, index: Any, at: Any) -> dict[str, pa.Array]:
         count = len(index)

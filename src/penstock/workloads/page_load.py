@@ -54,9 +54,14 @@ def build(
     windows = (
         public.key_by("section")
         .window(f"{SECONDS}s", on="at", watermark="60s")
-        .aggregate("aggregate", n="count(*)", total="sum(ms)", slowest="max(ms)",
-                   estimate=Estimate(2e-6, 0.05))
-    )  # fmt: skip
+        .aggregate(
+            "aggregate",
+            n="count(*)",
+            total="sum(ms)",
+            slowest="max(ms)",
+            estimate=Estimate(2e-6, 0.05),
+        )
+    )
     flat = windows.frame(
         "flat",
         lambda df: df.selectExpr("section", "window.start AS start", "n", "total", "slowest"),

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from penstock.workloads.lines import column, millis, picked
 from penstock.workloads.spoiling import check_share, spoil
-from penstock.workloads.tweets import KINDS, vocabulary, zipf_slots
+from penstock.workloads.tweets import KINDS, check_ranks, vocabulary, zipf_slots
 
 TWEET = "id bigint, at bigint, text string"
 
@@ -72,6 +72,7 @@ class Posts:
 
     def __post_init__(self) -> None:
         check_share(self.malformed)
+        check_ranks(_TOPICS, self.exponent)
 
     def __call__(self, rng: np.random.Generator, index: Any, at: Any) -> dict[str, pa.Array]:
         tables, count = _tables(self.exponent), len(index)

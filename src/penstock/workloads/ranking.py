@@ -37,13 +37,17 @@ def rank(flow: Dataflow, named: Stream, size: int, out: Path | str) -> None:
         "count", n="count(*)", schema=f"{NAMED}, n bigint", estimate=Estimate(2e-6, 0.5)
     )
     parts = counts.key_by("part", "slot").process(
-        "rank-part", lambda: Part(size), schema="slot bigint, name string, n bigint",
+        "rank-part",
+        lambda: Part(size),
+        schema="slot bigint, name string, n bigint",
         estimate=Estimate(5e-5, 0.5),
-    )  # fmt: skip
+    )
     whole = parts.process_all(
-        "rank-all", lambda: Whole(size), schema="slot bigint, place int, name string, n bigint",
+        "rank-all",
+        lambda: Whole(size),
+        schema="slot bigint, place int, name string, n bigint",
         estimate=Estimate(5e-5),
-    )  # fmt: skip
+    )
     whole.sink("ranking", Parquet(str(Path(out) / "ranking")))
 
 

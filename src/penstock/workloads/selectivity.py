@@ -26,7 +26,7 @@ def build(
 ) -> Dataflow:
     """Write the dataflow; sums go to `out`/results as updates, the last of a key counts."""
     steps = []
-    between = [float(part) for part in selectivities.split(",")]
+    between = multiply.factors(selectivities)
     for at, number in enumerate(multiply.counts(multiplications), start=1):
         steps.append(multiply.step(f"multiply-{at}", number, ("a",)))
         if at <= len(between):

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.errors import InvalidInput
 from penstock.workloads.spoiling import complaint, empty, spoil
 
 _COMMON = """the to and of a in is it you that for on are with as this be at have from or one had
@@ -60,6 +61,14 @@ def vocabulary(words: int = 4000) -> tuple[str, ...]:
             parts = zip(row, syllable * 2, strict=True)
             found["".join(part[int(x * len(part))] for x, part in parts)] = None
     return tuple(found)[:words]
+
+
+def check_ranks(number: int, exponent: float) -> None:
+    """Raise `InvalidInput` for what cannot be frequent by Zipf's law."""
+    if not 1 <= number <= _SLOTS:
+        raise InvalidInput(f"{number} different ones are not between 1 and {_SLOTS}")
+    if not 0 <= exponent <= 10:
+        raise InvalidInput(f"an exponent of {exponent:g} is not between 0 and 10")
 
 
 def zipf_slots(words: int, exponent: float) -> npt.NDArray[np.int32]:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from penstock.workloads.lines import column, millis, picked
 from penstock.workloads.spoiling import check_share, complaint, empty, spoil
-from penstock.workloads.tweets import zipf_slots
+from penstock.workloads.tweets import check_ranks, zipf_slots
 
 VIEW = "view bigint, user bigint, page bigint, ms bigint, status bigint, at bigint, agent string"
 PAGES = 1_000
@@ -58,6 +58,7 @@ class Views:
 
     def __post_init__(self) -> None:
         check_share(self.malformed)
+        check_ranks(PAGES, self.exponent)
 
     def __call__(self, rng: np.random.Generator, index: Any, at: Any) -> dict[str, pa.Array]:
         count = len(index)
