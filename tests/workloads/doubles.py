@@ -53,19 +53,26 @@ class Handle:
         return Mapped(self)
 
 
-def processed(
-    make: Callable[[], Any],
-    keys: tuple[str, ...],
-    batches: Iterable[list[dict[str, Any]]],
-) -> Iterator[tuple[Any, ...]]:
-    """What a processor makes of batches of records, each given to it key by key, in order."""
-    handle, processor = Handle(), make()
-    processor.init(handle)
-    for batch in batches:
+class Running:
+    """A processor that is given batches of records, key by key, in order."""
+
+    def __init__(self, make: Callable[[], Any], keys: tuple[str, ...]) -> None:
+        self._handle, self._processor, self._keys = Handle(), make(), keys
+        self._processor.init(self._handle)
+
+    def take(self, batch: Iterable[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
         groups: dict[tuple[Any, ...], list[Row]] = {}
         for record in batch:
-            groups.setdefault(tuple(record[k] for k in keys), []).append(Row(**record))
+            groups.setdefault(tuple(record[k] for k in self._keys), []).append(Row(**record))
         for key in sorted(groups):
-            handle.key = key
-            yield from processor.handleInputRows(key, iter(groups[key]), None)
-    processor.close()
+            self._handle.key = key
+            yield from self._processor.handleInputRows(key, iter(groups[key]), None)
+
+
+def processed(
+    make: Callable[[], Any], keys: tuple[str, ...], batches: Iterable[list[dict[str, Any]]]
+) -> Iterator[tuple[Any, ...]]:
+    """What a processor makes of batches of records."""
+    running = Running(make, keys)
+    for batch in batches:
+        yield from running.take(batch)

@@ -58,7 +58,7 @@ def cut(rows: list[Any], at: list[int]) -> list[list[Any]]:
     return [rows[a:b] for a, b in pairwise(ends)]
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(st.data(), times, times)
 def test_the_processors_find_the_same_whatever_the_batches(
     data: st.DataObject, traded: list[int], quoted: list[int]

@@ -49,7 +49,7 @@ def test_enough_failures_close_together_are_an_attempt() -> None:
     ]
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), max_size=6)))
 def test_a_window_holds_the_last_failures_whatever_the_batches(
     batches: list[list[tuple[str, int]]],

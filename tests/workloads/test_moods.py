@@ -46,7 +46,7 @@ def test_the_mood_of_a_tweet(text: str, word: str) -> None:
     assert twitter_sentiment.mood({"topic": "#t", "text": text}) == ("#t", word)
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 9)), max_size=5)))
 def test_a_hot_topic_is_told_once(batches: list[list[tuple[str, int]]]) -> None:
     given: list[list[dict[str, Any]]] = [

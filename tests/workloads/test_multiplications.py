@@ -78,7 +78,7 @@ def test_the_expected_sums_are_those_the_operators_make(name: str, size: int) ->
         assert found
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(st.permutations(range(12)))
 def test_a_sum_does_not_depend_on_the_order(order: list[int]) -> None:
     tally = multiply.Tally(multiply.step("m", 3, ("b",)), "b")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.workloads import ranking, top_n, twitter_analysis
-from tests.workloads.doubles import processed
+from tests.workloads.doubles import Running
 
 NAMES = st.sampled_from("abcdefg")
 
@@ -26,6 +26,7 @@ def test_the_greatest_come_first_and_equals_by_name() -> None:
     ]
 
 
+@settings(max_examples=60, deadline=None)
 @given(
     batches=st.lists(st.lists(st.tuples(st.integers(0, 1), NAMES), max_size=8), max_size=8),
     size=st.integers(1, 4),
@@ -34,26 +35,18 @@ def test_the_last_ranking_is_that_of_all_whatever_the_batches(
     batches: list[list[tuple[int, str]]], size: int
 ) -> None:
     counts: Counter[tuple[int, str]] = Counter()
-    updates = []
-    for batch in batches:  # as an aggregation sends its updates: once a batch for what changed
-        counts.update(batch)
-        updates.append(
-            [
-                {"name": name, "slot": slot, "part": ord(name) % 2, "n": counts[slot, name]}
-                for slot, name in dict.fromkeys(batch)
-            ]
-        )
-    parts = [
-        [dict(zip(("slot", "name", "n"), row, strict=True)) for row in rows]
-        for rows in (
-            list(processed(lambda: ranking.Part(size), ("part", "slot"), updates[: i + 1]))
-            for i in range(len(updates))
-        )
-    ]
-    # Each list holds what came before too; the ranking of all must not mind to hear it again.
+    part = Running(lambda: ranking.Part(size), ("part", "slot"))
+    whole = Running(lambda: ranking.Whole(size), ())
     places: dict[tuple[int, int], tuple[str, int]] = {}
-    for slot, place, name, n in processed(lambda: ranking.Whole(size), (), parts):
-        places[slot, place] = name, n
+    for batch in batches:
+        counts.update(batch)
+        updates = [  # as an aggregation sends them: once a batch for what changed
+            {"name": name, "slot": slot, "part": ord(name) % 2, "n": counts[slot, name]}
+            for slot, name in dict.fromkeys(batch)
+        ]
+        sent = [dict(zip(("slot", "name", "n"), row, strict=True)) for row in part.take(updates)]
+        for slot, place, name, n in whole.take(sent):
+            places[slot, place] = name, n
     found = {(slot, place, *entry) for (slot, place), entry in places.items()}
     assert found == set(ranking.expected((pair for batch in batches for pair in batch), size))
 
