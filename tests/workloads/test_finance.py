@@ -97,3 +97,10 @@ def test_the_processors_find_the_same_whatever_the_batches(
         merged.append(side.pop(0))
     found = processed(finance.Bargains, ("symbol",), cut(merged, data.draw(cuts)))
     assert Counter(found) == Counter(finance.expected(given))
+
+
+def test_an_average_serves_all_quotes_of_its_second() -> None:
+    average = {"symbol": "A", "second": 1, "vwap": 1000, "ask": None, "size": None}
+    quote = {"symbol": "A", "second": 1, "vwap": None, "ask": 9, "size": 1}
+    batches = [[average, quote], [quote], [{**average, "second": 2}, quote], [quote]]
+    assert list(processed(finance.Bargains, ("symbol",), batches)) == [("A", 1, 1000, 9, 100)] * 4

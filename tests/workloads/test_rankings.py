@@ -111,3 +111,11 @@ def test_operators_and_expectation_agree_on_what_is_a_tweet() -> None:
             continue
     assert [t["at"] - 1_700_000_000_000 for t in taken] == [0, 1, 10_000]
     assert [twitter_analysis.score(t)["slot"] for t in taken] == [170000000, 170000000, 170000001]
+
+
+def test_only_places_that_changed_are_sent_again() -> None:
+    whole = Running(lambda: ranking.Whole(3), ())
+    first = [{"slot": 1, "name": name, "n": n} for name, n in (("a", 5), ("b", 4), ("c", 3))]
+    assert len(list(whole.take(first))) == 3
+    assert list(whole.take([{"slot": 1, "name": "c", "n": 5}])) == [(1, 2, "c", 5), (1, 3, "b", 4)]
+    assert list(whole.take([{"slot": 1, "name": "d", "n": 1}])) == []
