@@ -47,7 +47,7 @@ def build(
         "sentiment",
         score,
         schema="slot bigint, text string, score bigint",
-        estimate=Estimate(1.5e-4),
+        estimate=Estimate(1e-4),
     )
     average = scored.key_by("slot").aggregate(
         "average",

@@ -82,7 +82,7 @@ def build(
         mood,
         schema="topic string, mood string",
         max_parallelism=MOST,
-        estimate=Estimate(1.5e-4),
+        estimate=Estimate(1e-4),
     )
     tracked = moods.key_by("topic").aggregate(
         "track",

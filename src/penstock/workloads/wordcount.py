@@ -52,17 +52,17 @@ def count(flow: Dataflow, tweets: Stream, out: Path | str) -> None:
         lambda df: df.selectExpr("value", f"from_json(value, '{TWEET}').text AS text"),
         reject="text IS NULL",
         schema="value string, text string",
-        estimate=Estimate(1e-5),
+        estimate=Estimate(6e-6, 0.995),
     )
     found = texts.frame(
         "split",
         lambda df: df.selectExpr("explode(split(text, ' ')) AS word").where("word <> ''"),
         schema="word string",
         selectivity="workload-dependent",
-        estimate=Estimate(2e-6, 10.25),
+        estimate=Estimate(3.5e-6, 10.25),
     )
     counts = found.key_by("word").aggregate(
-        "count", n="count(*)", schema="word string, n bigint", estimate=Estimate(1e-6, 0.1)
+        "count", n="count(*)", schema="word string, n bigint", estimate=Estimate(8e-6, 0.14)
     )
     counts.sink("counts", Parquet(str(Path(out) / "counts")))
     flow.expect("counts", expected, keys=("word",))
