@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-ui torture lint bench clean
+.PHONY: help setup demo test test-fast test-ui test-workloads torture lint bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -15,6 +15,7 @@ help:
 	@echo 'make test       set up, then lint, type-check and run all tests'
 	@echo 'make test-fast  the tests that need no Spark, without the large ones'
 	@echo 'make test-ui    the dashboard in a browser; chromium is installed if it can be'
+	@echo 'make test-workloads  every built-in workload on Spark, with changes while it runs'
 	@echo 'make torture    change and kill a flow at random instants; SEEDS="1 2 3"'
 	@echo 'make lint       ruff and mypy'
 	@echo 'make bench      measure against plain Spark (takes a while)'
@@ -34,7 +35,7 @@ demo: setup
 
 test: setup lint test-ui
 	$(BIN)/python -m pytest -m 'not spark and not ui' -n auto --hypothesis-profile=repeatable
-	$(BIN)/python -m pytest -m spark --durations=12 --hypothesis-profile=repeatable
+	$(BIN)/python -m pytest -m 'spark and not all_workloads' --durations=12 --hypothesis-profile=repeatable
 
 test-fast: $(INSTALLED)
 	$(BIN)/python -m pytest -m 'not spark and not ui and not large' -n auto
@@ -42,6 +43,9 @@ test-fast: $(INSTALLED)
 test-ui: $(INSTALLED)
 	scripts/ensure-chromium.sh
 	$(BIN)/python -m pytest -m ui --durations=5
+
+test-workloads: setup
+	$(BIN)/python -m pytest -m 'spark or all_workloads' tests/workloads
 
 SEEDS ?= 1 2 3 4 5
 torture: setup
