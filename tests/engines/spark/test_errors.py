@@ -102,6 +102,36 @@ def test_letters_of_partitions_that_one_task_serves_are_all_kept(
     assert len(engine.rows("out")) == 2 * N - 10
 
 
+def test_a_pipeline_that_is_stopped_while_it_is_mended_stays_stopped(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = Dataflow("mended")
+    source(flow).sink("out", Memory())
+    engine = SparkEngine(spark=spark)
+    engine.start(flow.graph, None, tmp_path / "run")
+    try:
+        (pipeline,) = engine.pipelines.values()
+        starting, stopped, begin = threading.Event(), threading.Event(), pipeline._begin
+
+        def slowly(*given: Any) -> Any:
+            starting.set()
+            stopped.wait(0.5)  # in vain, unless stopping does not wait for this
+            return begin(*given)
+
+        monkeypatch.setattr(pipeline, "_begin", slowly)
+        mending = threading.Thread(target=pipeline.restart)
+        mending.start()
+        assert starting.wait(30)
+        pipeline.stop()
+        stopped.set()
+        mending.join(30)
+        assert not pipeline.query.isActive
+        pipeline.restart()
+        assert not pipeline.query.isActive
+    finally:
+        engine.stop(drain=False)
+
+
 def _failing(flow: Dataflow, spark: Any, run_dir: Path) -> FlowFailed:
     engine = SparkEngine(spark=spark)
     engine.start(flow.graph, None, run_dir)

@@ -64,6 +64,7 @@ class RunningPipeline:
         self._ran = -1
         self._begun = threading.Event()
         self._turning = threading.Lock()
+        self._life = threading.RLock()  # held while the query is started or stopped
         self._shadow = shadow
         mark = f"{spec.name}-{wired.epoch:06d}"
         self._query_name = mark if shadow else spec.name
@@ -138,17 +139,24 @@ class RunningPipeline:
 
         With `once` it runs only the batch that was cut off, if there is one, and then idles.
         """
-        self.stopping = False
-        self._begun.clear()
-        self._error = None
-        if self.query is not None:
-            self.query.stop()  # one that died may still be on its way out
-        self.query = None
-        try:
-            self._start(once)
-        except Exception as error:
-            self._error = error
-            raise
+        with self._life:
+            self.stopping = False
+            self._begun.clear()
+            self._error = None
+            if self.query is not None:
+                self.query.stop()  # one that died may still be on its way out
+            self.query = None
+            try:
+                self._start(once)
+            except Exception as error:
+                self._error = error
+                raise
+
+    def restart(self) -> None:
+        """Start again after a failure, unless somebody has stopped it meanwhile."""
+        with self._life:
+            if not self.stopping:
+                self.start()
 
     def _start(self, once: bool) -> None:
         self._ran_before = self.checkpoint.exists()
@@ -238,9 +246,10 @@ class RunningPipeline:
 
     def stop(self) -> None:
         """Stop the query. A batch in flight is cut off and comes again with the next start."""
-        self.stopping = True
-        if self.query is not None:
-            self.query.stop()
+        with self._life:
+            self.stopping = True
+            if self.query is not None:
+                self.query.stop()
 
     # --- where its state is ---------------------------------------------------------------------
 

@@ -104,7 +104,7 @@ class Supervisor:
         said = _MARK.search(str(error))
         if said is None and tries <= _RESTARTS:
             with suppress(Exception):  # the next look will find it, and count it as another try
-                pipeline.start()
+                pipeline.restart()
             return
         self.give_up(said[1] if said else diagnosis.told(pipeline, error, tries))
 
