@@ -62,7 +62,7 @@ class Best:
 
         def score(found: Mapping[str, int]) -> float:
             setting.tell(min(0.95, tried / 200))
-            short = replace(self.climb, turn=0.5, settle=2.5, observations=4)
+            short = replace(self.climb, turn=0.5, settle=4.0, observations=4)
             return float(carried(found, short)[0]["throughput"])
 
         choices = {name: range(1, 2 * n + 3) for name, n in start.items()}
@@ -299,16 +299,16 @@ FIGURE_11 = Experiment(
         "static": ("linear", "WC"),
         "rounds": 10,
         "turn": 0.5,
-        "settle": 5.0,
+        "settle": 8.0,
         "observations": 20,
     },
     quick={
         "apps": ("linear", "WC", "SWC", "TSA"),
         "static": (),
-        "rounds": 8,
-        "turn": 0.25,
-        "settle": 2.5,
-        "observations": 10,
+        "rounds": 6,
+        "turn": 0.5,
+        "settle": 4.0,
+        "observations": 8,
     },
     spark=on_spark,
     spark_size={"seconds": 240.0, "load": "400/s"},

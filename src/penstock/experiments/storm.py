@@ -55,7 +55,7 @@ class App:
     load: str
     interference: float = 0.0
 
-    def engine(self, nodes: int, seed: int, window: float, finest: float = 0.05) -> SimulatorEngine:
+    def engine(self, nodes: int, seed: int, window: float, finest: float = 0.1) -> SimulatorEngine:
         model = Model(
             self.steps,
             nodes=nodes,
@@ -64,7 +64,7 @@ class App:
             queue=1024,
             timing=Timing(executor_start=0.0, instance_start=0.0, restart=0.0, state_rate=1e12),
         )
-        return SimulatorEngine(model, seed=seed, window=window, finest=finest)
+        return SimulatorEngine(model, seed=seed, step=0.5, finest=finest, window=window)
 
     def within(self, latency: float) -> App:
         """The same with another bound on the latency."""

@@ -30,6 +30,8 @@ from penstock.plan.plan import Pipeline, Plan
 _MOST = 100_000
 """Records from outside in one step, so that memory is bounded and caches are not left."""
 
+_FINEST = 0.01
+
 
 class Simulation:
     """Everything that moves. Times are seconds since the start of the run."""
@@ -42,7 +44,7 @@ class Simulation:
         seed: int,
         *,
         step: float = 1.0,
-        finest: float = 0.01,
+        finest: float = _FINEST,
         window: float = 5.0,
         most: Mapping[str, int | None] | None = None,
         resumed: int = 0,
@@ -224,7 +226,7 @@ class Simulation:
                 if full < 2 * step and float(stage.servers.free.max()) - self.now > full / 2:
                     step = max(self._finest, full / 2)
         if self._pending:
-            step = max(self._finest, min(step, self._shortest()))
+            step = max(_FINEST, min(step, self._shortest()))
         grid = math.floor(self.now / step + 1e-6) * step
         return grid + step if grid + step > self.now else grid + 2 * step
 
