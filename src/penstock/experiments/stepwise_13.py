@@ -49,10 +49,10 @@ def saved(data: Data, target: float) -> float | None:
     return None if own is None or other is None else 1 - own / other
 
 
-def _most_saved(data: Data) -> float:
+def _most_saved(data: Data) -> float | None:
     most = max(throughput(data, f"{WAYS[1]} on {n}") for n in data.parameters["nodes"])
     found = (saved(data, STEP * n) for n in range(1, int(most // STEP) + 1))
-    return max(s for s in found if s is not None)
+    return max((s for s in found if s is not None), default=None)
 
 
 def picture(data: Data) -> Figure:
