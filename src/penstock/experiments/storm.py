@@ -9,7 +9,7 @@ does not print follows from these:
   0.3 ms of it on a processor.
 - 10,000 random numbers take 1 ms, as in the workloads here. All threads of a worker draw them from
   one seed, which only one of them can move on at a time: two beside each other draw as many as
-  one alone.
+  one alone. In a mixed application this slows down whoever works beside them, which it would not.
 - Of the word count the seed prints that tasks of parser, splitter and counter relate as 2:2:3,
   that a tweet has 12 words, and that four machines carry 6,000 tweets a second. Parser and splitter
   take 0.3 ms and the counter 0.04 ms for a word, round times with which this relation holds and
