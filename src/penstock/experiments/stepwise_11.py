@@ -190,7 +190,7 @@ _FREE_THREADS = (
 )
 _STUCK = (
     "the others are stopped by skewed keys here: the counter with the most frequent words is at "
-    "its limit while all counters together look idle, so neither congestion nor capacity shows it"
+    "its limit while all counters together are not, so that neither congestion nor capacity shows it"
 )
 
 FIGURE_11 = Experiment(
