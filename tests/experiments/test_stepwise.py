@@ -91,6 +91,7 @@ def data(parameters: dict[str, Any] | None = None, **cases: tuple[float, ...]) -
         {
             "case": case.replace("__", ": ").replace("_", " "),
             "kind": "round",
+            "number": number,
             "throughput": value,
             "instances": [1, 2, 2, 2],
             "pipelines": ["source", "op-1", "op-2", "op-3"],

@@ -17,7 +17,7 @@ from penstock.experiments.rivals import best_static
 from penstock.experiments.stepwise import PAPER, final, first, gain, line, note, rounds, throughput
 from penstock.plan.limits import Limits
 from penstock.policies.stepwise import Stepwise
-from penstock.report.figures import Figure, Panel
+from penstock.report.figures import Figure, Mark, Panel
 
 APPS = ("linear", "diamond", "star", "WC", "SWC", "TSA")
 WAYS = ("stepwise", "Stela", "threshold")
@@ -171,6 +171,13 @@ def _of_the_best_static(app: str) -> Read:
     )
 
 
+def kept(data: Data, app: str) -> tuple[Mark, ...]:
+    """The round whose plan stepwise profiling keeps, with its instances."""
+    one = final(data, f"{app}: stepwise")
+    sizes = "" if len(one["instances"]) > 5 else f" {', '.join(map(str, one['instances']))}"
+    return (Mark(float(one["number"]), f"kept{sizes}"),)
+
+
 def picture(data: Data) -> Figure:
     apps = [a for a in APPS if any(c.startswith(f"{a}:") for c in data.cases)]
     ways = (*WAYS, "best static")
@@ -178,7 +185,7 @@ def picture(data: Data) -> Figure:
     for app in apps:
         here = [w for w in ways if f"{app}: {w}" in data.cases]
         lines = tuple(line(data, f"{app}: {w}", w, ways.index(w)) for w in here)
-        panels.append(Panel("round", "records/s", lines, title=app))
+        panels.append(Panel("round", "records/s", lines, marks=kept(data, app), title=app))
     return Figure(
         "Scaling up, round by round", tuple(panels), columns=2, note=note(data, "figure 11")
     )
@@ -190,7 +197,7 @@ _FREE_THREADS = (
 )
 _STUCK = (
     "the others are stopped by skewed keys here: the counter with the most frequent words is at "
-    "its limit while all counters together are not, so that neither congestion nor capacity shows it"
+    "its limit while all counters together are not, which neither congestion nor capacity shows"
 )
 
 FIGURE_11 = Experiment(
