@@ -208,3 +208,47 @@ def test_bad_words_are_one_line_before_spark_starts(
     assert err.startswith(f"penstock: {said}")
     assert err.count("\n") == 1
     assert not [*Path().glob("runs/*")]
+
+
+# --- on a simulated cluster ---------------------------------------------------------------------
+
+SIMULATED = ("--simulate", "--executors", "2", "--cores", "2", "--cost", "double=2ms")
+SIMULATED += ("--set", "observations=4", "--set", "settle=4s")
+
+
+def test_a_profile_on_a_simulated_cluster_needs_no_spark(penstock: Run) -> None:
+    words = ("--load", "4000/s", "--max-slots", "6", "--run-dir", "mine")
+    code, out, _ = penstock("profile", flow("one"), *SIMULATED, *words)
+    assert code == 0
+    assert "double 2.0 ms 100% 1.00 1" in " ".join(out.split())
+    kept = json.loads(Path("mine/profile.json").read_text())
+    best = kept["rounds"][kept["final"]]
+    instances = best["plan"]["pipelines"][1]["parallelism"]
+    assert 3 <= instances <= 5
+    assert best["throughput"] == pytest.approx(min(500 * instances, 2000), rel=0.05)
+    assert kept["plan"] == json.loads(Path("mine/plan.json").read_text())
+    assert kept["ratios"] == {"double": 1.0}
+
+
+def test_simulated_dataflows_are_compared_and_their_capacity_is_told(penstock: Run) -> None:
+    one, two = flow("one"), flow("two")
+    more = "stream = stream.map('more', lambda r: r, schema='n bigint')\nstream.sink"
+    Path(two).write_text(Path(two).read_text().replace("stream.sink", more))
+    words = ("--load", "4000/s", "--max-slots", "6", "--selectivity", "double=1")
+    code, out, _ = penstock("compare", one, two, *SIMULATED, *words, "--json")
+    assert code == 0
+    first, second = json.loads(out)["ranking"]
+    assert (first["name"], second["name"]) == (one, two)
+    assert first["per_slot"] > second["per_slot"]
+    code, out, _ = penstock("capacity", one, *SIMULATED, *words[:4], "--target", "900/s", "--json")
+    assert code == 0
+    assert json.loads(out)["need"]["slots"] >= 3
+
+
+def test_a_cost_of_an_operator_that_is_not_there_is_told_before_anything_runs(
+    penstock: Run,
+) -> None:
+    code, _, err = penstock("profile", flow("one"), "--simulate", "--cost", "treble=1ms")
+    assert code == 2
+    assert "no operator 'treble'" in err
+    assert not Path("runs").exists() or not list(Path("runs").iterdir())

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli import guarding, setting, starting
+from penstock.cli import guarding, setting, simulating, starting
 from penstock.cli.streams import Streams
 from penstock.errors import InvalidInput
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from penstock.cli.flows import Reference
     from penstock.control.profiling import Profiled
+    from penstock.dataflow.flow import Dataflow
+    from penstock.engines.simulator.engine import SimulatorEngine
     from penstock.models.profile import Profile
 
 
@@ -62,6 +64,10 @@ def _options(command: argparse.ArgumentParser, load: str, conf: str) -> None:
     add("--master", metavar="M", help="Spark's master (default: this machine)")
     add("--conf", metavar="K=V", action="append", default=[], help=conf)
     add("--json", action="store_true", help="one JSON object on standard output")
+    group = command.add_argument_group("without Spark")
+    simulate = "on a simulated cluster of --executors machines, in a moment"
+    group.add_argument("--simulate", action="store_true", help=simulate)
+    simulating.add_cluster(group)
 
 
 # --- the commands -------------------------------------------------------------------------------
@@ -160,10 +166,20 @@ def _one(
     conf = starting.settings(given.conf)
     policy = setting.policy("stepwise", given.settings)
     assert isinstance(policy, Stepwise)
+    engine, clock = None, None
     with starting.home(reference, run_dir) as home:
+        out = home and Path(home) / "out"
+        if given.simulate:
+            flow = starting.loaded_lightly(reference, out or "out")
+            engine = _simulated(given, flow)
+            clock = engine.clock
+        else:
+            flow = starting.loaded(reference, given.master, conf, out)
         return profile(
-            starting.loaded(reference, given.master, conf, home and Path(home) / "out"),
+            flow,
             policy=policy,
+            engine=engine,
+            clock=clock,
             load=given.load,
             executors=given.executors,
             limits=guarding.limits(given),
@@ -173,6 +189,17 @@ def _one(
             run_dir=home,
             view=ProgressView(streams.err),
         )
+
+
+_WINDOW = 1.0
+"""Seconds of one observation on a simulated cluster, where nothing but chance makes them differ."""
+
+
+def _simulated(given: argparse.Namespace, flow: Dataflow) -> SimulatorEngine:
+    from penstock.engines.simulator.engine import SimulatorEngine
+
+    model = simulating.model(given, flow, given.executors)
+    return SimulatorEngine(model, seed=given.seed, window=_WINDOW)
 
 
 def _run_it(written: str, found: Profiled) -> str:

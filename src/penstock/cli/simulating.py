@@ -37,23 +37,27 @@ def add(commands: Any, flow: str, load: str, change: str) -> None:
     made.add_argument("--policy", metavar="P", default="static", help="who decides (static)")
     setting.add(made)
     made.add_argument("--nodes", metavar="N", type=int, default=1, help="machines there are (1)")
-    made.add_argument("--cores", metavar="C", type=int, default=4, help="slots of a machine (4)")
     made.add_argument("--plan", metavar="FILE", help="start with this plan (JSON)")
     made.add_argument("--load", metavar="L", help=load)
-    made.add_argument("--arrivals", metavar="A", default="poisson", help=_ARRIVALS)
     made.add_argument("--for", dest="seconds", metavar="T", default="10m", help="how long (10m)")
     made.add_argument("--change", metavar="C", action="append", default=[], help=change)
-    made.add_argument("--cost", metavar="O=T", action="append", default=[], help=_COST)
-    made.add_argument(
-        "--selectivity", metavar="O=X", action="append", default=[], help="records out for one in"
-    )
-    made.add_argument("--from", dest="measured", metavar="D", help="costs as a run measured them")
-    made.add_argument("--batches", action="store_true", help="in micro-batches, as Spark runs")
-    made.add_argument("--queue", metavar="N", type=int, help="records that wait for an instance")
-    made.add_argument("--seed", metavar="S", type=int, default=0, help="chance (0)")
+    add_cluster(made)
     made.add_argument("--run-dir", metavar="D", help="where everything is kept")
     made.add_argument("--json", action="store_true", help="one JSON object on standard output")
     made.set_defaults(do=_simulate)
+
+
+def add_cluster(command: Any) -> None:
+    """Options that say what is simulated."""
+    add = command.add_argument
+    add("--cores", metavar="C", type=int, default=4, help="slots of a machine (4)")
+    add("--arrivals", metavar="A", default="poisson", help=_ARRIVALS)
+    add("--cost", metavar="O=T", action="append", default=[], help=_COST)
+    add("--selectivity", metavar="O=X", action="append", default=[], help="records out for one in")
+    add("--from", dest="measured", metavar="D", help="costs as a run measured them")
+    add("--batches", action="store_true", help="in micro-batches, as Spark runs")
+    add("--queue", metavar="N", type=int, help="records that wait for an instance")
+    add("--seed", metavar="S", type=int, default=0, help="chance (0)")
 
 
 def _simulate(given: argparse.Namespace, streams: Streams) -> int:
@@ -71,7 +75,7 @@ def _simulate(given: argparse.Namespace, streams: Streams) -> int:
     home = given.run_dir or directory.choose(reference.name, None, time.time())
     try:
         flow = starting.loaded_lightly(reference)
-        engine = SimulatorEngine(_model(given, flow), load=given.load, seed=given.seed)
+        engine = SimulatorEngine(model(given, flow, given.nodes), load=given.load, seed=given.seed)
         summary = run(
             flow.graph if given.load is None else flow.graph.with_load(given.load),
             policy=policy,
@@ -98,20 +102,21 @@ def _simulate(given: argparse.Namespace, streams: Streams) -> int:
     return 0
 
 
-def _model(given: argparse.Namespace, flow: Dataflow) -> Model:
+def model(given: argparse.Namespace, flow: Dataflow, nodes: int) -> Model:
+    """What the options say is simulated."""
     from penstock.engines.simulator import arrivals, costs
     from penstock.engines.simulator.model import MicroBatch, Model, Node
 
     factors = {name: _number(text) for name, text in _pairs(given.selectivity).items()}
     steps = costs.steps(flow.graph, _pairs(given.cost), factors, given.measured)
-    model = Model(
+    made = Model(
         steps,
-        nodes=given.nodes,
+        nodes=nodes,
         node=Node(cores=given.cores),
         arrivals=arrivals.parse(given.arrivals),
         batch=MicroBatch() if given.batches else None,
     )
-    return model if given.queue is None else replace(model, queue=given.queue)
+    return made if given.queue is None else replace(made, queue=given.queue)
 
 
 def _pairs(given: Sequence[str]) -> dict[str, str]:

@@ -33,14 +33,14 @@ def loaded(reference: Reference, master: str | None, conf: Mapping[str, str], ou
     return reference.load(out)
 
 
-def loaded_lightly(reference: Reference) -> Dataflow:
+def loaded_lightly(reference: Reference, out: Any = "out") -> Dataflow:
     """The dataflow. Only a file that makes Spark columns needs a session of Spark's for that."""
     try:
-        return reference.load("out")
+        return reference.load(out)
     except InvalidInput:
         if reference.file is None:
             raise
-    return loaded(reference, None, {}, "out")
+    return loaded(reference, None, {}, out)
 
 
 @contextmanager

@@ -12,7 +12,10 @@ import importlib
 from penstock.errors import InvalidInput
 from penstock.experiments.experiment import Experiment
 
-_MODULES = ("nephele_3", "nephele_6", "nephele_8", "stela_4", "stela_8")
+_MODULES = (
+    *("nephele_3", "nephele_6", "nephele_8", "stela_4", "stela_8"),
+    *("stepwise_11", "stepwise_12", "stepwise_13", "stepwise_14"),
+)
 
 
 def every() -> tuple[Experiment, ...]:

@@ -32,6 +32,7 @@ class Observation:
 def observed(snapshot: Snapshot, bound: float) -> Observation:
     """What a snapshot says; `bound` is the latency where the dataflow has no constraint."""
     pipelines = snapshot.pipelines
+    within = min((found.bound for found in snapshot.latency.values()), default=bound)
     services = {n: s for n, m in pipelines.items() if (s := _service(m)) is not None}
     return Observation(
         snapshot.at,
@@ -45,7 +46,7 @@ def observed(snapshot: Snapshot, bound: float) -> Observation:
             for n, m in pipelines.items()
             if m.rate_in and m.rate_out is not None
         },
-        {n: _batch(m) for n, m in pipelines.items() if n in snapshot.source_pipelines},
+        {n: _batch(m, within) for n, m in pipelines.items() if n in snapshot.source_pipelines},
     )
 
 
@@ -118,6 +119,9 @@ def _latency(snapshot: Snapshot, bound: float) -> float | None:
     return max(waiting) / bound if waiting else None
 
 
-def _batch(metrics: PipelineMetrics) -> float:
-    """Rows of a batch; of a second where batches are not counted."""
-    return metrics.rows_in / metrics.batches if metrics.batches else metrics.rate_in
+def _batch(metrics: PipelineMetrics, within: float) -> float:
+    """Rows of a batch; where there are none, as many as are under way if the latency is just met.
+
+    By Little's law these are rows per second times the latency.
+    """
+    return metrics.rows_in / metrics.batches if metrics.batches else metrics.rate_in * within

@@ -38,7 +38,8 @@ class SimulatorEngine:
     """An `Engine` whose cluster is a `Model`.
 
     load: what every source follows (None: each generator its own); failures: what breaks when;
-    step: seconds that are worked through at a time, where queues are not close to full; window:
+    step: seconds that are worked through at a time, where queues are not close to full; finest:
+    at least so many where they are, so that a queue may run over by what they bring; window:
     seconds that a snapshot looks back; detail: instances of a pipeline up to which a snapshot
     lists them.
 
@@ -56,6 +57,7 @@ class SimulatorEngine:
         seed: int = 0,
         failures: Sequence[Failure] = (),
         step: float = 1.0,
+        finest: float = 0.01,
         window: float = 5.0,
         detail: int = 64,
     ) -> None:
@@ -63,7 +65,8 @@ class SimulatorEngine:
         self._load = loads.parse(load) if isinstance(load, str) else load
         self._seed = seed
         self._failures = sorted(failures, key=lambda f: f.at)
-        self._step, self._window, self._detail = step, window, detail
+        self._step, self._finest = step, finest
+        self._window, self._detail = window, detail
         self._phase, self._drained = "new", False
         self._lock = threading.RLock()
         self._cut = False
@@ -96,6 +99,7 @@ class SimulatorEngine:
             self._loads(graph),
             self._seed,
             step=self._step,
+            finest=self._finest,
             window=self._window,
             most=_limits(graph),
             resumed=kept.get("starts", 0),

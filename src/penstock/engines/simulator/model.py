@@ -87,15 +87,19 @@ class Step:
     """An operator: the time of a record, the records out for one in, its keys if it has any.
 
     window: seconds over which it gathers what it makes, where operators run all the time; it goes
-    on working meanwhile.
+    on working meanwhile. cpu: the share of the time that needs a processor; the rest is waiting,
+    for which a record needs nothing. It matters where a machine has fewer processors than slots.
     """
 
     service: Service = field(default_factory=Constant)
     selectivity: float = 1.0
     keys: Keys = field(default_factory=Keys)
     window: float = 0.0
+    cpu: float = 1.0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.cpu <= 1:
+            raise InvalidInput(f"{self.cpu:g} is not a share of time on a processor")
         if not (self.window >= 0 and math.isfinite(self.window)):
             raise InvalidInput(f"a window of {self.window:g} s is not 0 s or more")
         if not (self.selectivity >= 0 and math.isfinite(self.selectivity)):
@@ -155,7 +159,8 @@ class Model:
 
     steps: by operator; one that is missing takes no time. delay: seconds from one pipeline to the
     next; queue: records that may wait for an instance before what feeds it is held back (None:
-    without a bound); batch: None for operators that run all the time, as in Storm or Nephele;
+    without a bound); batch: None for operators that run all the time, as in Storm or Nephele. For
+    these the admission of a source is how many of its records may be under way in the flow.
     packed: the first plan fills executor after executor, one pipeline after the other, where
     instances are else put where the fewest are.
     """

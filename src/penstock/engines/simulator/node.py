@@ -99,9 +99,9 @@ def slowdown(
 ) -> tuple[Floats, Floats]:
     """How many times as long a record takes on each executor, and the memory share in use.
 
-    wanted: by pipeline, the share of time that each instance would be at work if it were alone;
-    state: bytes of state by pipeline, even over its instances. Where more cores are wanted than
-    there are, all slow down alike.
+    wanted: by pipeline, the share of time that each instance wants a core, whether it gets one or
+    not; state: bytes of state by pipeline, even over its instances. Where more cores are wanted
+    than there are, all slow down alike, so that no more is done than there are cores.
     """
     size = len(placement.executors)
     cores, used = np.zeros(size), np.zeros(size)

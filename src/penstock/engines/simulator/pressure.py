@@ -13,7 +13,6 @@ def limits(
     readers: Mapping[str, Sequence[str]],
     begin: float,
     end: float,
-    bound: int | None,
 ) -> dict[str, int | None]:
     """The most records that each pipeline may take from `begin` to `end`; None for no limit.
 
@@ -24,8 +23,6 @@ def limits(
     So a full queue holds back what feeds it, and in the end the source. It is as fine as the step:
     a queue can run over by what one step brings.
     """
-    if bound is None:
-        return dict.fromkeys((stage.pipeline.name for stage in stages), None)
     by_name = {stage.pipeline.name: stage for stage in stages}
     most: dict[str, float] = {}
     room: dict[str, float] = {}
@@ -36,9 +33,10 @@ def limits(
         behind = min((room[r] * by_name[r].share(tail) for r in readers[name]), default=math.inf)
         most[name] = math.inf if gain == 0 else max(0.0, behind) / gain
         own = stage.room(begin, end)
+        fits = math.inf if stage.bound is None else float(stage.bound * stage.instances)
         if stage.pipeline.admission == 0 and not stage.draining:
-            own = float(bound * stage.instances)
-        room[name] = min(own, bound * stage.instances + most[name]) - stage.held_back()
+            own = fits
+        room[name] = min(own, fits + most[name]) - stage.held_back()
         if stage.takes_ahead:
             most[name] = min(most[name], max(own, 0.0))
     return {name: None if m == math.inf else math.floor(m) for name, m in most.items()}

@@ -44,6 +44,7 @@ class Simulation:
         seed: int,
         *,
         step: float = 1.0,
+        finest: float = _FINEST,
         window: float = 5.0,
         most: Mapping[str, int | None] | None = None,
         resumed: int = 0,
@@ -54,7 +55,7 @@ class Simulation:
         self.window = window
         self.now = 0.0
         self._loads = loads
-        self._step = step
+        self._step, self._finest = step, finest
         self._seed = seed + (resumed << 32)
         self.sources = {
             o.name: Source(
@@ -72,6 +73,8 @@ class Simulation:
         self.plan: Plan
         self._leftover: list[Stage] = []  # stages that are gone but for what they had begun
         self._streams: dict[str, np.random.Generator] = {}
+        self._pending: dict[str, int] = {}  # what sources admit to the flow, by pipeline
+        self._made: dict[str, float] = {}  # records of each pipeline for one of the sources
         self._topology: Topology
 
     # --- plans --------------------------------------------------------------------------------
@@ -108,9 +111,27 @@ class Simulation:
         for name, pause in (pauses or {}).items():
             self.stages[name].servers.hold(self.now + pause)
         self.plan = plan
+        self._admit()
         for stage in self.stages.values():
             stage.servers.slow = None
             stage.gauge.clear()
+
+    def _admit(self) -> None:
+        """Where sources admit so many records to the flow, no more than these wait anywhere."""
+        sources = [s for s in self.stages.values() if not self._topology.upstream[s.pipeline.name]]
+        self._made = {}
+        self._pending = {}
+        if self.model.batch is None and all(s.pipeline.admission for s in sources):
+            self._pending = {s.pipeline.name: s.pipeline.admission or 0 for s in sources}
+        pending = sum(self._pending.values())
+        for name, stage in self.stages.items():
+            feeds = [self.stages[up] for up in self._topology.upstream[name]]
+            made = (self._made[f.pipeline.name] * max(f.work.gain.values()) for f in feeds)
+            self._made[name] = sum(made) if feeds else 1 / len(sources)
+            stage.bound = self.model.queue
+            if pending and feeds:
+                each = max(1, math.ceil(pending * self._made[name] / stage.instances))
+                stage.bound = each if stage.bound is None else min(stage.bound, each)
 
     def _deliver_what_waits_inside(self) -> None:
         """A sink that is fused with what it reads has no queue of its own any more."""
@@ -164,12 +185,29 @@ class Simulation:
             self._note(stage, stage.let_out(end), end)
         self._leftover = [s for s in self._leftover if len(s)]
         stages = list(self.stages.values())
-        most = limits(stages, self._topology.downstream, begin, end, self.model.queue)
+        most = limits(stages, self._topology.downstream, begin, end)
+        if self._pending:
+            free = max(0.0, 1 - self._under_way() / sum(self._pending.values()))
+            for name, pending in self._pending.items():
+                known, room = most[name], math.ceil(free * pending)
+                most[name] = room if known is None else min(room, known)
         for stage in stages:
             self._note(stage, stage.run(begin, end, most[stage.pipeline.name]), end)
             stage.gauge.close(end, self.window)
         self.now = end
-        self._contend()
+        self._contend(end - begin)
+
+    def _under_way(self) -> float:
+        """Records in the flow, those that were made of one of a source's counted as one."""
+        return sum(
+            (len(stage) + stage.held_back()) / max(1.0, self._made[name])
+            for name, stage in self.stages.items()
+        )
+
+    def _shortest(self) -> float:
+        """Seconds in which the flow would do a quarter of what its sources admit."""
+        times = (self._made[n] * s.mean() / s.instances for n, s in self.stages.items())
+        return sum(self._pending.values()) * max(times) / 4
 
     def _note(
         self, stage: Stage, latencies: Mapping[str, npt.NDArray[np.float64]], end: float
@@ -185,16 +223,17 @@ class Simulation:
         rate = sum(load.rate(self.now) for load in self._loads.values())
         if rate * step > _MOST:
             step = _MOST / rate
-        bound = self.model.queue
-        if bound is not None:
-            for stage in self.stages.values():
-                full = bound * stage.mean()
+        for stage in self.stages.values():
+            if stage.bound is not None:
+                full = stage.bound * stage.mean()
                 if full < 2 * step and float(stage.servers.free.max()) - self.now > full / 2:
-                    step = max(_FINEST, full / 2)
+                    step = max(self._finest, full / 2)
+        if self._pending:
+            step = max(_FINEST, min(step, self._shortest()))
         grid = math.floor(self.now / step + 1e-6) * step
         return grid + step if grid + step > self.now else grid + 2 * step
 
-    def _contend(self) -> None:
+    def _contend(self, seconds: float) -> None:
         """Instances on one executor slow each other down in the next step as in this one."""
         cores = self.model.node.cores
         state = {name: self.state(stage)[1] for name, stage in self.stages.items()}
@@ -208,10 +247,14 @@ class Simulation:
             assert spell is not None
             share = np.minimum(spell.busy / max(spell.seconds, 1e-12), 1.0)
             slow = 1.0 if stage.servers.slow is None else stage.servers.slow
-            wanted[name] = np.where(share > 0.999, 1.0, share / slow)
+            # at work, it wants a processor but while it waits, which does not take longer
+            wanted[name] = share * (slow - 1.0 + stage.work.cpu) / slow
         factor, self.memory = slowdown(self.placement, wanted, state, self.model.node)
+        weight = min(1.0, seconds / self._step)  # short steps come in bursts
         for name, stage in self.stages.items():
-            slow = factor[self.placement.hosts[name]]
+            before = 1.0 if stage.servers.slow is None else stage.servers.slow
+            now = 1.0 + stage.work.cpu * (factor[self.placement.hosts[name]] - 1.0)
+            slow = before + weight * (now - before)
             stage.servers.slow = None if bool(np.all(slow == 1.0)) else slow
 
     # --- what is in it ------------------------------------------------------------------------

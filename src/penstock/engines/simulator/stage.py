@@ -67,6 +67,7 @@ class Stage:
         self.inherited: list[tuple[Work, Sequence[Inlet], Jobs]] = []
         self._ends = ends
         self._model = model
+        self.bound = model.queue  # records that may wait for an instance
         keys = None if work.keyed is None else model.step(work.keyed).keys
         self.servers = Instances(
             self.instances,
@@ -273,7 +274,7 @@ class Stage:
 
     def room(self, begin: float, end: float) -> float:
         """Records it can take until `end` so that no instance has more than the bound waiting."""
-        bound, mean = self._model.queue, self.mean()
+        bound, mean = self.bound, self.mean()
         if bound is None or mean == 0:
             return np.inf
         return self.servers.room(bound, mean, begin, end)

@@ -100,6 +100,13 @@ class Work:
         self._longest = max(map(len, self.paths.values()))
         self.gain = {name: self._gain(name) for name in pipeline.operators}
         self.mean = {name: self._mean(name, model) for name in pipeline.operators}
+        self.cpu = self._cpu(model)
+
+    def _cpu(self, model: Model) -> float:
+        """The share of the time at work that needs a processor."""
+        steps = [model.step(name) for name in self.pipeline.operators]
+        total = sum(step.service.mean for step in steps)
+        return sum(step.service.mean * step.cpu for step in steps) / total if total else 1.0
 
     def _path(self, name: str) -> tuple[str, ...]:
         """From where a record enters to the tail."""

@@ -1,0 +1,189 @@
+"""Scaling up in rounds: a plan is observed for a while, then comes the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import pstdev
+from typing import Any
+
+from penstock.control import stress
+from penstock.control.context import Context
+from penstock.control.loop import Rules, Tick, control
+from penstock.errors import Refused
+from penstock.experiments import storm
+from penstock.experiments.experiment import Record, Setting
+from penstock.experiments.play import FREE, short
+from penstock.models.campaign import Campaign
+from penstock.models.observation import Observation, observed, round_of
+from penstock.models.profile import Round
+from penstock.models.readings import usable
+from penstock.plan import fusion
+from penstock.plan.decision import Decision
+from penstock.plan.limits import Limits
+from penstock.plan.plan import Plan
+from penstock.policies import slots
+from penstock.policies.stela import CHOICES
+from penstock.policies.stepwise import Stepwise
+
+LATENCY = 0.5
+"""Seconds, where a dataflow asks for no other."""
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """Where another way of scaling up stands: rounds that are done, and the one under way."""
+
+    rounds: tuple[Round, ...] = ()
+    seen: tuple[Observation, ...] = ()
+    since: float = 0.0
+    done: bool = False
+
+
+@dataclass(frozen=True)
+class Rival:
+    """Another way of scaling up, observed in rounds as those of stepwise profiling are.
+
+    grow: the next plan, None where it would change nothing; rounds: at which it ends.
+    """
+
+    name: str
+    grow: Callable[[Context], Plan | None]
+    rounds: int
+    settle: float
+    observations: int
+
+    def decide(self, context: Context, memory: Attempts | None) -> tuple[Decision, Attempts]:
+        state, latest = memory or Attempts(), context.latest
+        if state.done or latest is None or not usable(latest, state.since, self.settle):
+            return Decision(None, "waits"), state
+        state = replace(state, seen=(*state.seen, observed(latest, LATENCY)))
+        if len(state.seen) < self.observations:
+            return Decision(None, "observes"), state
+        kind = self.name if state.rounds else "start"
+        found = (*state.rounds, round_of(context.plan, kind, 0.0, state.seen, {}))
+        plan = self.grow(context) if len(found) < self.rounds else None
+        after = Attempts(found, since=context.now, done=plan is None)
+        return Decision(plan, self.name, {"undo": 1.0}), after
+
+
+def stela(context: Context) -> Plan | None:
+    """As many instances more as there are machines, each where Stela would put it.
+
+    Under stress more is always there than a source takes; a source that does all it can is not
+    congested for that, or it would get all of them.
+    """
+    start = slots.measured(context)
+    rates = {
+        n: replace(r, arrival=r.processed) if n in start.topology.sources else r
+        for n, r in start.rates.items()
+    }
+    start = replace(start, rates=rates)
+    end = slots.give_out(start, context.plan.executors, CHOICES["etp"])
+    wanted = {name: end.instances(name) for name in end.given}
+    return slots.scaled_plan(context.plan, wanted) if wanted else None
+
+
+def threshold(context: Context, above: float = 0.8) -> Plan | None:
+    """One instance more of what is most at work, if that is more than 80 % of the time."""
+    assert context.latest is not None
+    at_work = observed(context.latest, LATENCY).capacities
+    able = (n for n in at_work if fusion.bounds(context.graph, _of(context, n)).most != 1)
+    name = max(able, key=lambda n: at_work[n])
+    if at_work[name] <= above:
+        return None
+    return slots.scaled_plan(context.plan, {name: context.plan.pipeline_of(name).parallelism + 1})
+
+
+def _of(context: Context, name: str) -> tuple[str, ...]:
+    return context.plan.pipeline_of(name).operators
+
+
+@dataclass(frozen=True)
+class Climb:
+    """An application scaled up under stress on some machines, in rounds.
+
+    way: stepwise, Stela, threshold, or static, which is the plan to start with; rounds: the most
+    that others than stepwise may take; turn: seconds of an observation; settle: seconds after a
+    change that are not observed; latency: another bound than the application has; plan: instances
+    to start with, one where it says nothing; options: of the stepwise profiler. A record for each
+    round, and one `found` for what stepwise profiling knows of the operators.
+    """
+
+    app: str
+    way: str
+    nodes: int = 6
+    rounds: int = 10
+    turn: float = 1.0
+    settle: float = 10.0
+    observations: int = 20
+    latency: float | None = None
+    plan: Mapping[str, int] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self, setting: Setting) -> Sequence[Record]:
+        app = storm.app(self.app)
+        app = app if self.latency is None else app.within(self.latency)
+        engine = app.engine(self.nodes, setting.seed, self.turn)
+        plan = stress.first_plan(app.graph, self.nodes)
+        engine.start(app.graph, slots.scaled_plan(plan, self.plan), setting.scratch)
+        memory: Any = None
+
+        def record(tick: Tick) -> None:
+            nonlocal memory
+            memory = tick.memory
+            setting.tell(min(0.99, len(getattr(memory, "rounds", ())) / (2 * self.rounds)))
+
+        def wait() -> bool:
+            if isinstance(memory, Campaign) and memory.stuck:
+                raise Refused(memory.stuck)
+            if getattr(memory, "profile", None) or getattr(memory, "done", False):
+                return False
+            engine.advance(self.turn)
+            return True
+
+        control(
+            engine,
+            app.graph,
+            self.policy(),
+            now=lambda: engine.now,
+            wait=wait,
+            record=record,
+            rules=Rules(Limits(), FREE),
+        )
+        if isinstance(memory, Campaign):
+            assert memory.profile is not None
+            final = memory.profile.rounds.index(memory.profile.final)
+            found = {"kind": "found", "instances": dict(memory.profile.instances)}
+            return [found, *records(memory.profile.rounds, final)]
+        return records(memory.rounds, len(memory.rounds) - 1)
+
+    def policy(self) -> Any:
+        if self.way == "stepwise":
+            return Stepwise(
+                latency=LATENCY,
+                settle=self.settle,
+                observations=self.observations,
+                sample=64,
+                **self.options,
+            )
+        grow = {"Stela": stela, "threshold": threshold, "static": lambda context: None}[self.way]
+        return Rival(self.way, grow, self.rounds, self.settle, self.observations)
+
+
+def records(rounds: Sequence[Round], final: int) -> list[Record]:
+    return [
+        {
+            "kind": "round",
+            "number": number,
+            "changed": one.kind,
+            "instances": [p.parallelism for p in one.plan.pipelines],
+            "pipelines": [p.name for p in one.plan.pipelines],
+            "throughput": short(one.throughput),
+            "spread": short(pstdev(one.throughputs)),
+            "latency": short(one.latency),
+            "throttle": short(one.throttle),
+            "final": number == final + 1,
+        }
+        for number, one in enumerate(rounds, start=1)
+    ]

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import pytest
+
+from penstock.metrics.snapshot import LatencyMetrics, PipelineMetrics, Snapshot
+from penstock.models.observation import observed
+
+
+def seen(source: PipelineMetrics, latency: dict[str, LatencyMetrics]) -> Snapshot:
+    return Snapshot(
+        10.0, 5.0, 0, 0, 0, 0, {"in": source}, latency, source_pipelines=frozenset({"in"})
+    )
+
+
+def test_a_source_that_takes_batches_is_slowed_down_from_what_they_hold() -> None:
+    source = PipelineMetrics("in", 1, batches=4, rows_in=1000, rate_in=200.0)
+    assert observed(seen(source, {}), 0.5).batches == {"in": 250.0}
+
+
+def test_one_that_runs_all_the_time_from_what_may_be_under_way_within_the_latency() -> None:
+    source = PipelineMetrics("in", 1, rows_in=1000, rate_in=200.0)
+    assert observed(seen(source, {}), 0.5).batches == {"in": 100.0}
+    bounds = {
+        name: LatencyMetrics(name, bound, mean=0.1, p50=0.1, p95=0.1, p99=0.1, rows=1)
+        for name, bound in (("a", 0.4), ("b", 0.2))
+    }
+    assert observed(seen(source, bounds), 0.5).batches == {"in": pytest.approx(40.0)}
