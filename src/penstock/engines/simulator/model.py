@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property
@@ -84,13 +84,20 @@ class Keys:
 
 @dataclass(frozen=True)
 class Step:
-    """An operator: the time of a record, the records out for one in, its keys if it has any."""
+    """An operator: the time of a record, the records out for one in, its keys if it has any.
+
+    cpu: the share of the time that needs a processor; the rest is waiting, for which a record
+    needs nothing. It matters where a machine has fewer processors than slots.
+    """
 
     service: Service = field(default_factory=Constant)
     selectivity: float = 1.0
     keys: Keys = field(default_factory=Keys)
+    cpu: float = 1.0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.cpu <= 1:
+            raise InvalidInput(f"{self.cpu:g} is not a share of time on a processor")
         if not (self.selectivity >= 0 and math.isfinite(self.selectivity)):
             raise InvalidInput(f"a selectivity of {self.selectivity:g} is not 0 or more")
 
@@ -105,13 +112,19 @@ class Node:
     """A machine: slots, bytes of memory, and how instances on it get in each other's way.
 
     interference: by how much a record takes longer for each busy slot beside it, as a share;
-    spill: how many times as long a record takes once state does not fit into memory.
+    spill: how many times as long a record takes once state does not fit into memory; processors:
+    what batches really share (None: one for each slot).
     """
 
     cores: int = 4
     memory: float = 16e9
     interference: float = 0.0
     spill: float = 5.0
+    processors: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.processors is not None and not 0 < self.processors < math.inf:
+            raise InvalidInput(f"a machine with {self.processors:g} processors cannot be")
 
 
 @dataclass(frozen=True)
@@ -129,9 +142,13 @@ class Timing:
 class MicroBatch:
     """What a batch costs beside its records, in seconds: the parameters that Spark is fitted with.
 
-    planning, log and commit: once a batch; partition: once for each task or part of state, where
-    all of them share the driver; task: to start a task on a slot; row: for a record, on top of
-    what its operators take.
+    In the order in which they come: planning, once a batch, and `inlet` for each input after the
+    first; log, before the work; job, to begin and end the work, and `partition` for each task or
+    part of state, where all of them share the driver; task, to start a task on a slot; state, for
+    each part of state on its slot; row, for a record, on top of what its operators take. Then the
+    output is there, and only the next batch waits for commit. All of it needs a processor.
+
+    pace: seconds of work that a batch is cut to where the plan sets no admission (None: never).
     """
 
     planning: float = 0.04
@@ -140,6 +157,16 @@ class MicroBatch:
     partition: float = 0.004
     task: float = 0.01
     row: float = 0.0
+    inlet: float = 0.0
+    job: float = 0.0
+    state: float = 0.0
+    pace: float | None = None
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if value is not None and not 0 <= value < math.inf:
+                raise InvalidInput(f"a batch cannot have {one.name} of {value:g} s")
 
 
 @dataclass(frozen=True)

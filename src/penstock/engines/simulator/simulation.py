@@ -15,7 +15,7 @@ from penstock.dataflow.graph import Graph
 from penstock.engines.simulator import network as net
 from penstock.engines.simulator.gauge import LatencyGauge
 from penstock.engines.simulator.jobs import Inlet
-from penstock.engines.simulator.microbatch import BatchStage
+from penstock.engines.simulator.microbatch import BatchStage, Pool, work_through
 from penstock.engines.simulator.model import Model
 from penstock.engines.simulator.network import Network
 from penstock.engines.simulator.node import Placement, place, slowdown
@@ -105,9 +105,15 @@ class Simulation:
         for name, pause in (pauses or {}).items():
             self.stages[name].servers.hold(self.now + pause)
         self.plan = plan
+        node, pool = self.model.node, None
+        if self.model.batch is not None:
+            slots = plan.executors * node.cores
+            pool = Pool(slots, plan.executors * (node.processors or 0.0), self.now)
         for stage in self.stages.values():
             stage.servers.slow = None
             stage.gauge.clear()
+            if isinstance(stage, BatchStage) and pool is not None:
+                stage.pool = pool
 
     def _deliver_what_waits_inside(self) -> None:
         """A sink that is fused with what it reads has no queue of its own any more."""
@@ -133,8 +139,7 @@ class Simulation:
         stream = self._stream(pipeline.name)
         if self.model.batch is None:
             return Stage(work, inlets, (), self.model, self.now, stream, ends)
-        slots = plan.executors * self.model.node.cores
-        return BatchStage(work, inlets, (), self.model, self.now, stream, ends, slots)
+        return BatchStage(work, inlets, (), self.model, self.now, stream, ends)
 
     def _outlets(self, work: Work, plan: Plan) -> tuple[net.Outlet, ...]:
         readers = self.graph.successors[work.tail]
@@ -162,8 +167,12 @@ class Simulation:
         self._leftover = [s for s in self._leftover if len(s)]
         stages = list(self.stages.values())
         most = limits(stages, self._topology.downstream, begin, end, self.model.queue)
+        batched = [stage for stage in stages if isinstance(stage, BatchStage)]
+        found = work_through(batched, begin, end, most) if batched else {}
         for stage in stages:
-            self._note(stage, stage.run(begin, end, most[stage.pipeline.name]), end)
+            name = stage.pipeline.name
+            left = found[name] if name in found else stage.run(begin, end, most[name])
+            self._note(stage, left, end)
             stage.gauge.close(end, self.window)
         self.now = end
         self._contend()
@@ -194,6 +203,8 @@ class Simulation:
     def _contend(self) -> None:
         """Instances on one executor slow each other down in the next step as in this one."""
         cores = self.model.node.cores
+        if self.model.batch is not None and self.model.node.processors is not None:
+            return  # batches share processors themselves
         state = {name: self.state(stage)[1] for name, stage in self.stages.items()}
         crowded = self.plan.slots > cores * self.plan.executors
         crowded = crowded or int(self.placement.loads().max()) > cores

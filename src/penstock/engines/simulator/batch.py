@@ -1,0 +1,101 @@
+"""How long a batch takes: its costs, its tasks over slots, and processors that are shared.
+
+The simulator goes by it, and `calibration` finds the costs that make it come out as recorded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.engines.simulator.model import MicroBatch
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What all batches share: slots, processors, and how many of those others want on average."""
+
+    slots: int
+    processors: float
+    others: float = 0.0
+
+    def stretch(self, tasks: float, waits: float = 0.0) -> float:
+        """How many times as long work on a processor takes while so many tasks run.
+
+        waits: seconds of waiting for a second on a processor. Where more is wanted than there is,
+        everyone gets the same. Tasks that wait leave the processors to others: n tasks with a
+        second of work and w of waiting keep m processors busy once n > m (1 + w), and then each
+        takes n/m seconds for both.
+        """
+        if self.processors <= 0:
+            return 1.0
+        return max(1.0, (min(tasks, self.slots) + self.others) / self.processors - waits)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What of a pipeline decides on the time of its batches.
+
+    tasks: of each of its stages; stages: 2 where records are dealt out again by their keys, once
+    for those who read them and once for those who keep their state; parts: of the state; inputs:
+    sources and channels that it reads.
+    """
+
+    tasks: int
+    stages: int = 1
+    parts: int = 0
+    inputs: int = 1
+
+
+@dataclass(frozen=True)
+class Times:
+    """Where the time of a batch goes, in seconds.
+
+    tasks: how long each one takes, by stage and task; fixed: seconds of all of them that are not
+    for records; slow: how many times as long records keep a processor as if they were alone;
+    waiting: seconds of all tasks that need no processor.
+    """
+
+    planning: float
+    log: float
+    job: float
+    commit: float
+    tasks: Floats
+    fixed: float
+    slow: float
+    waiting: float
+
+    @property
+    def runnable(self) -> float:
+        """Seconds for which something of the batch wanted a processor, or had one."""
+        beside = self.planning + self.log + self.job + self.commit
+        return beside + float(self.tasks.sum()) - self.waiting
+
+
+def times(cost: MicroBatch, shape: Shape, machine: Machine, cpu: Floats, wait: Floats) -> Times:
+    """The times of a batch whose records need so much of a processor, and wait so long.
+
+    cpu, wait: seconds by stage and task, `row` included.
+    """
+    alone = machine.stretch(1)
+    begin = machine.stretch(shape.tasks)
+    need, idle = float(cpu.sum()), float(wait.sum())
+    slow = machine.stretch(shape.tasks, idle / need if need else 0.0)
+    held = np.zeros((shape.stages, 1))
+    held[-1] = cost.state * shape.parts / shape.tasks
+    fixed = np.broadcast_to(begin * (cost.task + held), cpu.shape)
+    pieces = max(shape.tasks * shape.stages, shape.parts)
+    return Times(
+        planning=alone * (cost.planning + cost.inlet * (shape.inputs - 1)),
+        log=alone * cost.log,
+        job=alone * (cost.job + cost.partition * pieces),
+        commit=alone * cost.commit,
+        tasks=fixed + slow * cpu + wait,
+        fixed=float(fixed.sum()),
+        slow=slow,
+        waiting=idle,
+    )
