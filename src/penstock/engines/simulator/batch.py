@@ -76,12 +76,20 @@ class Times:
         return beside + float(self.tasks.sum()) - self.waiting
 
 
-def times(cost: MicroBatch, shape: Shape, machine: Machine, cpu: Floats, wait: Floats) -> Times:
+def times(
+    cost: MicroBatch,
+    shape: Shape,
+    machine: Machine,
+    cpu: Floats,
+    wait: Floats,
+    luck: float = 1.0,
+) -> Times:
     """The times of a batch whose records need so much of a processor, and wait so long.
 
-    cpu, wait: seconds by stage and task, `row` included.
+    cpu, wait: seconds by stage and task, `row` included; luck: how many times as long as usual
+    takes what is once a batch.
     """
-    alone = machine.stretch(1)
+    alone = luck * machine.stretch(1)
     begin = machine.stretch(shape.tasks)
     need, idle = float(cpu.sum()), float(wait.sum())
     slow = machine.stretch(shape.tasks, idle / need if need else 0.0)

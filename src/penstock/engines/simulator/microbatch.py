@@ -77,6 +77,7 @@ class BatchStage(Stage):
         super().__init__(work, inlets, outlets, model, now, rng, ends)
         assert model.batch is not None
         self._cost: MicroBatch = model.batch
+        self._rng = rng
         self._began = -np.inf
         self._left: int | None = None
         self._carried = -np.inf
@@ -154,7 +155,7 @@ class BatchStage(Stage):
             rows = np.bincount(server, minlength=self.instances)
         cpu, wait = self._needs(parts, allotted.service, rows)
         machine = Machine(self.pool.slots, self.pool.processors, self.others)
-        took = times(self._cost, self.shape, machine, cpu, wait)
+        took = times(self._cost, self.shape, machine, cpu, wait, self._luck())
         ready = start + took.planning + took.log + took.job
         done = ready
         for tasks in took.tasks:
@@ -165,6 +166,10 @@ class BatchStage(Stage):
         batch = Allotted(np.full(count, done - start), allotted.visits)
         where = np.zeros(count, np.intp) if server is None else server
         return Jobs(records, batch, np.full(count, done), where, np.broadcast_to(entry, count))
+
+    def _luck(self) -> float:
+        spread = self._cost.jitter**2
+        return float(self._rng.standard_gamma(1 / spread) * spread) if spread else 1.0
 
     def _needs(
         self, parts: Sequence[tuple[int, Records, Allotted]], service: Floats, rows: Numbers

@@ -148,7 +148,9 @@ class MicroBatch:
     each part of state on its slot; row, for a record, on top of what its operators take. Then the
     output is there, and only the next batch waits for commit. All of it needs a processor.
 
-    pace: seconds of work that a batch is cut to where the plan sets no admission (None: never).
+    jitter: coefficient of variation of what is once a batch; without it pipelines fall into step
+    with each other, which those of Spark do not. pace: seconds of work that a batch is cut to
+    where the plan sets no admission (None: never).
     """
 
     planning: float = 0.04
@@ -160,13 +162,14 @@ class MicroBatch:
     inlet: float = 0.0
     job: float = 0.0
     state: float = 0.0
+    jitter: float = 0.0
     pace: float | None = None
 
     def __post_init__(self) -> None:
         for one in fields(self):
             value = getattr(self, one.name)
             if value is not None and not 0 <= value < math.inf:
-                raise InvalidInput(f"a batch cannot have {one.name} of {value:g} s")
+                raise InvalidInput(f"a batch cannot have a {one.name} of {value:g}")
 
 
 @dataclass(frozen=True)

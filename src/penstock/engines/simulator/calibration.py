@@ -1,0 +1,326 @@
+"""Finding the costs of operators and batches with which the simulator does as a recorded run did.
+
+Everything measured stands on its own feet: the parts of a batch are fitted apart from the times
+of its tasks, and these apart from the times of Python operators, which were measured where they
+ran. What shares a machine is first put to how long it would have taken alone (`batch.Machine`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.dataflow.graph import Graph
+from penstock.dataflow.operator import Read
+from penstock.engines.simulator import keysfit, operatorsfit
+from penstock.engines.simulator.batch import Machine, times
+from penstock.engines.simulator.leastsquares import robust
+from penstock.engines.simulator.model import MicroBatch, Node, Step, Timing
+from penstock.engines.simulator.observed import Moment, Observation, Recording
+from penstock.engines.simulator.operatorsfit import Costs
+from penstock.errors import InvalidInput
+
+Floats = npt.NDArray[np.float64]
+
+_WARM = 25.0
+"""Seconds at the start of a run that are left out where enough others are there: the JVM is slow
+until it has compiled what it runs often."""
+
+_ENOUGH = 6
+_UNEVEN = 0.5
+_ALIKE = 0.02
+"""A column that others explain but for so much of it cannot be told from them."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """An observation and the machine as it found it."""
+
+    seen: Observation
+    machine: Machine
+    crowded: bool
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How well a fit explains the batches that it was made from, as shares of their time.
+
+    typical: the error that half of the windows stay below; most: nine tenths of them.
+    """
+
+    windows: int
+    left_out: int
+    typical: float
+    most: float
+    bias: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A fitted model of a dataflow on micro-batches; notes say what could not be fitted, and why."""
+
+    graph: Graph
+    steps: Mapping[str, Step]
+    batch: MicroBatch
+    node: Node
+    quality: Quality
+    timing: Timing = field(default_factory=Timing)
+    notes: tuple[str, ...] = ()
+    residuals: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+
+
+def fit(recordings: Sequence[Recording]) -> Calibration:
+    """Fit recorded runs of one dataflow."""
+    graph = recordings[0].graph
+    for one in recordings[1:]:
+        if one.graph.fingerprint != graph.fingerprint:
+            raise InvalidInput(
+                f"'{one.run_dir}' ran another dataflow than '{recordings[0].run_dir}': "
+                f"'{one.graph.name}' and '{graph.name}', or another shape of it"
+            )
+    moments, notes = _warm([m for r in recordings for m in r.moments])
+    for why, count in _summed(r.missing for r in recordings).items():
+        notes.append(f"{count} windows of pipelines were left out: {why}")
+    known, cores = _cores(moments, notes)
+    costs = operatorsfit.first(graph, moments)
+    processors = known
+    for _ in range(3):  # what others want depends on waits, and waits on what others want
+        placed = _placed(moments, costs, processors)
+        costs = operatorsfit.again(graph, placed, costs)
+        processors = operatorsfit.processors(placed, costs, known)
+    placed = _placed(moments, costs, processors)
+    if processors < 0.9 * known:
+        notes.append(
+            f"the machine has {known:g} processors and worked as if it had {processors:.2g}: "
+            "something else ran on it"
+        )
+    pace = float(np.median([m.window for m in moments]))
+    batch = replace(_batch(placed, costs, notes), pace=pace, jitter=_jitter(moments))
+    batch, costs = _tasks(graph, placed, costs, batch, notes)
+    steps = _steps(graph, placed, costs, notes)
+    errors = [_error(one, costs, batch) for one in placed]
+    off = np.abs([error["error"] for error in errors])
+    quality = Quality(
+        windows=len(placed),
+        left_out=sum(len(m.pipelines) for r in recordings for m in r.moments) - len(placed),
+        typical=float(np.median(off)),
+        most=float(np.quantile(off, 0.9)),
+        bias=float(np.median([error["error"] for error in errors])),
+    )
+    node = Node(cores=cores, processors=round(processors, 3))
+    timing = _timing(recordings, notes)
+    return Calibration(graph, steps, batch, node, quality, timing, tuple(notes), tuple(errors))
+
+
+def _warm(moments: Sequence[Moment]) -> tuple[list[Moment], list[str]]:
+    later = [m for m in moments if m.at >= _WARM]
+    if len(later) >= _ENOUGH:
+        return later, []
+    note = f"the run is short: its first {_WARM:g} s, in which Spark is still slow, are counted too"
+    return list(moments), [note]
+
+
+def _summed(some: Any) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for one in some:
+        for name, count in one.items():
+            found[name] = found.get(name, 0) + count
+    return found
+
+
+def _cores(moments: Sequence[Moment], notes: list[str]) -> tuple[float, int]:
+    """Processors as far as they are known, and slots."""
+    slots = round(float(np.median([m.slots for m in moments])))
+    found = [m.processors for m in moments if m.processors is not None]
+    if not found:
+        notes.append(f"how many processors there are was not seen: one for each of {slots} slots")
+    return (float(np.median(found)) if found else float(slots)), slots
+
+
+def _placed(moments: Sequence[Moment], costs: Costs, processors: float) -> list[Placed]:
+    found = []
+    for moment in moments:
+        wants = [_runnable(one, costs) for one in moment.pipelines]
+        for one, own in zip(moment.pipelines, wants, strict=True):
+            machine = Machine(moment.slots, processors, max(0.0, sum(wants) - own))
+            found.append(Placed(one, machine, moment.crowded))
+    return found
+
+
+def _runnable(seen: Observation, costs: Costs) -> float:
+    """How many processors a pipeline wanted at once, on average."""
+    waiting = sum(costs.wait.get(n, 0.0) * rows for n, rows in seen.visits.items())
+    return seen.batches * (seen.beside + max(0.0, seen.spent - waiting)) / seen.seconds
+
+
+def _timing(recordings: Sequence[Recording], notes: list[str]) -> Timing:
+    made = [one for r in recordings for one in r.transitions if one.changes]
+    if not made:
+        notes.append("nothing was changed while it ran: what a change costs is not known")
+        return Timing()
+    pauses = [one.interruption for one in made if one.interruption > 0]
+    return replace(
+        Timing(),
+        instance_start=float(np.median([max(0.0, m.duration - m.interruption) for m in made])),
+        restart=float(np.median(pauses)) if pauses else 0.0,
+    )
+
+
+# --- the parts of a batch -----------------------------------------------------------------------
+
+
+def _batch(placed: Sequence[Placed], costs: Costs, notes: list[str]) -> MicroBatch:
+    alone = np.array([one.machine.stretch(1) for one in placed])
+    more = np.array([one.seen.shape.inputs - 1.0 for one in placed])
+    weights = np.array([min(one.seen.batches, 10.0) for one in placed])
+
+    def value(name: str) -> Floats:
+        return np.array([getattr(one.seen, name) for one in placed])
+
+    planning = _solved(
+        {"planning": alone, "inlet": alone * more}, value("planning"), weights, notes
+    )
+    log = _solved({"log": alone}, value("log"), weights, notes)
+    commit = _solved({"commit": alone}, value("commit"), weights, notes)
+    free = np.array([not one.crowded for one in placed])
+    if free.sum() < _ENOUGH:
+        free[:] = True
+        notes.append("tasks waited for slots nearly always: that wait is part of what a job costs")
+    pieces = np.array([_pieces(one.seen) for one in placed])
+    rest = np.maximum(value("work") - value("longest"), 0.0)
+    job = _solved(
+        {"job": alone[free], "partition": (alone * pieces)[free]}, rest[free], weights[free], notes
+    )
+    return replace(MicroBatch(partition=0.0), **planning, **log, **commit, **job)
+
+
+def _jitter(moments: Sequence[Moment]) -> float:
+    """How much batches of one pipeline under one plan vary, from how much their means do."""
+    groups: dict[tuple[int, str], list[Observation]] = {}
+    for moment in moments:
+        for one in moment.pipelines:
+            groups.setdefault((moment.plan, one.pipeline.name), []).append(one)
+    off = [
+        abs(one.beside / middle - 1) * np.sqrt(one.batches)
+        for some in groups.values()
+        if len(some) > 2 and (middle := float(np.median([one.beside for one in some])))
+        for one in some
+    ]
+    return round(min(_UNEVEN, 1.4826 * float(np.median(off))), 3) if off else 0.0
+
+
+def _pieces(seen: Observation) -> float:
+    return float(max(seen.shape.tasks * seen.shape.stages, seen.shape.parts))
+
+
+def _tasks(
+    graph: Graph, placed: Sequence[Placed], costs: Costs, batch: MicroBatch, notes: list[str]
+) -> tuple[MicroBatch, Costs]:
+    """What tasks cost beside the operators that are known: themselves, rows, sources and state."""
+    begin = np.array([one.machine.stretch(one.seen.shape.tasks) for one in placed])
+    slow = np.array([operatorsfit.slow(one.machine, one.seen, costs) for one in placed])
+    columns = {
+        "task": begin * [one.seen.shape.tasks * one.seen.shape.stages for one in placed],
+    }
+    unknown = [n for n in graph.topological if n not in costs.cpu and _works(graph, n)]
+    for name in unknown:
+        columns[name] = slow * [one.seen.visits.get(name, 0.0) for one in placed]
+    columns["row"] = slow * [one.seen.rows for one in placed]
+    columns["state"] = begin * [float(one.seen.shape.parts) for one in placed]
+    rest = np.array([_rest(one, costs) for one in placed])
+    scale = np.maximum(rest, 0.1 * float(np.median(rest)) + 1e-6)
+    weights = np.array([min(one.seen.batches, 10.0) for one in placed]) / scale**2
+    found = _solved(columns, rest, weights, notes)
+    cpu = {**costs.cpu, **{name: found.pop(name) for name in unknown}}
+    return replace(batch, **found), replace(costs, cpu=cpu)
+
+
+def _works(graph: Graph, name: str) -> bool:
+    """Whether what is left of the time of tasks may be an operator's."""
+    return isinstance(graph[name].body, Read) or graph[name].stateful
+
+
+def _rest(one: Placed, costs: Costs) -> float:
+    """Seconds of tasks in a batch that no operator explains."""
+    slow = operatorsfit.slow(one.machine, one.seen, costs)
+    known = sum(
+        operatorsfit.took(one.seen, name, costs, slow) * rows
+        for name, rows in one.seen.visits.items()
+        if name in costs.cpu
+    )
+    return max(0.0, one.seen.spent - known)
+
+
+def _solved(
+    columns: Mapping[str, Floats], values: Floats, weights: Floats, notes: list[str]
+) -> dict[str, float]:
+    """Coefficients by name; what cannot be told from the others is 0, and noted."""
+    taken: list[str] = []
+    scale = np.sqrt(weights)
+    for name, column in columns.items():
+        if not column.any():
+            if name != "inlet" and name != "state":
+                notes.append(f"'{name}' did not occur: its cost is not known and taken as 0")
+            continue
+        left = column * scale
+        if taken:
+            others = np.column_stack([columns[n] * scale for n in taken])
+            left = left - others @ np.linalg.lstsq(others, left, rcond=None)[0]
+        if np.linalg.norm(left) < _ALIKE * np.linalg.norm(column * scale):
+            notes.append(
+                f"'{name}' always came in the same proportion to {_list(taken)}: its cost is part "
+                "of theirs; another parallelism, load or fusion would tell them apart"
+            )
+            continue
+        taken.append(name)
+    found = dict.fromkeys(columns, 0.0)
+    if taken:
+        solved = robust(np.column_stack([columns[n] for n in taken]), values, weights)
+        found.update(zip(taken, solved.tolist(), strict=True))
+    return found
+
+
+def _list(names: Sequence[str]) -> str:
+    quoted = [f"'{name}'" for name in names]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
+
+
+# --- operators ----------------------------------------------------------------------------------
+
+
+def _steps(
+    graph: Graph, placed: Sequence[Placed], costs: Costs, notes: list[str]
+) -> dict[str, Step]:
+    seen = [one.seen for one in placed]
+    found = {}
+    for operator in graph.operators:
+        name = operator.name
+        step = operatorsfit.step(name, seen, costs)
+        if operator.stateful:
+            step = replace(step, keys=keysfit.keys(name, seen, notes))
+        found[name] = step
+    return found
+
+
+# --- how good it is -----------------------------------------------------------------------------
+
+
+def _error(one: Placed, costs: Costs, batch: MicroBatch) -> dict[str, Any]:
+    """A batch as it was and as the model has it, of the same rows."""
+    seen = one.seen
+    cpu, wait = operatorsfit.needs(seen, costs, batch.row)
+    took = times(batch, seen.shape, one.machine, cpu, wait)
+    longest = float(took.tasks.max(axis=1).sum())
+    whole = took.planning + took.log + took.job + took.commit + longest
+    return {
+        "pipeline": "+".join(seen.pipeline.operators),
+        "parallelism": seen.shape.tasks,
+        "rows": round(seen.rows, 1),
+        "seconds": seen.whole,
+        "model": whole,
+        "error": whole / seen.whole - 1 if seen.whole else 0.0,
+    }

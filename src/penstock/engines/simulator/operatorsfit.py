@@ -1,0 +1,170 @@
+"""What a row costs in each operator, from a recorded run: time on a processor, and waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.dataflow.graph import Graph
+from penstock.dataflow.operator import Read
+from penstock.engines.simulator import service
+from penstock.engines.simulator.batch import Machine
+from penstock.engines.simulator.model import Step
+from penstock.engines.simulator.observed import Moment, Observation
+from penstock.metrics.snapshot import OperatorMetrics
+
+Floats = npt.NDArray[np.float64]
+
+_CALM = 0.25
+"""Of all windows the share that is taken to be undisturbed."""
+
+_IDLE = 0.05
+"""Waiting below this share of the time on a processor is noise."""
+
+
+class Placed(Protocol):
+    """An observation and the machine as it found it."""
+
+    @property
+    def seen(self) -> Observation: ...
+
+    @property
+    def machine(self) -> Machine: ...
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds of a row by operator, on a processor and waiting; timed: where it ran."""
+
+    cpu: Mapping[str, float] = field(default_factory=dict)
+    wait: Mapping[str, float] = field(default_factory=dict)
+    timed: frozenset[str] = frozenset()
+
+
+def first(graph: Graph, moments: Sequence[Moment]) -> Costs:
+    """Before it is known who had to share: whatever is not on a processor counts as waiting."""
+    seen = [one for moment in moments for one in moment.pipelines]
+    cpu, wait, timed = {}, {}, set()
+    for operator in graph.operators:
+        name = operator.name
+        found = [o for one in seen if (o := one.operators.get(name)) and o.service is not None]
+        if not found:
+            continue
+        measured = [o for o in found if o.measured]
+        if measured:
+            timed.add(name)
+            cpu[name] = _median([_on_processor(o) for o in measured], measured)
+            wait[name] = float(np.quantile([_off(o) for o in measured], _CALM))
+        elif not isinstance(operator.body, Read) and not operator.stateful:
+            cpu[name] = _median([o.service or 0.0 for o in found], found)
+    return Costs(cpu, wait, frozenset(timed))
+
+
+def again(graph: Graph, placed: Sequence[Placed], costs: Costs) -> Costs:
+    """Knowing who shared a processor with whom, and so what of the time was no waiting."""
+    cpu, wait = dict(costs.cpu), dict(costs.wait)
+    for name in costs.timed:
+        found = [
+            (one, o)
+            for one in placed
+            if (o := one.seen.operators.get(name)) and o.measured and o.service is not None
+        ]
+        if any(o.cpu is None for _, o in found):  # only the time of the clock is known
+            alone = [(o.service or 0.0) / one.machine.stretch(one.seen.shape.tasks) for one, o in found]
+            cpu[name], wait[name] = _median(alone, [o for _, o in found]), 0.0
+            continue
+        left = [
+            (o.service or 0.0) - cpu[name] * slow(one.machine, one.seen, costs) for one, o in found
+        ]
+        rest = max(0.0, float(np.quantile(left, _CALM)))
+        wait[name] = rest if rest > _IDLE * cpu[name] else 0.0
+    return Costs(cpu, wait, costs.timed)
+
+
+def processors(placed: Sequence[Placed], costs: Costs, known: float) -> float:
+    """How many processors there seem to be, where more were wanted than there are.
+
+    From how much longer Python operators took than they were on a processor. What else runs on
+    the machine makes it less than it has.
+    """
+    found = []
+    for one in placed:
+        need, idle, had = 0.0, 0.0, 0.0
+        for name, rows in one.seen.visits.items():
+            o = one.seen.operators.get(name)
+            if name in costs.timed and o is not None and o.cpu is not None and o.service:
+                need += rows * o.service * o.cpu
+                idle += rows * costs.wait[name]
+                had += rows * (o.service - costs.wait[name])
+        wanted = min(one.seen.shape.tasks, one.machine.slots) + one.machine.others
+        if need > 0.3 * one.seen.spent and wanted > 1.1 * known and had > need:
+            found.append(wanted / (had / need + idle / need))
+    if len(found) < 3:
+        return known
+    return float(np.clip(np.median(found), 0.25 * known, known))
+
+
+def slow(machine: Machine, seen: Observation, costs: Costs) -> float:
+    """How many times as long a row's work took as if it had been alone."""
+    need = sum(costs.cpu.get(n, 0.0) * rows for n, rows in seen.visits.items())
+    idle = sum(costs.wait.get(n, 0.0) * rows for n, rows in seen.visits.items())
+    return machine.stretch(seen.shape.tasks, idle / need if need else 0.0)
+
+
+def took(seen: Observation, name: str, costs: Costs, slowness: float) -> float:
+    """Seconds of a task for a row in an operator: as timed, or else as the model has it."""
+    o = seen.operators.get(name)
+    if name in costs.timed and o is not None and o.measured and o.service is not None:
+        return o.service
+    return costs.cpu[name] * slowness + costs.wait.get(name, 0.0)
+
+
+def needs(seen: Observation, costs: Costs, row: float) -> tuple[Floats, Floats]:
+    """Seconds on a processor and of waiting by stage and task, for the rows of a batch."""
+    shape = seen.shape
+    cpu, wait = np.zeros(shape.stages), np.zeros(shape.stages)
+    cpu[0] = row * seen.rows
+    stage = 0
+    for name in seen.pipeline.operators:
+        if name == seen.stateful:
+            stage = shape.stages - 1
+        rows = seen.visits.get(name, 0.0)
+        cpu[stage] += rows * costs.cpu.get(name, 0.0)
+        wait[stage] += rows * costs.wait.get(name, 0.0)
+    shares = np.full((shape.stages, shape.tasks), 1 / shape.tasks)
+    if len(seen.shares) == shape.tasks:
+        shares[-1] = seen.shares
+    return cpu[:, None] * shares, wait[:, None] * shares
+
+
+def step(name: str, seen: Sequence[Observation], costs: Costs) -> Step:
+    """An operator for the simulator."""
+    found = [o for one in seen if (o := one.operators.get(name)) is not None]
+    cpu, wait = costs.cpu.get(name, 0.0), costs.wait.get(name, 0.0)
+    variation = [o.service_cv for o in found if o.service_cv is not None and o.measured]
+    came = sum(o.rows_in for o in found if o.rows_in and o.rows_out is not None)
+    left = sum(o.rows_out for o in found if o.rows_in and o.rows_out is not None)
+    return Step(
+        service.of(cpu + wait, round(float(np.median(variation)), 3) if variation else 0.0),
+        round(left / came, 4) if came else 1.0,
+        cpu=cpu / (cpu + wait) if cpu + wait else 1.0,
+    )
+
+
+def _on_processor(o: OperatorMetrics) -> float:
+    return (o.service or 0.0) * (1.0 if o.cpu is None else o.cpu)
+
+
+def _off(o: OperatorMetrics) -> float:
+    return (o.service or 0.0) - _on_processor(o)
+
+
+def _median(values: Sequence[float], found: Sequence[OperatorMetrics]) -> float:
+    """Windows with many rows count more."""
+    order = np.argsort(values)
+    weights = np.cumsum(np.array([o.rows_in or 1 for o in found], float)[order])
+    return float(np.array(values)[order][np.searchsorted(weights, weights[-1] / 2)])
