@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from penstock.cli import (
     advising,
     asking,
+    calibrating,
     choosing,
     guarding,
     profiling,
@@ -136,6 +137,7 @@ def parser() -> argparse.ArgumentParser:
     advising.add(commands)
     recalling.add(commands)
     simulating.add(commands, _FLOW, _LOAD, _CHANGE)
+    calibrating.add(commands)
     profiling.add(commands, _FLOW, _LOAD, _CONF)
     choosing.add(commands)
 

@@ -23,7 +23,10 @@ _COST = (
     "time of an operator for a record: count=2ms, count=2ms~0.5 with a coefficient of variation, "
     "count=2ms~exp; may be given several times"
 )
-_ARRIVALS = "poisson (default), deterministic, bursty:10 (records of a burst) or gamma:2.0 (cv)"
+_ARRIVALS = (
+    "poisson, deterministic, bursty:10 (records of a burst) or gamma:2.0 (cv); poisson unless "
+    "there is a model, which is of generated records that come evenly"
+)
 
 
 def add(commands: Any, flow: str, load: str, change: str) -> None:
@@ -37,10 +40,10 @@ def add(commands: Any, flow: str, load: str, change: str) -> None:
     made.add_argument("--policy", metavar="P", default="static", help="who decides (static)")
     setting.add(made)
     made.add_argument("--nodes", metavar="N", type=int, default=1, help="machines there are (1)")
-    made.add_argument("--cores", metavar="C", type=int, default=4, help="slots of a machine (4)")
+    made.add_argument("--cores", metavar="C", type=int, help="slots of a machine (4)")
     made.add_argument("--plan", metavar="FILE", help="start with this plan (JSON)")
     made.add_argument("--load", metavar="L", help=load)
-    made.add_argument("--arrivals", metavar="A", default="poisson", help=_ARRIVALS)
+    made.add_argument("--arrivals", metavar="A", help=_ARRIVALS)
     made.add_argument("--for", dest="seconds", metavar="T", default="10m", help="how long (10m)")
     made.add_argument("--change", metavar="C", action="append", default=[], help=change)
     made.add_argument("--cost", metavar="O=T", action="append", default=[], help=_COST)
@@ -48,6 +51,7 @@ def add(commands: Any, flow: str, load: str, change: str) -> None:
         "--selectivity", metavar="O=X", action="append", default=[], help="records out for one in"
     )
     made.add_argument("--from", dest="measured", metavar="D", help="costs as a run measured them")
+    made.add_argument("--model", metavar="FILE", help="a model as `calibrate --out` writes it")
     made.add_argument("--batches", action="store_true", help="in micro-batches, as Spark runs")
     made.add_argument("--queue", metavar="N", type=int, help="records that wait for an instance")
     made.add_argument("--seed", metavar="S", type=int, default=0, help="chance (0)")
@@ -99,16 +103,25 @@ def _simulate(given: argparse.Namespace, streams: Streams) -> int:
 
 
 def _model(given: argparse.Namespace, flow: Dataflow) -> Model:
-    from penstock.engines.simulator import arrivals, costs
+    from penstock.engines.simulator import arrivals, costs, modelfile
     from penstock.engines.simulator.model import MicroBatch, Model, Node
 
+    comes = None if given.arrivals is None else arrivals.parse(given.arrivals)
+    if given.model is not None:
+        if given.cost or given.selectivity or given.measured:
+            raise InvalidInput(
+                "a model says what operators cost: leave --cost, --from and such out"
+            )
+        fitted = modelfile.read(given.model)
+        model = fitted.model(flow.graph, given.nodes, comes, given.cores)
+        return model if given.queue is None else replace(model, queue=given.queue)
     factors = {name: _number(text) for name, text in _pairs(given.selectivity).items()}
     steps = costs.steps(flow.graph, _pairs(given.cost), factors, given.measured)
     model = Model(
         steps,
         nodes=given.nodes,
-        node=Node(cores=given.cores),
-        arrivals=arrivals.parse(given.arrivals),
+        node=Node(cores=4 if given.cores is None else given.cores),
+        arrivals=comes or arrivals.Poisson(),
         batch=MicroBatch() if given.batches else None,
     )
     return model if given.queue is None else replace(model, queue=given.queue)

@@ -30,6 +30,16 @@ def graph(flow: Dataflow | Graph, load: str | None) -> Graph:
     return found.with_load(load)
 
 
+def loads(graph: Graph) -> dict[str, str]:
+    """The load of each generator, in words that can be read anywhere."""
+    found = {}
+    for operator in graph.sources:
+        body = operator.body
+        if isinstance(body, Read) and isinstance(body.source, Generator):
+            found[operator.name] = parse(body.source.load).portable
+    return found
+
+
 def script(changes: Iterable[str | Scripted], graph: Graph, lasting: float | None) -> Script:
     """The script, if every change names operators that there are and comes before the end."""
     found = [parse_change(c) if isinstance(c, str) else c for c in changes]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
@@ -34,8 +34,10 @@ __all__ = [
     "History",
     "Moment",
     "Seen",
+    "chosen",
     "dataflow",
     "decisions",
+    "keep_chosen",
     "keep_dataflow",
     "moments",
     "opened",
@@ -45,6 +47,7 @@ __all__ = [
 ]
 
 DATAFLOW = "dataflow.json"
+CHOSEN = "chosen.json"
 _PATIENCE = 5.0  # seconds that a reader waits where the file has to be recovered first
 
 
@@ -215,3 +218,20 @@ def dataflow(run_dir: Path) -> Graph:
     except ValueError:
         raise InvalidInput(f"{run_dir / DATAFLOW} is not JSON") from None
     return structure.from_json(data).graph()
+
+
+def keep_chosen(run_dir: Path, policy: str, loads: Mapping[str, str]) -> None:
+    """Write down who decides, and which load each generator follows."""
+    data = {"policy": policy, "loads": dict(loads)}
+    (run_dir / CHOSEN).write_text(json.dumps(data, indent=1) + "\n")
+
+
+def chosen(run_dir: Path) -> tuple[str | None, dict[str, str]]:
+    """The policy and the loads of a run; None and nothing where that was not written down."""
+    try:
+        data = json.loads((run_dir / CHOSEN).read_text())
+        return str(data["policy"]), {str(name): str(load) for name, load in data["loads"].items()}
+    except OSError:
+        return None, {}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise InvalidInput(f"{run_dir / CHOSEN} cannot be read") from None

@@ -18,7 +18,7 @@ from penstock.control.clock import Clock
 from penstock.control.exactness import Verdict
 from penstock.control.exactness import verify as verify_rows
 from penstock.control.guard import Guard
-from penstock.control.history import History, keep_dataflow
+from penstock.control.history import History, keep_chosen, keep_dataflow
 from penstock.control.interrupts import Interrupts
 from penstock.control.loop import Rules, Tick, control
 from penstock.control.mailbox import Mailbox
@@ -180,6 +180,7 @@ class _Run:
             history = History(self.run_dir, self.clock.wall, tell)
             with suppress(OSError):  # then the history has said that it cannot be written
                 keep_dataflow(self.run_dir, self.graph)
+                keep_chosen(self.run_dir, self.policy.name, given.loads(self.graph))
             try:
                 self.steer(history)
                 self.drain(history)

@@ -78,6 +78,7 @@ class BatchStage(Stage):
         assert model.batch is not None
         self._cost: MicroBatch = model.batch
         self._rng = rng
+        self._lag = 0.0
         self._began = -np.inf
         self._left: int | None = None
         self._carried = -np.inf
@@ -108,7 +109,10 @@ class BatchStage(Stage):
         for inlet in self.inlets:
             inlet.queue.waiting(end)  # so that sources have made what is due
         first = min(i.queue.first() for i in self.inlets)
-        start = max(float(self.servers.free[0]), first, begin, self._beat())
+        free = float(self.servers.free[0])
+        if first > free:  # it was idle, and has to look first
+            first += self._lag
+        start = max(free, first, begin, self._beat())
         return start if start < end else math.inf
 
     def _beat(self) -> float:
@@ -156,12 +160,13 @@ class BatchStage(Stage):
         cpu, wait = self._needs(parts, allotted.service, rows)
         machine = Machine(self.pool.slots, self.pool.processors, self.others)
         took = times(self._cost, self.shape, machine, cpu, wait, self._luck())
-        ready = start + took.planning + took.log + took.job
-        done = ready
+        done = start + took.planning + took.log + took.job / 2
         for tasks in took.tasks:
             done = self.pool.run(done, tasks)
+        done += took.job / 2
         self._note(records, allotted.service, rows, took, start, done)
         self._began = start
+        self._lag = self._cost.poll * float(self._rng.random())
         self.servers.free = np.full(self.instances, done + took.commit)
         batch = Allotted(np.full(count, done - start), allotted.visits)
         where = np.zeros(count, np.intp) if server is None else server
@@ -214,12 +219,13 @@ class BatchStage(Stage):
         self.gauge.gaps(0, np.array([start]))
         now.batches += 1
         now.batch_seconds += done + took.commit - start
-        now.parts.update(
-            planning=took.planning,
-            log=took.log,
-            work=done - start - took.planning - took.log,
-            commit=took.commit,
-        )
+        spans = {
+            "planning": took.planning,
+            "log": took.log,
+            "work": done - start - took.planning - took.log,
+            "commit": took.commit,
+        }
+        now.parts.update(spans)
         now.tasks += took.tasks.size
         now.overhead += took.fixed
         now.runnable += took.runnable

@@ -143,13 +143,15 @@ class MicroBatch:
     """What a batch costs beside its records, in seconds: the parameters that Spark is fitted with.
 
     In the order in which they come: planning, once a batch, and `inlet` for each input after the
-    first; log, before the work; job, to begin and end the work, and `partition` for each task or
-    part of state, where all of them share the driver; task, to start a task on a slot; state, for
-    each part of state on its slot; row, for a record, on top of what its operators take. Then the
-    output is there, and only the next batch waits for commit. All of it needs a processor.
+    first; log, before the work; job, half of it to begin and half to end the work, with
+    `partition` for each task or part of state, where all of them share the driver; task, to start
+    a task on a slot; state, for each part of state on its slot; row, for a record, on top of what
+    its operators take. Then the output is there, and only the next batch waits for commit. All of
+    it needs a processor.
 
     jitter: coefficient of variation of what is once a batch; without it pipelines fall into step
-    with each other, which those of Spark do not. pace: seconds of work that a batch is cut to
+    with each other, which those of Spark do not. poll: how often one that is idle looks for
+    records. pace: seconds of work that a batch is cut to
     where the plan sets no admission (None: never).
     """
 
@@ -163,6 +165,7 @@ class MicroBatch:
     job: float = 0.0
     state: float = 0.0
     jitter: float = 0.0
+    poll: float = 0.0
     pace: float | None = None
 
     def __post_init__(self) -> None:

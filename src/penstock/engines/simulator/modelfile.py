@@ -42,7 +42,11 @@ class Fitted:
     timing: Timing = field(default_factory=Timing)
 
     def model(
-        self, graph: Graph, nodes: int = 1, arrivals: Arrivals | None = None, cores: int | None = None
+        self,
+        graph: Graph,
+        nodes: int = 1,
+        arrivals: Arrivals | None = None,
+        cores: int | None = None,
     ) -> Model:
         """A model of a dataflow. Raises `InvalidInput` where it was fitted to another one."""
         strange = sorted({o.name for o in graph.operators} ^ set(self.steps))

@@ -16,7 +16,6 @@ from penstock.metrics.snapshot import OperatorMetrics, PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.transition import Transition
 
-
 _MOST = 500
 """Windows of a run that are looked at; more say nothing new."""
 
@@ -101,7 +100,8 @@ def recording(run_dir: Path) -> Recording:
     seen = [*history.seen(run_dir)]
     if not any(p.batches for one in seen for p in one.snapshot.pipelines.values()):
         raise InvalidInput(f"the run in '{run_dir}' has no batches: there is nothing to fit")
-    moments, missing = [], dict[str, int]()
+    moments: list[Moment] = []
+    missing: dict[str, int] = {}
     for number, (plan, some) in enumerate(_periods(seen)):
         for snapshot in some:
             if snapshot.settled and not snapshot.drained:

@@ -74,7 +74,9 @@ def again(graph: Graph, placed: Sequence[Placed], costs: Costs) -> Costs:
             if (o := one.seen.operators.get(name)) and o.measured and o.service is not None
         ]
         if any(o.cpu is None for _, o in found):  # only the time of the clock is known
-            alone = [(o.service or 0.0) / one.machine.stretch(one.seen.shape.tasks) for one, o in found]
+            alone = [
+                (o.service or 0.0) / one.machine.stretch(one.seen.shape.tasks) for one, o in found
+            ]
             cpu[name], wait[name] = _median(alone, [o for _, o in found]), 0.0
             continue
         left = [
@@ -83,29 +85,6 @@ def again(graph: Graph, placed: Sequence[Placed], costs: Costs) -> Costs:
         rest = max(0.0, float(np.quantile(left, _CALM)))
         wait[name] = rest if rest > _IDLE * cpu[name] else 0.0
     return Costs(cpu, wait, costs.timed)
-
-
-def processors(placed: Sequence[Placed], costs: Costs, known: float) -> float:
-    """How many processors there seem to be, where more were wanted than there are.
-
-    From how much longer Python operators took than they were on a processor. What else runs on
-    the machine makes it less than it has.
-    """
-    found = []
-    for one in placed:
-        need, idle, had = 0.0, 0.0, 0.0
-        for name, rows in one.seen.visits.items():
-            o = one.seen.operators.get(name)
-            if name in costs.timed and o is not None and o.cpu is not None and o.service:
-                need += rows * o.service * o.cpu
-                idle += rows * costs.wait[name]
-                had += rows * (o.service - costs.wait[name])
-        wanted = min(one.seen.shape.tasks, one.machine.slots) + one.machine.others
-        if need > 0.3 * one.seen.spent and wanted > 1.1 * known and had > need:
-            found.append(wanted / (had / need + idle / need))
-    if len(found) < 3:
-        return known
-    return float(np.clip(np.median(found), 0.25 * known, known))
 
 
 def slow(machine: Machine, seen: Observation, costs: Costs) -> float:
