@@ -26,6 +26,9 @@ from penstock.plan.plan import Plan
 from penstock.workloads import build
 
 PERIOD = 14.0
+_LAST = 4.0
+"""Seconds at the end of a period whose snapshots count; each looks back 5 s."""
+
 _LONG = 60.0
 """Seconds that a simulated trial is looked at, after as many in which it settles."""
 
@@ -231,7 +234,8 @@ def compared(case: Case, run_dir: Path, folder: Path) -> list[dict[str, Any]]:
     rows = []
     seen = [*history.seen(run_dir)]
     for at, ((begin, end), trial) in enumerate(zip(spans, case.trials, strict=True)):
-        mine = [one for one in seen if begin < one.snapshot.at <= end and one.snapshot.settled]
+        late = max(begin, end - _LAST)  # by then the backlog of the change before is gone
+        mine = [one for one in seen if late < one.snapshot.at <= end and one.snapshot.settled]
         measured = seen_in(whole.graph, [one.snapshot for one in mine])
         if measured is None or not trial.counts:
             continue

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock import policies
-from penstock.control import history
+from penstock.control import given, history
 from penstock.control.run import run
 from penstock.dataflow.connectors import Generator
 from penstock.dataflow.graph import Graph
@@ -198,15 +198,16 @@ def _simulated(
             verify=False,
             clock=engine.clock,
         )
-    return _outcome(summary, asked.seconds)
+    due = sum(loads.parse(text).offered(asked.seconds) for text in given.loads(graph).values())
+    return _outcome(summary, due, asked.seconds)
 
 
-def _outcome(summary: Summary, seconds: float) -> Outcome:
+def _outcome(summary: Summary, due: int, seconds: float) -> Outcome:
     return Outcome(
         summary.policy,
         summary.plan,
-        (summary.rows_offered or 0) / seconds,
-        summary.rows_ingested / seconds,
+        due / seconds,
+        min(summary.rows_ingested, due) / seconds,
         summary.latency,
         summary.slot_seconds,
         len(summary.transitions),
