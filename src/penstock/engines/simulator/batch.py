@@ -53,7 +53,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Times:
-    """Where the time of a batch goes, in seconds.
+    """Where the time of a batch goes, in seconds; opening and closing are those of its job.
 
     tasks: how long each one takes, by stage and task; fixed: seconds of all of them that are not
     for records; slow: how many times as long records keep a processor as if they were alone;
@@ -62,7 +62,8 @@ class Times:
 
     planning: float
     log: float
-    job: float
+    opening: float
+    closing: float
     commit: float
     tasks: Floats
     fixed: float
@@ -72,8 +73,12 @@ class Times:
     @property
     def runnable(self) -> float:
         """Seconds for which something of the batch wanted a processor, or had one."""
-        beside = self.planning + self.log + self.job + self.commit
-        return beside + float(self.tasks.sum()) - self.waiting
+        return self.beside + float(self.tasks.sum()) - self.waiting
+
+    @property
+    def beside(self) -> float:
+        """Seconds for which only the driver works on it."""
+        return self.planning + self.log + self.opening + self.closing + self.commit
 
 
 def times(
@@ -100,7 +105,8 @@ def times(
     return Times(
         planning=alone * (cost.planning + cost.inlet * (shape.inputs - 1)),
         log=alone * cost.log,
-        job=alone * (cost.job + cost.partition * pieces),
+        opening=alone * (cost.job / 2 + cost.partition * pieces),
+        closing=alone * cost.job / 2,
         commit=alone * cost.commit,
         tasks=fixed + slow * cpu + wait,
         fixed=float(fixed.sum()),

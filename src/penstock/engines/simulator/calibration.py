@@ -353,7 +353,7 @@ def _error(one: Placed, costs: Costs, batch: MicroBatch) -> dict[str, Any]:
     cpu, wait = operatorsfit.needs(seen, costs, batch.row)
     took = times(batch, seen.shape, one.machine, cpu, wait)
     longest = float(took.tasks.max(axis=1).sum())
-    whole = took.planning + took.log + took.job + took.commit + longest
+    whole = took.beside + longest
     return {
         "pipeline": "+".join(seen.pipeline.operators),
         "parallelism": seen.shape.tasks,

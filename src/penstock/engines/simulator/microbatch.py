@@ -160,10 +160,10 @@ class BatchStage(Stage):
         cpu, wait = self._needs(parts, allotted.service, rows)
         machine = Machine(self.pool.slots, self.pool.processors, self.others)
         took = times(self._cost, self.shape, machine, cpu, wait, self._luck())
-        done = start + took.planning + took.log + took.job / 2
+        done = start + took.planning + took.log + took.opening
         for tasks in took.tasks:
             done = self.pool.run(done, tasks)
-        done += took.job / 2
+        done += took.closing
         self._note(records, allotted.service, rows, took, start, done)
         self._began = start
         self._lag = self._cost.poll * float(self._rng.random())

@@ -143,8 +143,8 @@ class MicroBatch:
     """What a batch costs beside its records, in seconds: the parameters that Spark is fitted with.
 
     In the order in which they come: planning, once a batch, and `inlet` for each input after the
-    first; log, before the work; job, half of it to begin and half to end the work, with
-    `partition` for each task or part of state, where all of them share the driver; task, to start
+    first; log, before the work; job, half of it to begin and half to end the work, and to begin
+    it also `partition` for each task or part of state, where all share the driver; task, to start
     a task on a slot; state, for each part of state on its slot; row, for a record, on top of what
     its operators take. Then the output is there, and only the next batch waits for commit. All of
     it needs a processor.
