@@ -19,7 +19,10 @@ from typing import Any
 
 from bench.result import Result
 
-NAMES = ("wordcount", "hop", "memory", "overhead", "rescale", "partitions", "recovery", "simulator")
+NAMES = (
+    *("wordcount", "hop", "memory", "overhead", "rescale", "partitions", "recovery"),
+    *("simulator", "calibration"),
+)
 _HERE = Path(__file__).parent
 
 
