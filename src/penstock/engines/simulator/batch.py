@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from penstock.engines.simulator import kernel
 from penstock.engines.simulator.model import MicroBatch
 
 Floats = npt.NDArray[np.float64]
@@ -34,6 +35,26 @@ class Machine:
         if self.processors <= 0:
             return 1.0
         return max(1.0, (min(tasks, self.slots) + self.others) / self.processors - waits)
+
+
+class Pool:
+    """The slots of all executors. A task gets whichever is free first."""
+
+    def __init__(self, slots: int, processors: float, now: float) -> None:
+        self.slots = slots
+        self.processors = processors
+        self._free = np.full(slots, now)
+
+    def run(self, ready: float, tasks: Floats) -> float:
+        """Run tasks that are ready at a time; when the last of them is done."""
+        idle = np.flatnonzero(self._free <= ready)
+        if len(idle) >= len(tasks):
+            ends = ready + tasks
+            self._free[idle[: len(tasks)]] = ends
+        else:
+            came = np.full(len(tasks), ready)
+            ends, self._free = kernel.shared(came, tasks, self._free)
+        return float(ends.max())
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from penstock.engines.simulator import kernel
-from penstock.engines.simulator.batch import Machine, Shape, Times, times
+from penstock.engines.simulator.batch import Machine, Pool, Shape, Times, times
 from penstock.engines.simulator.instances import totals
 from penstock.engines.simulator.jobs import Inlet, Jobs
 from penstock.engines.simulator.model import MicroBatch, Model
@@ -26,26 +25,6 @@ Latencies = Mapping[str, Floats]
 
 _MEMORY = 2.0
 """Seconds after which two thirds of what a pipeline wanted of processors are forgotten."""
-
-
-class Pool:
-    """The slots of all executors. A task gets whichever is free first."""
-
-    def __init__(self, slots: int, processors: float, now: float) -> None:
-        self.slots = slots
-        self.processors = processors
-        self._free = np.full(slots, now)
-
-    def run(self, ready: float, tasks: Floats) -> float:
-        """Run tasks that are ready at a time; when the last of them is done."""
-        idle = np.flatnonzero(self._free <= ready)
-        if len(idle) >= len(tasks):
-            ends = ready + tasks
-            self._free[idle[: len(tasks)]] = ends
-        else:
-            came = np.full(len(tasks), ready)
-            ends, self._free = kernel.shared(came, tasks, self._free)
-        return float(ends.max())
 
 
 @dataclass(frozen=True)

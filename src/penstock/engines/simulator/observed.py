@@ -10,7 +10,7 @@ from pathlib import Path
 from penstock.control import history
 from penstock.control.history import Seen
 from penstock.dataflow.graph import Graph
-from penstock.engines.simulator.batch import Shape
+from penstock.engines.simulator.batch import Machine, Shape
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import OperatorMetrics, PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
@@ -76,6 +76,15 @@ class Moment:
     def crowded(self) -> bool:
         """Whether tasks may have waited for slots."""
         return self.tasks > self.slots
+
+
+@dataclass(frozen=True)
+class Placed:
+    """An observation and the machine as it found it; crowded: tasks may have waited for slots."""
+
+    seen: Observation
+    machine: Machine
+    crowded: bool
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +13,7 @@ from penstock.dataflow.operator import Read
 from penstock.engines.simulator import service
 from penstock.engines.simulator.batch import Machine
 from penstock.engines.simulator.model import Step
-from penstock.engines.simulator.observed import Moment, Observation
+from penstock.engines.simulator.observed import Moment, Observation, Placed
 from penstock.metrics.snapshot import OperatorMetrics
 
 Floats = npt.NDArray[np.float64]
@@ -24,16 +23,6 @@ _CALM = 0.25
 
 _IDLE = 0.05
 """Waiting below this share of the time on a processor is noise."""
-
-
-class Placed(Protocol):
-    """An observation and the machine as it found it."""
-
-    @property
-    def seen(self) -> Observation: ...
-
-    @property
-    def machine(self) -> Machine: ...
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from penstock.dataflow.graph import Graph
 from penstock.engines.simulator import network as net
+from penstock.engines.simulator.batch import Pool
 from penstock.engines.simulator.gauge import LatencyGauge
 from penstock.engines.simulator.jobs import Inlet
-from penstock.engines.simulator.microbatch import BatchStage, Pool, work_through
+from penstock.engines.simulator.microbatch import BatchStage, work_through
 from penstock.engines.simulator.model import Model
 from penstock.engines.simulator.network import Network
 from penstock.engines.simulator.node import Placement, place, slowdown
