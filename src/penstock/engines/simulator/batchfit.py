@@ -11,7 +11,7 @@ import numpy.typing as npt
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import Read
 from penstock.engines.simulator import operatorsfit
-from penstock.engines.simulator.leastsquares import robust
+from penstock.engines.simulator.leastsquares import errors, robust
 from penstock.engines.simulator.model import MicroBatch
 from penstock.engines.simulator.observed import Moment, Observation, Placed
 from penstock.engines.simulator.operatorsfit import Costs
@@ -20,6 +20,10 @@ Floats = npt.NDArray[np.float64]
 
 ENOUGH = 6
 """Windows from which something can be learned."""
+
+_SURE = 2.5
+"""A cost that is not so many standard errors above 0 would be noise that is carried far: rows of a
+large batch are many times those that it was fitted to."""
 
 _UNEVEN = 0.5
 _ALIKE = 0.02
@@ -111,12 +115,29 @@ def _rest(one: Placed, costs: Costs) -> float:
 def _solved(
     columns: Mapping[str, Floats], values: Floats, weights: Floats, notes: list[str]
 ) -> dict[str, float]:
-    """Coefficients by name; what cannot be told from the others is 0, and noted."""
+    """Coefficients by name; what cannot be told from the others, or from noise, is 0, and noted."""
+    found = dict.fromkeys(columns, 0.0)
+    taken = _apart(columns, np.sqrt(weights), notes)
+    while taken:
+        table = np.column_stack([columns[n] for n in taken])
+        solved = robust(table, values, weights)
+        sure = np.divide(solved, errors(table, values, weights, solved))
+        weakest = 1 + int(np.argmin(sure[1:])) if len(taken) > 1 else 0
+        if not weakest or sure[weakest] >= _SURE:
+            found.update(zip(taken, solved.tolist(), strict=True))
+            break
+        name = taken.pop(weakest)
+        if solved[weakest]:
+            notes.append(f"'{name}' cannot be told from noise: its cost is taken as 0")
+    return found
+
+
+def _apart(columns: Mapping[str, Floats], scale: Floats, notes: list[str]) -> list[str]:
+    """Those that are more than a mixture of the ones before them."""
     taken: list[str] = []
-    scale = np.sqrt(weights)
     for name, column in columns.items():
         if not column.any():
-            if name != "inlet" and name != "state":
+            if name not in ("inlet", "state"):
                 notes.append(f"'{name}' did not occur: its cost is not known and taken as 0")
             continue
         left = column * scale
@@ -130,11 +151,7 @@ def _solved(
             )
             continue
         taken.append(name)
-    found = dict.fromkeys(columns, 0.0)
-    if taken:
-        solved = robust(np.column_stack([columns[n] for n in taken]), values, weights)
-        found.update(zip(taken, solved.tolist(), strict=True))
-    return found
+    return taken
 
 
 def _list(names: Sequence[str]) -> str:

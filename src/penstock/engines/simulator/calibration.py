@@ -82,7 +82,7 @@ def fit(recordings: Sequence[Recording]) -> Calibration:
             f"the machine has {known:g} processors and worked as if it had {made.processors:.2g}: "
             "something else ran on it, or batches get in each other's way elsewhere"
         )
-    off = np.array([error["error"] for error in made.errors])
+    off = made.off
     quality = Quality(
         windows=len(made.errors),
         left_out=sum(len(m.pipelines) for r in recordings for m in r.moments) - len(made.errors),
@@ -115,8 +115,14 @@ class _Made:
     @property
     def score(self) -> float:
         """The lower the better; what is far off counts no more than what is a bit off."""
-        off = np.abs([one["error"] for one in self.errors])
-        return float(np.minimum(off, 0.5).mean())
+        return float(np.minimum(np.abs(self.off), 0.5).mean())
+
+    @property
+    def off(self) -> Floats:
+        """The errors of windows in which no task can have waited for a slot, if there are any."""
+        calm = [one["error"] for one in self.errors if not one["crowded"]]
+        every = [one["error"] for one in self.errors]
+        return np.array(calm if len(calm) >= batchfit.ENOUGH else every)
 
 
 def _under(graph: Graph, moments: Sequence[Moment], processors: float) -> _Made:
@@ -169,8 +175,9 @@ def _placed(moments: Sequence[Moment], costs: Costs, processors: float) -> list[
         most = usual if moment.crowded else np.inf
         wants = [_runnable(one, costs, most) for one in moment.pipelines]
         for one, own in zip(moment.pipelines, wants, strict=True):
-            machine = Machine(moment.slots, processors, max(0.0, sum(wants) - own))
-            found.append(Placed(one, machine, moment.crowded))
+            if one.fresh:
+                machine = Machine(moment.slots, processors, max(0.0, sum(wants) - own))
+                found.append(Placed(one, machine, moment.crowded))
     return found
 
 
@@ -227,6 +234,7 @@ def _error(one: Placed, costs: Costs, batch: MicroBatch) -> dict[str, Any]:
         "pipeline": "+".join(seen.pipeline.operators),
         "parallelism": seen.shape.tasks,
         "rows": round(seen.rows, 1),
+        "crowded": one.crowded,
         "seconds": seen.whole,
         "model": whole,
         "error": whole / seen.whole - 1 if seen.whole else 0.0,

@@ -64,3 +64,18 @@ def robust(columns: Floats, values: Floats, weights: Floats | None = None) -> Fl
             break
         found = again
     return found
+
+
+_OVERLAP = 5.0
+"""Windows of 5 s, one a second: so many say what one says."""
+
+
+def errors(columns: Floats, values: Floats, weights: Floats, found: Floats) -> Floats:
+    """The standard error of each coefficient, from how far the usual value is off."""
+    base = np.sqrt(weights)
+    off = base * (values - columns @ found)
+    freedom = max(1.0, len(values) / _OVERLAP - len(found))
+    spread = (1.4826 * float(np.median(np.abs(off)))) ** 2 * len(values) / freedom
+    inverse = np.linalg.pinv((columns * weights[:, None]).T @ columns)
+    floor = np.finfo(float).tiny
+    return np.sqrt(np.maximum(spread * np.diag(inverse), floor))

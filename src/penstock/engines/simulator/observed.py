@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 
@@ -26,7 +26,8 @@ class Observation:
 
     seconds: the time that the batches stand for; spent: of all tasks; longest: from the first
     task's start to the last one's end, if each finds a slot; visits: rows that entered each
-    operator; shares: of the rows, by instance, where keys decide.
+    operator; shares: of the rows, by instance, where keys decide; fresh: no other window shows the
+    same batches.
     """
 
     pipeline: Pipeline
@@ -44,6 +45,7 @@ class Observation:
     visits: Mapping[str, float] = field(default_factory=dict)
     shares: tuple[float, ...] = ()
     stateful: str | None = None
+    fresh: bool = True
     state_rows: int | None = None
     state_bytes: int | None = None
 
@@ -112,11 +114,10 @@ def recording(run_dir: Path) -> Recording:
     moments: list[Moment] = []
     missing: dict[str, int] = {}
     for number, (plan, some) in enumerate(_periods(seen)):
-        for snapshot in some:
-            if snapshot.settled and not snapshot.drained:
-                made = _moment(graph, plan, snapshot, number, missing)
-                if made is not None and (not moments or made.pipelines != moments[-1].pipelines):
-                    moments.append(made)  # one that says the same as before shows the same batch
+        for snapshot in _at_work(some):
+            made = _moment(graph, plan, snapshot, number, missing)
+            if made is not None:
+                moments.append(_fresh(made, moments[-1] if moments else None))
     if not moments:
         raise InvalidInput(
             f"the run in '{run_dir}' has no settled window with measured tasks: "
@@ -133,6 +134,27 @@ def _periods(seen: Sequence[Seen]) -> Iterator[tuple[Plan, list[Snapshot]]]:
         yield some[0].plan, [one.snapshot for one in some]
 
 
+def _at_work(snapshots: Sequence[Snapshot]) -> Iterator[Snapshot]:
+    """Those that show a plan and nothing else: neither a change nor the end of the input."""
+    offered: int | None = None
+    for one in snapshots:
+        ended = one.rows_offered is not None and one.rows_offered == offered
+        offered = one.rows_offered
+        if one.settled and not one.drained and not ended:
+            yield one
+
+
+def _fresh(moment: Moment, before: Moment | None) -> Moment:
+    """Mark what says the same as the window before: it shows the same batches again."""
+    known = () if before is None else before.pipelines
+    same = [replace(one, fresh=one.fresh and _new(one, known)) for one in moment.pipelines]
+    return replace(moment, pipelines=tuple(same))
+
+
+def _new(one: Observation, known: Sequence[Observation]) -> bool:
+    return all(replace(one, fresh=True) != replace(other, fresh=True) for other in known)
+
+
 def _mark(seen: Sequence[Seen], at: int) -> int:
     """The place of the first turn under the same plan in the same run."""
     while at > 0 and not seen[at].first and seen[at - 1].plan == seen[at].plan:
@@ -146,7 +168,7 @@ def _moment(
     found = []
     for pipeline in plan.pipelines:
         metrics = snapshot.pipelines.get(pipeline.name)
-        why = _missing(metrics)
+        why = _missing(metrics) or _held(pipeline, snapshot)
         if why is not None:
             missing[why] = missing.get(why, 0) + 1
             continue
@@ -174,6 +196,15 @@ def _missing(metrics: PipelineMetrics | None) -> str | None:
         return "the parts of a batch are those of another version"
     if metrics.service is None or not metrics.instances:
         return "tasks were not measured"
+    return None
+
+
+def _held(pipeline: Pipeline, snapshot: Snapshot) -> str | None:
+    """Whether its batches may have waited for room behind them, which is no cost of theirs."""
+    for channel in snapshot.channels.values():
+        late = channel.backlog_seconds is not None and channel.backlog_seconds > snapshot.window
+        if channel.writer in pipeline.operators and late:
+            return "what reads them was far behind, so they may have been held back"
     return None
 
 
