@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from penstock.control.run import run
@@ -53,9 +53,10 @@ def simulated(
     seconds: float = 100.0,
     plan: Plan | None = None,
     policy: str = "static",
+    steps: Mapping[str, Step] = STEPS,
 ) -> Path:
     """Record a run in batches."""
-    model = Model(STEPS, node=node, arrivals=Deterministic(), queue=None, batch=batch)
+    model = Model(steps, node=node, arrivals=Deterministic(), queue=None, batch=batch)
     engine = SimulatorEngine(model, seed=1)
     run(
         graph,

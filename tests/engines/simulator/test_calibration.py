@@ -17,7 +17,7 @@ from penstock.engines.simulator import calibration, modelfile, observed
 from penstock.engines.simulator.batch import Machine
 from penstock.engines.simulator.calibration import Calibration
 from penstock.engines.simulator.leastsquares import nonnegative, robust
-from penstock.engines.simulator.model import MicroBatch, Node
+from penstock.engines.simulator.model import Keys, MicroBatch, Node
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
@@ -75,6 +75,27 @@ def test_a_fit_finds_keys_and_what_their_state_costs(keyed: Calibration) -> None
     assert count.keys.skew == pytest.approx(0.8, abs=0.15)
     assert keyed.batch.state == pytest.approx(0.01, rel=0.2)
     assert keyed.batch.task == pytest.approx(TRUTH.task, rel=0.15)
+
+
+def test_a_fit_tells_what_keys_cost_from_what_rows_cost(tmp_path: Path) -> None:
+    steps = {**STEPS, "count": replace(STEPS["count"], touch=0.001)}
+    plan = Plan((Pipeline(("read", "call", "compute", "count", "out"), 2, ceiling=2),))
+    load = "points:0=10,40=10,40=60,60=60,60=150,80=150,80=300"
+    graph = flow(keyed=True)
+    simulated(tmp_path / "run", graph, plan=plan, load=load, changes=(), steps=steps)
+    count = calibration.fit([observed.recording(tmp_path / "run")]).steps["count"]
+    assert count.touch == pytest.approx(0.001, rel=0.1)
+    assert count.service.mean == pytest.approx(0.0005, rel=0.15)
+
+
+def test_keys_that_come_up_are_those_that_are_drawn() -> None:
+    keys = Keys(300, skew=1.1)
+    shares = np.arange(1.0, 301) ** -1.1
+    drawn = np.random.default_rng(1).choice(300, (200, 400), p=shares / shares.sum())
+    mean = np.mean([len(set(row)) for row in drawn.tolist()])
+    assert keys.touched(400) == pytest.approx(mean, rel=0.02)
+    assert keys.touched(0) == 0
+    assert Keys(1).touched(5) == 1
 
 
 def test_a_fit_says_what_cannot_be_told_apart(tmp_path: Path) -> None:

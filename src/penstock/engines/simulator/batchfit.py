@@ -83,9 +83,13 @@ def tasks(
     columns = {
         "task": begin * [one.seen.shape.tasks * one.seen.shape.stages for one in placed],
     }
+    touched: dict[str, str] = {}
     unknown = [n for n in graph.topological if n not in costs.cpu and _works(graph, n)]
     for name in unknown:
         columns[name] = slow * [one.seen.visits.get(name, 0.0) for one in placed]
+        if name in costs.keys:
+            touched[name] = f"a key of {name}"
+            columns[touched[name]] = slow * [costs.touched(one.seen, name) for one in placed]
     columns["row"] = slow * [one.seen.rows for one in placed]
     columns["state"] = begin * [float(one.seen.shape.parts) for one in placed]
     rest = np.array([_rest(one, costs) for one in placed])
@@ -93,7 +97,8 @@ def tasks(
     weights = np.array([min(one.seen.batches, 10.0) for one in placed]) / scale**2
     found = _solved(columns, rest, weights, notes)
     cpu = {**costs.cpu, **{name: found.pop(name) for name in unknown}}
-    return replace(batch, **found), replace(costs, cpu=cpu)
+    touch = {**costs.touch, **{name: found.pop(word) for name, word in touched.items()}}
+    return replace(batch, **found), replace(costs, cpu=cpu, touch=touch)
 
 
 def _works(graph: Graph, name: str) -> bool:
@@ -105,8 +110,8 @@ def _rest(one: Placed, costs: Costs) -> float:
     """Seconds of tasks in a batch that no operator explains."""
     slow = operatorsfit.slow(one.machine, one.seen, costs)
     known = sum(
-        operatorsfit.took(one.seen, name, costs, slow) * rows
-        for name, rows in one.seen.visits.items()
+        operatorsfit.took(one.seen, name, costs, slow)
+        for name in one.seen.visits
         if name in costs.cpu
     )
     return max(0.0, one.seen.spent - known)

@@ -127,16 +127,18 @@ class _Made:
 
 def _under(graph: Graph, moments: Sequence[Moment], processors: float) -> _Made:
     notes: list[str] = []
-    costs = operatorsfit.first(graph, moments)
+    every = [one for moment in moments for one in moment.pipelines]
+    keys = {o.name: keysfit.keys(o.name, every, notes) for o in graph.operators if o.stateful}
+    costs = operatorsfit.first(graph, moments, keys)
     for _ in range(2):  # what others want depends on waits, and waits on what others want
-        costs = operatorsfit.again(graph, _placed(moments, costs, processors), costs)
+        costs = operatorsfit.again(_placed(moments, costs, processors), costs)
     placed = _placed(moments, costs, processors)
     pace = float(np.median([m.window for m in moments]))
     batch = replace(
         batchfit.parts(placed, notes), pace=pace, poll=_POLL, jitter=batchfit.jitter(moments)
     )
     batch, costs = batchfit.tasks(graph, placed, costs, batch, notes)
-    steps = _steps(graph, placed, costs, notes)
+    steps = _steps(graph, placed, costs)
     errors = tuple(_error(one, costs, batch) for one in placed)
     return _Made(processors, steps, batch, errors, tuple(notes))
 
@@ -183,7 +185,7 @@ def _placed(moments: Sequence[Moment], costs: Costs, processors: float) -> list[
 
 def _runnable(seen: Observation, costs: Costs, most: float) -> float:
     """How many processors a pipeline wanted at once, on average."""
-    waiting = sum(costs.wait.get(n, 0.0) * rows for n, rows in seen.visits.items())
+    waiting = sum(costs.idle(seen, name) for name in seen.visits)
     beside = min(seen.beside, most)
     return seen.batches * (beside + max(0.0, seen.spent - waiting)) / seen.seconds
 
@@ -204,19 +206,14 @@ def _timing(recordings: Sequence[Recording], notes: list[str]) -> Timing:
 # --- operators ----------------------------------------------------------------------------------
 
 
-def _steps(
-    graph: Graph, placed: Sequence[Placed], costs: Costs, notes: list[str]
-) -> dict[str, Step]:
+def _steps(graph: Graph, placed: Sequence[Placed], costs: Costs) -> dict[str, Step]:
     seen = [one.seen for one in placed]
     found = {}
     for operator in graph.operators:
-        name = operator.name
-        step = operatorsfit.step(name, seen, costs)
+        step = operatorsfit.step(operator.name, seen, costs)
         if operator.state is State.SINK:
             step = replace(step, selectivity=1.0)
-        if operator.stateful:
-            step = replace(step, keys=keysfit.keys(name, seen, notes))
-        found[name] = step
+        found[operator.name] = step
     return found
 
 

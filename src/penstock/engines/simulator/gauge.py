@@ -23,7 +23,7 @@ class Spell:
 
     Of batches: tasks, and overhead, their seconds that were not for records; runnable: seconds
     for which a processor was wanted or had; needed, stretched: seconds on a processor that
-    records would have had alone, and had.
+    records would have had alone, and had; touched: keys, of all batches.
     """
 
     instances: int
@@ -48,6 +48,7 @@ class Spell:
     runnable: float = 0.0
     needed: float = 0.0
     stretched: float = 0.0
+    touched: float = 0.0
     rows: Counts = field(init=False)
     busy: Floats = field(init=False)
 
@@ -67,7 +68,7 @@ class Spell:
 _SUMS = (
     *("seconds", "taken", "wait", "gathered", "service", "squares", "out", "batches"),
     *("batch_seconds", "running", "gaps", "gap", "gap_squares", "came"),
-    *("tasks", "overhead", "runnable", "needed", "stretched"),
+    *("tasks", "overhead", "runnable", "needed", "stretched", "touched"),
 )
 
 

@@ -62,6 +62,11 @@ class BatchStage(Stage):
         self._left: int | None = None
         self._carried = -np.inf
         self._parts = {name: _parts(work, model, name) for name in work.paths}
+        self._reach = {
+            entry: work.visits(entry)[path.index(work.stateful)]
+            for entry, path in work.paths.items()
+            if work.stateful in path
+        }
         self.pool = Pool(1, 0.0, now) if pool is None else pool
         self.demand = 0.0
         self.others = 0.0
@@ -176,9 +181,24 @@ class BatchStage(Stage):
         else:
             shares = np.stack([np.full(tasks, 1 / tasks), rows / rows.sum()])
         slow = 1.0 if self.servers.slow is None else self.servers.slow
-        read = np.zeros((stages, tasks))
-        read[0] = self._cost.row * rows.sum() * shares[0]
-        return (cpu[:, None] * shares + read) * slow, wait[:, None] * shares * slow
+        beside = np.zeros((stages, tasks))
+        beside[0] = self._cost.row * rows.sum() * shares[0]
+        beside[-1] += self._touching(parts) / tasks
+        return (cpu[:, None] * shares + beside) * slow, wait[:, None] * shares * slow
+
+    def _touching(self, parts: Sequence[tuple[int, Records, Allotted]]) -> float:
+        """Seconds for the keys of a batch."""
+        name = self.work.stateful
+        step = None if name is None else self._model.step(name)
+        if name is None or step is None or not step.touch:
+            return 0.0
+        reach = sum(
+            len(records) * self._reach.get(self.inlets[number].entry, 0.0)
+            for number, records, _ in parts
+        )
+        keys = step.keys.touched(reach)
+        self.gauge.now.touched += keys
+        return step.touch * keys
 
     def _note(
         self,

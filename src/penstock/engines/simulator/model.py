@@ -77,6 +77,12 @@ class Keys:
         """The share of the keys that another number of instances puts elsewhere."""
         return float(np.mean(self.places(before) != self.places(after)))
 
+    def touched(self, records: float) -> float:
+        """How many keys come up among so many records, on average."""
+        with np.errstate(divide="ignore"):
+            missed = records * np.log1p(-np.minimum(self._weights, 1.0))
+        return float(-np.expm1(missed).sum())
+
     def seen(self, records: int) -> int:
         """About how many keys have come up among so many records."""
         return round(self.number * -math.expm1(-records / self.number))
@@ -87,15 +93,19 @@ class Step:
     """An operator: the time of a record, the records out for one in, its keys if it has any.
 
     cpu: the share of the time that needs a processor; the rest is waiting, for which a record
-    needs nothing. It matters where a machine has fewer processors than slots.
+    needs nothing. It matters where a machine has fewer processors than slots. touch: seconds for
+    each key that comes up in a batch, however many records it has: its state is read and written.
     """
 
     service: Service = field(default_factory=Constant)
     selectivity: float = 1.0
     keys: Keys = field(default_factory=Keys)
     cpu: float = 1.0
+    touch: float = 0.0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.touch < math.inf:
+            raise InvalidInput(f"a key cannot take {self.touch:g} seconds")
         if not 0 <= self.cpu <= 1:
             raise InvalidInput(f"{self.cpu:g} is not a share of time on a processor")
         if not (self.selectivity >= 0 and math.isfinite(self.selectivity)):

@@ -3,7 +3,8 @@
     kind, version   "penstock model", 1
     flow            the dataflow it is of; runs: the run directories it was fitted from
     operators       by name: seconds of a row on an idle machine, cv of that time, cpu: the share
-                    of it on a processor, selectivity, and keys (number, skew, bytes) with state
+                    of it on a processor, selectivity; with state also touch: seconds for each
+                    key in a batch, and keys: number, skew, bytes
     batch           seconds of a batch, as in `model.MicroBatch`
     machine         slots of an executor, and the processors that they share
     timing          seconds that changes take, as in `model.Timing`
@@ -113,6 +114,7 @@ def _operator(step: Step, stateful: bool) -> dict[str, Any]:
     }
     if stateful:
         keys = step.keys
+        found["touch"] = step.touch
         found["keys"] = {"number": keys.number, "skew": keys.skew, "bytes": keys.bytes}
     return found
 
@@ -162,4 +164,5 @@ def _step(data: Mapping[str, Any]) -> Step:
         float(data.get("selectivity", 1.0)),
         restored(Keys, data["keys"]) if "keys" in data else Keys(),
         float(data.get("cpu", 1.0)),
+        float(data.get("touch", 0.0)),
     )

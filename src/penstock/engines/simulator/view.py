@@ -117,8 +117,10 @@ def _operators(sim: Simulation, stage: Stage, spell: Spell) -> dict[str, Operato
     slow, wait = _slowness(stage, spell)
     for name, (rows_in, rows_out) in stage.work.operators(spell.done).items():
         step = sim.model.step(name)
-        cpu = step.service.mean * step.cpu * slow
-        service = cpu + step.service.mean * (1 - step.cpu) * wait
+        need = step.service.mean * step.cpu
+        if spell.touched and rows_in and name == stage.work.stateful:
+            need += step.touch * spell.touched / rows_in
+        service = need * slow + step.service.mean * (1 - step.cpu) * wait
         found[name] = OperatorMetrics(
             name=name,
             rows_in=round(rows_in),
@@ -130,7 +132,7 @@ def _operators(sim: Simulation, stage: Stage, spell: Spell) -> dict[str, Operato
             arrival_cv=variation(spell.gaps, spell.gap, spell.gap_squares),
             busy=min(1.0, rows_in * service / stage.instances / seconds) if seconds else None,
             measured=alone or bool(spell.batches),
-            cpu=step.service.mean * step.cpu / service if spell.batches and service else None,
+            cpu=need / service if spell.batches and service else None,
         )
     return found
 
