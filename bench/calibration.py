@@ -25,8 +25,8 @@ from penstock.plan import fusion
 from penstock.plan.plan import Plan
 from penstock.workloads import build
 
-PERIOD = 14.0
-_LAST = 4.0
+PERIOD = 18.0
+_LAST = 6.0
 """Seconds at the end of a period whose snapshots count; each looks back 5 s."""
 
 _LONG = 60.0
@@ -50,7 +50,11 @@ class Trial:
 
 @dataclass(frozen=True)
 class Case:
-    """A workload and the plans that it runs under, one after the other in one run."""
+    """A workload and the plans that it runs under, one after the other in one run.
+
+    Plans to fit and plans to foretell take turns, so that a machine that gets busier or a JVM that
+    gets faster on the way is the same to both.
+    """
 
     name: str
     build: Callable[[Path, str], Dataflow]
@@ -90,9 +94,9 @@ CASES = (
             Trial("tweets=1, count=1", 5000, True),
             Trial("tweets=2, count=4", 10000, False),
             Trial("fuse split count, tweets=1", 5000, True),
-            Trial("tweets=4", 30000, True),
             Trial("tweets=2, tweets.cadence=1s", 10000, False),
-            Trial("tweets=2, tweets.cadence=0s", 150000, False, overloaded=True),
+            Trial("tweets=4, tweets.cadence=0s", 30000, True),
+            Trial("tweets=2", 150000, False, overloaded=True),
         ),
         channel_rows=1_000_000,
     ),
@@ -105,9 +109,9 @@ CASES = (
             Trial("orders=1, step-2=1", 30, True),
             Trial("orders=2, step-2=3", 80, False),
             Trial("fuse step-1 step-2, orders=1", 30, True),
-            Trial("orders=3", 90, True),
             Trial("orders=4, orders.cadence=1s", 80, False),
-            Trial("orders=2, orders.cadence=0s", 200, False, overloaded=True),
+            Trial("orders=3, orders.cadence=0s", 90, True),
+            Trial("orders=2", 200, False, overloaded=True),
         ),
     ),
     Case(
@@ -119,9 +123,9 @@ CASES = (
             Trial("orders=1, step-2=1", 100, True),
             Trial("orders=1, step-2=2", 200, False),
             Trial("fuse step-1 step-2, orders=1", 100, True),
-            Trial("orders=4", 300, True),
             Trial("orders=2, orders.cadence=1s", 250, False),
-            Trial("orders=3, orders.cadence=0s, orders.admission=500", 1200, False, True),
+            Trial("orders=4, orders.cadence=0s", 300, True),
+            Trial("orders=3, orders.admission=500", 1200, False, overloaded=True),
         ),
     ),
     Case(
@@ -131,9 +135,9 @@ CASES = (
             _warm("branch-1=2", 20),
             _warm("branch-1=4", 20),
             Trial("branch-1=1", 20, True),
-            Trial("branch-1=4", 60, True),
             Trial("branch-1=2, branch-1.cadence=1s", 30, False),
-            Trial("branch-1=3, branch-1.cadence=0s, orders.cadence=500ms", 60, False),
+            Trial("branch-1=4, branch-1.cadence=0s", 60, True),
+            Trial("branch-1=3, orders.cadence=500ms", 60, False),
             Trial("branch-1=2, orders.cadence=0s", 130, False, overloaded=True),
         ),
     ),
@@ -146,9 +150,9 @@ CASES = (
             Trial("gather=1, centre=1, to-east=1, to-west=1", 15, True),
             Trial("centre=2", 30, False),
             Trial("fuse gather centre, centre=1", 20, True),
-            Trial("centre=2, to-east=2, to-west=2", 40, True),
-            Trial("centre=2, centre.cadence=1s", 40, False),
-            Trial("centre.cadence=0s, to-east=1, to-west=1", 120, False, overloaded=True),
+            Trial("centre=2, to-east=2, to-west=2, centre.cadence=1s", 40, False),
+            Trial("centre.cadence=0s", 40, True),
+            Trial("to-east=1, to-west=1", 120, False, overloaded=True),
         ),
     ),
     Case(
@@ -160,9 +164,9 @@ CASES = (
             Trial("rows=1, total=1", 300, True),
             Trial("rows=1, total=2", 600, False),
             Trial("fuse same total, rows=1", 500, True),
-            Trial("rows=4", 3000, True),
             Trial("rows=2, rows.cadence=1s", 2000, False),
-            Trial("rows=2, rows.cadence=0s", 40000, False, overloaded=True),
+            Trial("rows=4, rows.cadence=0s", 3000, True),
+            Trial("rows=2", 40000, False, overloaded=True),
         ),
         channel_rows=100_000,
     ),
