@@ -191,28 +191,32 @@ def record(spark: Any, case: Case, folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class Found:
-    """What came of a trial: rows a second into the last operators, and mean latency in seconds."""
+    """What came of a trial: rows a second into the last operators, and mean latency in seconds.
+
+    Latency is None where no row got through in time.
+    """
 
     throughput: float
-    latency: float
+    latency: float | None
 
 
 def seen_in(graph: Graph, snapshots: Sequence[Snapshot]) -> Found | None:
-    """The median of the windows."""
-    every = [_found(graph, snapshot) for snapshot in snapshots]
-    some = [one for one in every if one is not None]
+    """The median of the windows; None if nothing was measured."""
+    some = [found for one in snapshots if (found := _found(graph, one)) is not None]
     if not some:
         return None
-    return Found(median(one.throughput for one in some), median(one.latency for one in some))
+    late = [one.latency for one in some if one.latency is not None]
+    return Found(median(one.throughput for one in some), median(late) if late else None)
 
 
 def _found(graph: Graph, snapshot: Snapshot) -> Found | None:
     lasts = {c.last for c in graph.constraints}
     rates = [snapshot.operators[n].rate_in for n in lasts if n in snapshot.operators]
     ages = [snapshot.latency[c.name].mean for c in graph.constraints if c.name in snapshot.latency]
-    if None in rates or len(rates) < len(lasts) or len(ages) < len(graph.constraints):
+    if None in rates or len(rates) < len(lasts):
         return None
-    return Found(sum(rate or 0.0 for rate in rates), sum(ages) / len(ages))
+    whole = len(ages) == len(graph.constraints)
+    return Found(sum(rate or 0.0 for rate in rates), sum(ages) / len(ages) if whole else None)
 
 
 def foretold(fitted: Fitted, graph: Graph, plan: Plan, trial: Trial, folder: Path) -> Found:
@@ -251,7 +255,9 @@ def compared(case: Case, run_dir: Path, folder: Path) -> list[dict[str, Any]]:
 
 
 def _row(case: Case, trial: Trial, plan: Plan, measured: Found, simulated: Found) -> dict[str, Any]:
-    late = None if trial.overloaded else simulated.latency / measured.latency - 1
+    late = None
+    if not trial.overloaded and measured.latency and simulated.latency:
+        late = simulated.latency / measured.latency - 1
     return {
         "workload": case.name,
         "plan": _words(plan),
@@ -260,8 +266,8 @@ def _row(case: Case, trial: Trial, plan: Plan, measured: Found, simulated: Found
         "rows/s": measured.throughput,
         "foretold": simulated.throughput,
         "error %": round(100 * (simulated.throughput / measured.throughput - 1), 1),
-        "latency (ms)": "grows" if late is None else round(1000 * measured.latency),
-        "foretold (ms)": "grows" if late is None else round(1000 * simulated.latency),
+        "latency (ms)": "grows" if late is None else round(1000 * (measured.latency or 0)),
+        "foretold (ms)": "grows" if late is None else round(1000 * (simulated.latency or 0)),
         "error (%)": "" if late is None else round(100 * late, 1),
     }
 
