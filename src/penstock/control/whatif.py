@@ -116,7 +116,7 @@ def ask(run_dir: Path, question: Question, fitted: Fitted | None = None) -> Answ
     if fitted is None:
         made = fit([seen])
         fitted, quality, notes = modelfile.of(made), made.quality, made.notes
-    plan = seen.last.plan
+    plan = seen.plan
     nodes = question.nodes or plan.executors
     if nodes < plan.executors:
         plan = replace(plan, executors=nodes)
@@ -158,9 +158,8 @@ def _loads(seen: Recording, text: str) -> dict[str, loads.Load]:
 
 def _measured(seen: Recording, source: str) -> loads.Load:
     """What came of late, where nobody said what is to come."""
-    plan, snapshot = seen.last.plan, seen.last.snapshot
-    pipeline = plan.pipeline_of(source)
-    metrics = snapshot.pipelines.get(pipeline.name)
+    pipeline = seen.plan.pipeline_of(source)
+    metrics = seen.now.pipelines.get(pipeline.name)
     rate = None if metrics is None else metrics.arrival_rate or metrics.rate_in
     if not rate:
         raise InvalidInput(

@@ -5,13 +5,16 @@ The simulator goes by it, and `calibration` finds the costs that make it come ou
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from penstock.dataflow.graph import Graph
 from penstock.engines.simulator import kernel
 from penstock.engines.simulator.model import MicroBatch
+from penstock.plan.plan import Pipeline
 
 Floats = npt.NDArray[np.float64]
 
@@ -70,6 +73,25 @@ class Shape:
     stages: int = 1
     parts: int = 0
     inputs: int = 1
+
+
+def entries(graph: Graph, operators: Sequence[str]) -> list[str]:
+    """Where records come in from outside, once for each source and channel."""
+    inside = set(operators)
+    return [
+        name
+        for name in operators
+        for upstream in dict.fromkeys(graph[name].inputs or (name,))
+        if upstream not in inside or upstream == name
+    ]
+
+
+def shape_of(graph: Graph, pipeline: Pipeline) -> Shape:
+    """The shape of a pipeline."""
+    stateful = any(graph[name].stateful for name in pipeline.operators)
+    parts = max(pipeline.parallelism, pipeline.ceiling or 0) if stateful else 0
+    inputs = max(1, len(entries(graph, pipeline.operators)))
+    return Shape(pipeline.parallelism, 1 + stateful, parts, inputs)
 
 
 @dataclass(frozen=True)

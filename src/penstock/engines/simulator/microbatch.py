@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from penstock.engines.simulator.batch import Machine, Pool, Shape, Times, times
+from penstock.engines.simulator.batch import Machine, Pool, Times, entries, shape_of, times
 from penstock.engines.simulator.instances import totals
 from penstock.engines.simulator.jobs import Inlet, Jobs
 from penstock.engines.simulator.model import MicroBatch, Model
@@ -67,15 +67,12 @@ class BatchStage(Stage):
             for entry, path in work.paths.items()
             if work.stateful in path
         }
+        self.shape = shape_of(work.graph, self.pipeline)
+        means = [work.mean[entry] for entry in entries(work.graph, self.pipeline.operators)]
+        self._row = sum(means) / max(1, len(means)) + model.batch.row
         self.pool = Pool(1, 0.0, now) if pool is None else pool
         self.demand = 0.0
         self.others = 0.0
-
-    @property
-    def shape(self) -> Shape:
-        stateful = self.work.stateful is not None
-        parts = max(self.instances, self.pipeline.ceiling or 0) if stateful else 0
-        return Shape(self.instances, 1 + stateful, parts, len(self.inlets))
 
     # --- a step of time -----------------------------------------------------------------------
 
@@ -126,9 +123,8 @@ class BatchStage(Stage):
 
     def _admitted(self) -> int | None:
         bounds = [b for b in (self._left, self.pipeline.admission) if b is not None]
-        mean = self.mean() + self._cost.row
-        if self._cost.pace is not None and self.pipeline.admission is None and mean:
-            bounds.append(max(1, round(self.instances * self._cost.pace / mean)))
+        if self._cost.pace is not None and self.pipeline.admission is None and self._row:
+            bounds.append(max(1, round(self.instances * self._cost.pace / self._row)))
         return min(bounds, default=None)
 
     # --- a batch ------------------------------------------------------------------------------

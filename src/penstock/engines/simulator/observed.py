@@ -10,7 +10,7 @@ from pathlib import Path
 from penstock.control import history
 from penstock.control.history import Seen
 from penstock.dataflow.graph import Graph
-from penstock.engines.simulator.batch import Machine, Shape
+from penstock.engines.simulator.batch import Machine, Shape, shape_of
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import OperatorMetrics, PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
@@ -91,12 +91,17 @@ class Placed:
 
 @dataclass(frozen=True)
 class Recording:
-    """What a run directory holds for a fit. missing: why windows could not be used."""
+    """What a run directory holds for a fit.
+
+    plan: the last one; now: the last window that showed a plan at work; missing: why windows could
+    not be used.
+    """
 
     run_dir: Path
     graph: Graph
     moments: tuple[Moment, ...]
-    last: Seen
+    plan: Plan
+    now: Snapshot
     transitions: tuple[Transition, ...]
     missing: Mapping[str, int]
 
@@ -113,10 +118,12 @@ def recording(run_dir: Path) -> Recording:
         raise InvalidInput(f"the run in '{run_dir}' has no batches: there is nothing to fit")
     moments: list[Moment] = []
     missing: dict[str, int] = {}
+    now = seen[-1].snapshot
     for number, (plan, some) in enumerate(_periods(seen)):
         for snapshot in _at_work(some):
             made = _moment(graph, plan, snapshot, number, missing)
             if made is not None:
+                now = snapshot
                 moments.append(_fresh(made, moments[-1] if moments else None))
     if not moments:
         raise InvalidInput(
@@ -125,7 +132,7 @@ def recording(run_dir: Path) -> Recording:
         )
     changed = tuple(one.transition for one in history.transitions(run_dir))
     moments = moments[:: len(moments) // _MOST + 1]
-    return Recording(run_dir, graph, tuple(moments), seen[-1], changed, missing)
+    return Recording(run_dir, graph, tuple(moments), seen[-1].plan, now, changed, missing)
 
 
 def _periods(seen: Sequence[Seen]) -> Iterator[tuple[Plan, list[Snapshot]]]:
@@ -244,18 +251,6 @@ def _observation(
         state_rows=metrics.state_rows,
         state_bytes=metrics.state_bytes,
     )
-
-
-def shape_of(graph: Graph, pipeline: Pipeline) -> Shape:
-    """What of a pipeline decides on the time of its batches."""
-    inside = set(pipeline.operators)
-    stateful = any(graph[name].stateful for name in pipeline.operators)
-    inputs = sum(
-        len({i for i in graph[name].inputs if i not in inside}) or (not graph[name].inputs)
-        for name in pipeline.operators
-    )
-    parts = max(pipeline.parallelism, pipeline.ceiling or 0) if stateful else 0
-    return Shape(pipeline.parallelism, 1 + stateful, parts, max(1, inputs))
 
 
 def _processors(snapshot: Snapshot, slots: int) -> float | None:
