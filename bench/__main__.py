@@ -20,15 +20,8 @@ from typing import Any
 from bench.result import Result
 
 NAMES = (
-    "wordcount",
-    "hop",
-    "memory",
-    "overhead",
-    "rescale",
-    "partitions",
-    "recovery",
-    "simulator",
-    "policies",
+    *("wordcount", "hop", "memory", "overhead", "rescale", "partitions", "recovery"),
+    *("simulator", "calibration", "policies"),
 )
 _HERE = Path(__file__).parent
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import resource
 import time
@@ -113,6 +114,7 @@ def _large(folder: Path) -> dict[str, float]:
 
 def run(spark: Any, folder: Path) -> Result:
     """Best of many short rounds for each: other work on the machine can only take time away."""
+    before = os.getloadavg()[0]
     found: dict[tuple[int, str], float] = {}
     for servers in (1, 175, 1000):
         for dispatch in (Dispatch.TURN, Dispatch.CHANCE):
@@ -152,7 +154,8 @@ def run(spark: Any, folder: Path) -> Result:
     return Result(
         "simulator",
         "Records through a chain of queues with latency percentiles, against the same model in "
-        "SimPy; a visit is a record at an operator.",
+        "SimPy; a visit is a record at an operator. Load average of the machine "
+        f"{before:.1f} before and {os.getloadavg()[0]:.1f} after.",
         rows,
         [
             Claim("million visits a second and core", found[175, "in-turn"] / 1e6, least=20),

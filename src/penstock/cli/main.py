@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from penstock.cli import (
     advising,
     asking,
+    calibrating,
     choosing,
     experimenting,
     explaining,
@@ -130,6 +131,7 @@ def parser() -> argparse.ArgumentParser:
     showing.add(commands)
     simulating.add(commands, _FLOW, _LOAD, _CHANGE)
     experimenting.add(commands)
+    calibrating.add(commands)
     profiling.add(commands, _FLOW, _LOAD, _CONF)
     choosing.add(commands)
 

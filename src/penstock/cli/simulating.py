@@ -23,7 +23,10 @@ _COST = (
     "time of an operator for a record: count=2ms, count=2ms~0.5 with a coefficient of variation, "
     "count=2ms~exp; may be given several times"
 )
-_ARRIVALS = "poisson (default), deterministic, bursty:10 (records of a burst) or gamma:2.0 (cv)"
+_ARRIVALS = (
+    "poisson, deterministic, bursty:10 (records of a burst) or gamma:2.0 (cv); poisson unless "
+    "there is a model, which is of generated records that come evenly"
+)
 
 
 def add(commands: Any, flow: str, load: str, change: str) -> None:
@@ -50,11 +53,12 @@ def add(commands: Any, flow: str, load: str, change: str) -> None:
 def add_cluster(command: Any) -> None:
     """Options that say what is simulated."""
     add = command.add_argument
-    add("--cores", metavar="C", type=int, default=4, help="slots of a machine (4)")
-    add("--arrivals", metavar="A", default="poisson", help=_ARRIVALS)
+    add("--cores", metavar="C", type=int, help="slots of a machine (4)")
+    add("--arrivals", metavar="A", help=_ARRIVALS)
     add("--cost", metavar="O=T", action="append", default=[], help=_COST)
     add("--selectivity", metavar="O=X", action="append", default=[], help="records out for one in")
     add("--from", dest="measured", metavar="D", help="costs as a run measured them")
+    add("--model", metavar="FILE", help="a model as `calibrate --out` writes it")
     add("--batches", action="store_true", help="in micro-batches, as Spark runs")
     add("--queue", metavar="N", type=int, help="records that wait for an instance")
     add("--seed", metavar="S", type=int, default=0, help="chance (0)")
@@ -104,16 +108,25 @@ def _simulate(given: argparse.Namespace, streams: Streams) -> int:
 
 def model(given: argparse.Namespace, flow: Dataflow, nodes: int) -> Model:
     """What the options say is simulated."""
-    from penstock.engines.simulator import arrivals, costs
+    from penstock.engines.simulator import arrivals, costs, modelfile
     from penstock.engines.simulator.model import MicroBatch, Model, Node
 
+    comes = None if given.arrivals is None else arrivals.parse(given.arrivals)
+    if given.model is not None:
+        if given.cost or given.selectivity or given.measured:
+            raise InvalidInput(
+                "a model says what operators cost: leave --cost, --from and such out"
+            )
+        fitted = modelfile.read(given.model)
+        made = fitted.model(flow.graph, nodes, comes, given.cores)
+        return made if given.queue is None else replace(made, queue=given.queue)
     factors = {name: _number(text) for name, text in _pairs(given.selectivity).items()}
     steps = costs.steps(flow.graph, _pairs(given.cost), factors, given.measured)
     made = Model(
         steps,
         nodes=nodes,
-        node=Node(cores=given.cores),
-        arrivals=arrivals.parse(given.arrivals),
+        node=Node(cores=4 if given.cores is None else given.cores),
+        arrivals=comes or arrivals.Poisson(),
         batch=MicroBatch() if given.batches else None,
     )
     return made if given.queue is None else replace(made, queue=given.queue)

@@ -15,6 +15,7 @@ from penstock.dataflow.connectors import Generator
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import Read
 from penstock.errors import InvalidInput
+from penstock.models.load import parse
 from penstock.plan.limits import Limits
 from penstock.policies import options
 
@@ -45,9 +46,9 @@ class Terms:
 
 
 def loads(graph: Graph) -> dict[str, str]:
-    """The load of every generator, as it was written."""
+    """The load of every generator, in words that can be read anywhere."""
     return {
-        o.name: o.body.source.load
+        o.name: parse(o.body.source.load).portable
         for o in graph.operators
         if isinstance(o.body, Read) and isinstance(o.body.source, Generator)
     }

@@ -166,7 +166,7 @@ _FORMS: Mapping[str, op.Body] = {
     "map": op.Map(lambda given: given),
     "flat-map": op.FlatMap(lambda given: given),
     "filter": op.Filter(lambda given: given),
-    "aggregate": op.Aggregate(()),
+    "aggregate": op.Aggregate((("n", "count(*)"),)),
     "process": op.Process(lambda: None),
     "deduplicate": op.Deduplicate(),
     "join": op.Join(),

@@ -20,7 +20,8 @@ class OperatorMetrics:
     service: time of one instance for one row; service_cv, arrival_cv: coefficients of variation
     of the time for a row and of the time between rows; busy: share of the window for which an
     instance was at work in this operator; measured: whether the times were measured where the
-    operator runs, or estimated from its share in what runs with it.
+    operator runs, or estimated from its share in what runs with it; cpu: share of its time on a
+    processor, the rest it waited.
     """
 
     name: str
@@ -33,6 +34,7 @@ class OperatorMetrics:
     arrival_cv: float | None = None
     busy: float | None = None
     measured: bool = True
+    cpu: float | None = None
 
     @property
     def selectivity(self) -> float | None:

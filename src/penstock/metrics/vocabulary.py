@@ -108,6 +108,7 @@ VOCABULARY: tuple[Measure, ...] = (
         ("arrival_cv", _RATIO, "coefficient of variation of the time between rows"),
         ("busy", _SHARE, "time in which an instance was at work in this operator"),
         ("measured", _FLAG, "times were measured where it runs; no: estimated from its share"),
+        ("cpu", _SHARE, "its time on a processor; the rest it waited"),
         ("capacity", _SHARE, "time at work of one instance: service x rate / parallelism"),
     ),
     *_of(

@@ -154,7 +154,7 @@ def _operator(over: _Over[OperatorMetrics]) -> OperatorMetrics:
         over.last,
         **over.summed("rows_in", "rows_out"),
         **over.by_time("rate_in", "rate_out", "busy"),
-        **over.by("rows_in", "service"),
+        **over.by("rows_in", "service", "cpu"),
         service_cv=variation((v.service, v.service_cv, v.rows_in) for v in found),
         arrival_cv=variation((_gap(v.rate_in), v.arrival_cv, v.rows_in) for v in found),
         measured=all(v.measured for v in found),

@@ -19,7 +19,12 @@ Counts = npt.NDArray[np.intp]
 
 @dataclass
 class Spell:
-    """Sums over a stretch of time; rows, busy and work by instance."""
+    """Sums over a stretch of time; rows, busy and work by instance.
+
+    Of batches: tasks, and overhead, their seconds that were not for records; runnable: seconds
+    for which a processor was wanted or had; needed, stretched: seconds on a processor that
+    records would have had alone, and had; touched: keys, of all batches.
+    """
 
     instances: int
     seconds: float = 0.0
@@ -39,6 +44,12 @@ class Spell:
     gap: float = 0.0
     gap_squares: float = 0.0
     came: int = 0
+    tasks: int = 0
+    overhead: float = 0.0
+    runnable: float = 0.0
+    needed: float = 0.0
+    stretched: float = 0.0
+    touched: float = 0.0
     rows: Counts = field(init=False)
     busy: Floats = field(init=False)
 
@@ -58,6 +69,7 @@ class Spell:
 _SUMS = (
     *("seconds", "taken", "wait", "gathered", "held", "service", "squares", "out", "batches"),
     *("batch_seconds", "running", "gaps", "gap", "gap_squares", "came"),
+    *("tasks", "overhead", "runnable", "needed", "stretched", "touched"),
 )
 
 

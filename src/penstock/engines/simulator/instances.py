@@ -106,11 +106,11 @@ class Instances:
         return np.ceil((ready - phase) / self._cadence) * self._cadence + phase
 
     def _queue(self, ready: Floats, service: Floats) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
-        if not service.any() and float(self.free.max()) <= ready[0]:
+        if service[0] == 0.0 and not service.any() and float(self.free.max()) <= ready[0]:
             return ready, np.zeros(self.count), dealt(len(ready), self.count, self._turn)
         if self._groups is not None:
-            left, self.free = kernel.grouped(ready, service, self.free, self._groups)
-            return left, self._groups.sums(service), self._groups.counts
+            left, self.free, work = kernel.dealt(ready, service, self.free, self._groups)
+            return left, work, self._groups.counts
         if self._shared:
             left, self.free = kernel.shared(ready, service, self.free)
             even = np.full(self.count, service.sum() / self.count)

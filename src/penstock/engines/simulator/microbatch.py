@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from penstock.engines.simulator import kernel
+from penstock.engines.simulator.batch import Machine, Pool, Times, entries, shape_of, times
 from penstock.engines.simulator.instances import totals
-from penstock.engines.simulator.jobs import Inlet, Jobs, merged
-from penstock.engines.simulator.model import MicroBatch, Model, weighed
-from penstock.engines.simulator.network import Leaving, Outlet
+from penstock.engines.simulator.jobs import Inlet, Jobs
+from penstock.engines.simulator.model import MicroBatch, Model
+from penstock.engines.simulator.network import Outlet
 from penstock.engines.simulator.records import Records
 from penstock.engines.simulator.stage import NO_JOBS, Stage, in_order
 from penstock.engines.simulator.work import Allotted, Work
 
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.integer[Any]]
+Latencies = Mapping[str, Floats]
+
+_MEMORY = 2.0
+"""Seconds after which two thirds of what a pipeline wanted of processors are forgotten."""
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Of the time of a record that enters somewhere: by stage, on a processor and waiting."""
+
+    cpu: Floats
+    wait: Floats
 
 
 class BatchStage(Stage):
     """One query. A batch begins when there is something to do, the batch before is through and
-    the cadence has passed; all its records leave when it ends.
+    the beat of the cadence has come; all its records leave when its work is done.
     """
 
     takes_ahead = False
@@ -37,102 +51,182 @@ class BatchStage(Stage):
         now: float,
         rng: np.random.Generator,
         ends: frozenset[str] = frozenset(),
-        slots: int = 1,
+        pool: Pool | None = None,
     ) -> None:
         super().__init__(work, inlets, outlets, model, now, rng, ends)
         assert model.batch is not None
         self._cost: MicroBatch = model.batch
-        self._slots = slots
+        self._rng = rng
+        self._lag = 0.0
         self._began = -np.inf
+        self._left: int | None = None
+        self._carried = -np.inf
+        self._parts = {name: _parts(work, model, name) for name in work.paths}
+        self._reach = {
+            entry: work.visits(entry)[path.index(work.stateful)]
+            for entry, path in work.paths.items()
+            if work.stateful in path
+        }
+        self.shape = shape_of(work.graph, self.pipeline)
+        means = [work.mean[entry] for entry in entries(work.graph, self.pipeline.operators)]
+        self._row = sum(means) / max(1, len(means)) + model.batch.row
+        self.pool = Pool(1, 0.0, now) if pool is None else pool
+        self.demand = 0.0
+        self.others = 0.0
 
-    def run(self, begin: float, end: float, most: int | None) -> Mapping[str, Floats]:
-        left = most
-        staying = NO_JOBS
-        fresh: list[Leaving] = []
-        while left is None or left > 0:
-            start = self._next(begin, end)
-            if start >= end:
-                break
-            parts = self._taken(start, self._admitted(left))
-            if not parts:
-                break
-            jobs = self._batch(parts, start)
-            left = None if left is None else left - len(jobs)
-            gone, stays = self._parted(jobs, end)
-            fresh += gone
-            staying = merged(staying, stays)
-        self._run_on(begin, end)
-        self._note_arrivals(end)
-        return self._let_out(end, fresh, staying)
+    # --- a step of time -----------------------------------------------------------------------
 
-    def _next(self, begin: float, end: float) -> float:
-        """When the next batch begins."""
+    def run(self, begin: float, end: float, most: int | None) -> Latencies:
+        return work_through([self], begin, end, {self.pipeline.name: most})[self.pipeline.name]
+
+    def enter(self, most: int | None) -> None:
+        """Begin a step of time in which it may take so many records."""
+        self._left = most
+
+    def next(self, begin: float, end: float) -> float:
+        """When the next batch begins; infinity if none does before `end`."""
+        if self._left == 0 or (self.pipeline.admission == 0 and not self.draining):
+            return math.inf
         for inlet in self.inlets:
             inlet.queue.waiting(end)  # so that sources have made what is due
         first = min(i.queue.first() for i in self.inlets)
-        return max(float(self.servers.free[0]), first, begin, self._began + self.pipeline.cadence)
+        free = float(self.servers.free[0])
+        if first > free:  # it was idle, and has to look first
+            first += self._lag
+        start = max(free, first, begin, self._beat())
+        return start if start < end else math.inf
 
-    def _admitted(self, left: int | None) -> int | None:
-        bounds = [b for b in (left, self.pipeline.admission) if b is not None]
+    def _beat(self) -> float:
+        """The next beat of the cadence, which all pipelines with the same cadence share."""
+        cadence = self.pipeline.cadence
+        if not cadence or self._began == -np.inf:
+            return -np.inf
+        return (math.floor(self._began / cadence + 1e-9) + 1) * cadence
+
+    def batch(self, start: float, end: float) -> Latencies:
+        """Work through one batch, and let out what leaves by `end`."""
+        parts = self._taken(start, self._admitted())
+        count = sum(len(records) for _, records, _ in parts)
+        self._left = None if self._left is None else max(0, self._left - count)
+        if not count:
+            self._left = 0
+            return {}
+        gone, stays = self._parted(self._worked(parts, start), end)
+        return self._let_out(end, gone, stays)
+
+    def leave(self, begin: float, end: float) -> None:
+        """End a step of time."""
+        self._run_on(begin, end)
+        self._note_arrivals(end)
+        wanted = self.gauge.now.runnable / (end - begin)
+        self.demand += -math.expm1(-(end - begin) / _MEMORY) * (wanted - self.demand)
+
+    def _admitted(self) -> int | None:
+        bounds = [b for b in (self._left, self.pipeline.admission) if b is not None]
+        if self._cost.pace is not None and self.pipeline.admission is None and self._row:
+            bounds.append(max(1, round(self.instances * self._cost.pace / self._row)))
         return min(bounds, default=None)
 
-    def _batch(self, parts: Sequence[tuple[int, Records, Allotted]], start: float) -> Jobs:
-        """Work through one batch."""
+    # --- a batch ------------------------------------------------------------------------------
+
+    def _worked(self, parts: Sequence[tuple[int, Records, Allotted]], start: float) -> Jobs:
         records, allotted, entry = in_order(parts)
         count = len(records)
         server = self.servers.choose(count)
-        service = allotted.service + self._cost.row
         if server is None:
-            given, rows = totals(service, self.instances, 0), _even(count, self.instances)
+            rows = np.diff(np.arange(self.instances + 1) * count // self.instances)
         else:
-            given = weighed(server, service, self.instances)
             rows = np.bincount(server, minlength=self.instances)
-        if self.servers.slow is not None:
-            given = given * self.servers.slow
-        spent = self._spent(given)
-        ready = float(self.servers.free[0])
-        end = start + sum(spent.values())
-        self._note(records, service, rows, given, spent, start, ready)
+        cpu, wait = self._needs(parts, allotted.service, rows)
+        machine = Machine(self.pool.slots, self.pool.processors, self.others)
+        took = times(self._cost, self.shape, machine, cpu, wait, self._luck())
+        done = start + took.planning + took.log + took.opening
+        for tasks in took.tasks:
+            done = self.pool.run(done, tasks)
+        done += took.closing
+        self._note(records, allotted.service, rows, took, start, done)
         self._began = start
-        self.servers.free = np.full(self.instances, end)
-        batch = Allotted(np.full(count, end - start), allotted.visits)
+        self._lag = self._cost.poll * float(self._rng.random())
+        self.servers.free = np.full(self.instances, done + took.commit)
+        batch = Allotted(np.full(count, done - start), allotted.visits)
         where = np.zeros(count, np.intp) if server is None else server
-        return Jobs(records, batch, np.full(count, end), where, np.broadcast_to(entry, count))
+        return Jobs(records, batch, np.full(count, done), where, np.broadcast_to(entry, count))
 
-    def _spent(self, given: Floats) -> dict[str, float]:
-        """Where the time of a batch goes, by the work of each task."""
-        cost, pipeline = self._cost, self.pipeline
-        pieces = max(self.instances, pipeline.ceiling or 0)
-        tasks = given + cost.task
-        work = float(tasks.max())
-        if len(tasks) > self._slots:  # more tasks than slots: the next to whichever is free
-            work = float(kernel.shared(np.zeros(len(tasks)), tasks, np.zeros(self._slots))[1].max())
-        return {
-            "planning": cost.planning,
-            "log": cost.log,
-            "work": work + cost.partition * pieces,
-            "commit": cost.commit,
-        }
+    def _luck(self) -> float:
+        spread = self._cost.jitter**2
+        return float(self._rng.standard_gamma(1 / spread) * spread) if spread else 1.0
+
+    def _needs(
+        self, parts: Sequence[tuple[int, Records, Allotted]], service: Floats, rows: Numbers
+    ) -> tuple[Floats, Floats]:
+        """Seconds on a processor and of waiting, by stage and task.
+
+        Those who read get even shares; behind the shuffle each gets what its keys bring.
+        """
+        tasks, stages = self.instances, self.shape.stages
+        cpu, wait = np.zeros(stages), np.zeros(stages)
+        for number, _, allotted in parts:
+            found = self._parts[self.inlets[number].entry]
+            total = float(allotted.service.sum())
+            cpu += total * found.cpu
+            wait += total * found.wait
+        if stages == 1:
+            given = totals(service, tasks, 0)
+            share = given / given.sum() if given.sum() else rows / rows.sum()
+            shares = share[None, :]
+        else:
+            shares = np.stack([np.full(tasks, 1 / tasks), rows / rows.sum()])
+        slow = 1.0 if self.servers.slow is None else self.servers.slow
+        beside = np.zeros((stages, tasks))
+        beside[0] = self._cost.row * rows.sum() * shares[0]
+        beside[-1] += self._touching(parts) / tasks
+        return (cpu[:, None] * shares + beside) * slow, wait[:, None] * shares * slow
+
+    def _touching(self, parts: Sequence[tuple[int, Records, Allotted]]) -> float:
+        """Seconds for the keys of a batch."""
+        name = self.work.stateful
+        step = None if name is None else self._model.step(name)
+        if name is None or step is None or not step.touch:
+            return 0.0
+        reach = sum(
+            len(records) * self._reach.get(self.inlets[number].entry, 0.0)
+            for number, records, _ in parts
+        )
+        keys = step.keys.touched(reach)
+        self.gauge.now.touched += keys
+        return step.touch * keys
 
     def _note(
         self,
         records: Records,
         service: Floats,
         rows: npt.NDArray[np.intp],
-        given: Floats,
-        spent: Mapping[str, float],
+        took: Times,
         start: float,
-        ready: float,
+        done: float,
     ) -> None:
-        waited = np.full(len(records), start)
-        gathered = float((start - np.maximum(records.time, min(ready, start))).sum())
-        self.gauge.served(records.time, waited + service, service, gathered, rows)
+        now, free = self.gauge.now, float(self.servers.free[0])
+        spent = float(took.tasks.sum()) - took.fixed  # for records, as slowly as it went
+        total = float(service.sum())
+        service = service * (spent / total) if total else np.full(len(records), spent / len(rows))
+        gathered = float((start - np.maximum(records.time, min(free, start))).sum())
+        self.gauge.served(records.time, start + service, service, gathered, rows)
         self.gauge.gaps(0, np.array([start]))
-        now = self.gauge.now
         now.batches += 1
-        now.batch_seconds += sum(spent.values())
-        now.parts.update(spent)
-        now.busy += given
+        now.batch_seconds += done + took.commit - start
+        spans = {
+            "planning": took.planning,
+            "log": took.log,
+            "work": done - start - took.planning - took.log,
+            "commit": took.commit,
+        }
+        now.parts.update(spans)
+        now.tasks += took.tasks.size
+        now.overhead += took.fixed
+        now.runnable += took.runnable
+        now.needed += (spent - took.waiting) / took.slow
+        now.stretched += spent - took.waiting
+        now.busy += took.tasks.sum(axis=0)
 
     def _run_on(self, begin: float, end: float) -> None:
         """How much of a step a batch was running."""
@@ -142,8 +236,6 @@ class BatchStage(Stage):
         beyond = max(0.0, float(self.servers.free[0]) - end) if self._began > -np.inf else 0.0
         jobs.running += min(end - begin, carried + jobs.batch_seconds - beyond)
         self._carried = float(self.servers.free[0])
-
-    _carried = -np.inf
 
     def fail(self, now: float, servers: Numbers, until: float) -> int:
         """A batch that loses a task is done again as a whole."""
@@ -161,5 +253,47 @@ class BatchStage(Stage):
         return self.instances * (bound + idle / mean)
 
 
-def _even(count: int, servers: int) -> npt.NDArray[np.intp]:
-    return np.diff(np.arange(servers + 1) * count // servers)
+def work_through(
+    stages: Sequence[BatchStage], begin: float, end: float, most: Mapping[str, int | None]
+) -> dict[str, Latencies]:
+    """Work through a step of time, batch by batch in the order in which they begin.
+
+    So what a batch finds, of records and of free slots, is what those before it have left.
+    Returns the latencies of the records that left, by pipeline and constraint.
+    """
+    found: dict[str, list[Latencies]] = {}
+    wanted = sum(stage.demand for stage in stages)
+    for stage in stages:
+        stage.enter(most[stage.pipeline.name])
+        stage.others = max(0.0, wanted - stage.demand)
+        found[stage.pipeline.name] = [stage.let_out(end)]
+    while True:
+        start, at = min((stage.next(begin, end), at) for at, stage in enumerate(stages))
+        if start == math.inf:
+            break
+        found[stages[at].pipeline.name].append(stages[at].batch(start, end))
+    for stage in stages:
+        stage.leave(begin, end)
+    return {name: _together(some) for name, some in found.items()}
+
+
+def _together(some: Sequence[Latencies]) -> Latencies:
+    names = dict.fromkeys(name for one in some for name in one)
+    return {name: np.concatenate([one[name] for one in some if name in one]) for name in names}
+
+
+def _parts(work: Work, model: Model, entry: str) -> _Parts:
+    """How the time of a record that enters at an operator is spread, on average."""
+    stages = 1 + (work.stateful is not None)
+    cpu, wait = np.zeros(stages), np.zeros(stages)
+    path = [*zip(work.paths[entry], work.visits(entry), strict=False)]
+    path += [(name, work.visits(entry)[-1]) for name in work.sinks if name != work.tail]
+    stage = 0
+    for name, visits in path:
+        if name == work.stateful:
+            stage = stages - 1
+        step = model.step(name)
+        cpu[stage] += visits * step.service.mean * step.cpu
+        wait[stage] += visits * step.service.mean * (1 - step.cpu)
+    total = float(cpu.sum() + wait.sum())
+    return _Parts(cpu / total, wait / total) if total else _Parts(cpu, wait)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property
@@ -77,6 +77,12 @@ class Keys:
         """The share of the keys that another number of instances puts elsewhere."""
         return float(np.mean(self.places(before) != self.places(after)))
 
+    def touched(self, records: float) -> float:
+        """How many keys come up among so many records, on average."""
+        with np.errstate(divide="ignore"):
+            missed = records * np.log1p(-np.minimum(self._weights, 1.0))
+        return float(-np.expm1(missed).sum())
+
     def seen(self, records: int) -> int:
         """About how many keys have come up among so many records."""
         return round(self.number * -math.expm1(-records / self.number))
@@ -89,6 +95,8 @@ class Step:
     window: seconds over which it gathers what it makes, where operators run all the time; it goes
     on working meanwhile. cpu: the share of the time that needs a processor; the rest is waiting,
     for which a record needs nothing. It matters where a machine has fewer processors than slots.
+    touch: seconds for each key that comes up in a batch, however many records it has: its state is
+    read and written.
     """
 
     service: Service = field(default_factory=Constant)
@@ -96,12 +104,15 @@ class Step:
     keys: Keys = field(default_factory=Keys)
     window: float = 0.0
     cpu: float = 1.0
+    touch: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.cpu <= 1:
             raise InvalidInput(f"{self.cpu:g} is not a share of time on a processor")
         if not (self.window >= 0 and math.isfinite(self.window)):
             raise InvalidInput(f"a window of {self.window:g} s is not 0 s or more")
+        if not 0 <= self.touch < math.inf:
+            raise InvalidInput(f"a key cannot take {self.touch:g} seconds")
         if not (self.selectivity >= 0 and math.isfinite(self.selectivity)):
             raise InvalidInput(f"a selectivity of {self.selectivity:g} is not 0 or more")
 
@@ -116,13 +127,19 @@ class Node:
     """A machine: slots, bytes of memory, and how instances on it get in each other's way.
 
     interference: by how much a record takes longer for each busy slot beside it, as a share;
-    spill: how many times as long a record takes once state does not fit into memory.
+    spill: how many times as long a record takes once state does not fit into memory; processors:
+    what batches really share (None: one for each slot).
     """
 
     cores: int = 4
     memory: float = 16e9
     interference: float = 0.0
     spill: float = 5.0
+    processors: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.processors is not None and not 0 < self.processors < math.inf:
+            raise InvalidInput(f"a machine with {self.processors:g} processors cannot be")
 
 
 @dataclass(frozen=True)
@@ -140,9 +157,17 @@ class Timing:
 class MicroBatch:
     """What a batch costs beside its records, in seconds: the parameters that Spark is fitted with.
 
-    planning, log and commit: once a batch; partition: once for each task or part of state, where
-    all of them share the driver; task: to start a task on a slot; row: for a record, on top of
-    what its operators take.
+    In the order in which they come: planning, once a batch, and `inlet` for each input after the
+    first; log, before the work; job, half of it to begin and half to end the work, and to begin
+    it also `partition` for each task or part of state, where all share the driver; task, to start
+    a task on a slot; state, for each part of state on its slot; row, for a record, on top of what
+    its operators take. Then the output is there, and only the next batch waits for commit. All of
+    it needs a processor.
+
+    jitter: coefficient of variation of what is once a batch; without it pipelines fall into step
+    with each other, which those of Spark do not. poll: how often one that is idle looks for
+    records. pace: seconds of work that a batch is cut to
+    where the plan sets no admission (None: never).
     """
 
     planning: float = 0.04
@@ -151,6 +176,18 @@ class MicroBatch:
     partition: float = 0.004
     task: float = 0.01
     row: float = 0.0
+    inlet: float = 0.0
+    job: float = 0.0
+    state: float = 0.0
+    jitter: float = 0.0
+    poll: float = 0.0
+    pace: float | None = None
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if value is not None and not 0 <= value < math.inf:
+                raise InvalidInput(f"a batch cannot have a {one.name} of {value:g}")
 
 
 @dataclass(frozen=True)

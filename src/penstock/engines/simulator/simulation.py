@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from penstock.dataflow.graph import Graph
 from penstock.engines.simulator import network as net
+from penstock.engines.simulator.batch import Pool
 from penstock.engines.simulator.gauge import LatencyGauge
 from penstock.engines.simulator.jobs import Inlet
-from penstock.engines.simulator.microbatch import BatchStage
+from penstock.engines.simulator.microbatch import BatchStage, work_through
 from penstock.engines.simulator.model import Model
 from penstock.engines.simulator.network import Network
 from penstock.engines.simulator.node import Placement, packed, place, slowdown
@@ -31,6 +32,9 @@ _MOST = 100_000
 """Records from outside in one step, so that memory is bounded and caches are not left."""
 
 _FINEST = 0.01
+
+_LARGE = 31 << 20
+"""Bytes of the array with which glibc is told to keep what is freed."""
 
 
 class Simulation:
@@ -49,6 +53,9 @@ class Simulation:
         most: Mapping[str, int | None] | None = None,
         resumed: int = 0,
     ) -> None:
+        # The arrays of a step are freed and asked for again in the next. glibc gives them back to
+        # the system each time, a fifth of all time, until it has seen a larger one being freed.
+        np.empty(_LARGE, np.uint8)
         self.graph = graph
         model = _whole_sinks(model, graph)
         self.model = model
@@ -112,9 +119,15 @@ class Simulation:
             self.stages[name].servers.hold(self.now + pause)
         self.plan = plan
         self._admit()
+        node, pool = self.model.node, None
+        if self.model.batch is not None:
+            slots = plan.executors * node.cores
+            pool = Pool(slots, plan.executors * (node.processors or 0.0), self.now)
         for stage in self.stages.values():
             stage.servers.slow = None
             stage.gauge.clear()
+            if isinstance(stage, BatchStage) and pool is not None:
+                stage.pool = pool
 
     def _admit(self) -> None:
         """Where sources admit so many records to the flow, no more than these wait anywhere."""
@@ -157,8 +170,7 @@ class Simulation:
         stream = self._stream(pipeline.name)
         if self.model.batch is None:
             return Stage(work, inlets, (), self.model, self.now, stream, ends)
-        slots = plan.executors * self.model.node.cores
-        return BatchStage(work, inlets, (), self.model, self.now, stream, ends, slots)
+        return BatchStage(work, inlets, (), self.model, self.now, stream, ends)
 
     def _outlets(self, work: Work, plan: Plan) -> tuple[net.Outlet, ...]:
         readers = self.graph.successors[work.tail]
@@ -191,8 +203,12 @@ class Simulation:
             for name, pending in self._pending.items():
                 known, room = most[name], math.ceil(free * pending)
                 most[name] = room if known is None else min(room, known)
+        batched = [stage for stage in stages if isinstance(stage, BatchStage)]
+        found = work_through(batched, begin, end, most) if batched else {}
         for stage in stages:
-            self._note(stage, stage.run(begin, end, most[stage.pipeline.name]), end)
+            name = stage.pipeline.name
+            left = found[name] if name in found else stage.run(begin, end, most[name])
+            self._note(stage, left, end)
             stage.gauge.close(end, self.window)
         self.now = end
         self._contend(end - begin)
@@ -236,6 +252,8 @@ class Simulation:
     def _contend(self, seconds: float) -> None:
         """Instances on one executor slow each other down in the next step as in this one."""
         cores = self.model.node.cores
+        if self.model.batch is not None and self.model.node.processors is not None:
+            return  # batches share processors themselves
         state = {name: self.state(stage)[1] for name, stage in self.stages.items()}
         crowded = self.plan.slots > cores * self.plan.executors
         crowded = crowded or int(self.placement.loads().max()) > cores

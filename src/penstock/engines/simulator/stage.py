@@ -144,11 +144,15 @@ class Stage:
         if not len(kept):
             self._count(served.entry, len(late))
             return [Leaving(Records(served.left, births), outputs)], NO_JOBS
-        go = ~late
-        self._count(served.entry if served.entry.ndim == 0 else served.entry[go], int(go.sum()))
-        gone = Records(served.left[go], {name: b[go] for name, b in births.items()})
+        whole, rest = slice(None, kept[0]), kept[0] + np.flatnonzero(~late[kept[0] :])
+        gone = []
+        for part in (whole, rest):  # those before the first that stays need not be picked out
+            records = Records(served.left[part], {name: b[part] for name, b in births.items()})
+            entry = served.entry if served.entry.ndim == 0 else served.entry[part]
+            self._count(entry, len(records))
+            gone.append(Leaving(records, None if outputs is None else outputs[part]))
         stays = served[kept] if isinstance(served, Jobs) else served.jobs(kept, self.instances)
-        return [Leaving(gone, None if outputs is None else outputs[go])], stays
+        return gone, stays
 
     def _count(self, entry: npt.NDArray[np.uint8], count: int) -> None:
         """Note records that leave, by where they came in."""

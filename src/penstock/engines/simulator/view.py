@@ -77,6 +77,7 @@ def _pipeline(sim: Simulation, stage: Stage, spell: Spell, detail: int) -> Pipel
         rate_out=spell.out / seconds if seconds else None,
         arrival_rate=spell.came / seconds if seconds else None,
         service=spell.service / taken if taken else None,
+        task_overhead=spell.overhead / spell.tasks if spell.tasks else None,
         service_cv=variation(taken, spell.service, spell.squares),
         arrival_cv=variation(spell.gaps, spell.gap, spell.gap_squares),
         batch_seconds=spell.batch_seconds / batches if batches else _to_output(spell),
@@ -120,14 +121,13 @@ def _operators(sim: Simulation, stage: Stage, spell: Spell) -> dict[str, Operato
     seconds = spell.seconds
     found = {}
     alone = len(stage.pipeline.operators) == 1
-    done = sum(spell.done.values())
-    due = sum(stage.work.mean[entry] * count for entry, count in spell.done.items())
-    stretch = 1.0
-    if spell.taken and due > 0:  # by how much records took longer than on an idle machine
-        stretch = (spell.service / spell.taken) / (due / done)
+    slow, wait = _slowness(stage, spell)
     for name, (rows_in, rows_out) in stage.work.operators(spell.done).items():
         step = sim.model.step(name)
-        service = step.service.mean * stretch
+        need = step.service.mean * step.cpu
+        if spell.touched and rows_in and name == stage.work.stateful:
+            need += step.touch * spell.touched / rows_in
+        service = need * slow + step.service.mean * (1 - step.cpu) * wait
         found[name] = OperatorMetrics(
             name=name,
             rows_in=round(rows_in),
@@ -138,9 +138,22 @@ def _operators(sim: Simulation, stage: Stage, spell: Spell) -> dict[str, Operato
             service_cv=variation(spell.taken, spell.service, spell.squares) if alone else None,
             arrival_cv=variation(spell.gaps, spell.gap, spell.gap_squares),
             busy=min(1.0, rows_in * service / stage.instances / seconds) if seconds else None,
-            measured=alone,
+            measured=alone or bool(spell.batches),
+            cpu=need / service if spell.batches and service else None,
         )
     return found
+
+
+def _slowness(stage: Stage, spell: Spell) -> tuple[float, float]:
+    """How many times as long as on an idle machine records were at work, and waited."""
+    if spell.batches:
+        return (spell.stretched / spell.needed if spell.needed else 1.0), 1.0
+    done = sum(spell.done.values())
+    due = sum(stage.work.mean[entry] * count for entry, count in spell.done.items())
+    if not (spell.taken and due > 0):
+        return 1.0, 1.0
+    slow = (spell.service / spell.taken) / (due / done)
+    return slow, slow
 
 
 def _channels(sim: Simulation, pipelines: dict[str, PipelineMetrics]) -> dict[str, ChannelMetrics]:

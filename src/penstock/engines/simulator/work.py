@@ -87,7 +87,7 @@ class Work:
 
     def __init__(self, graph: Graph, pipeline: Pipeline, ledger: Ledger) -> None:
         self.pipeline = pipeline
-        self._graph = graph
+        self.graph = graph
         self._ledger = ledger
         model = ledger.model
         body = [n for n in pipeline.operators if graph[n].state is not State.SINK]
@@ -112,7 +112,7 @@ class Work:
         """From where a record enters to the tail."""
         path = [name]
         while path[-1] != self.tail and name not in self.sinks:
-            path.append(self._graph.successors[path[-1]][0])
+            path.append(self.graph.successors[path[-1]][0])
         return tuple(path)
 
     def _gain(self, entry: str) -> float:

@@ -13,8 +13,9 @@ from penstock.engines.spark.lineage import Span
 
 PARTS = {
     "planning": ("latestOffset", "getBatch", "queryPlanning"),
-    "log": ("walCommit", "commitBatch", "commitOffsets"),
+    "log": ("walCommit",),
     "work": ("addBatch",),
+    "commit": ("commitBatch", "commitOffsets"),
 }
 """Where the time of a batch goes, by the names that Spark has for it; what is left is `other`."""
 

@@ -182,6 +182,8 @@ class Window:
             s.calls += r.calls
             s.total += r.total
             s.squares += r.squares
+            if r.cpu is not None:
+                s.cpu = (s.cpu or 0.0) + r.cpu
         return sums
 
     # --- operators ------------------------------------------------------------------------------
@@ -211,6 +213,7 @@ class Window:
                     else min(1.0, spent / self.span / max(1, self.parallelism))
                 ),
                 measured=measured,
+                cpu=_on_processor(metered[name]) if name in metered else None,
             )
         return found
 
@@ -370,6 +373,12 @@ def _cv(report: Report) -> float | None:
         return None
     mean = report.total / report.calls
     return math.sqrt(max(0.0, report.squares / report.calls - mean**2)) / mean
+
+
+def _on_processor(report: Report) -> float | None:
+    if report.cpu is None or not report.seconds:
+        return None
+    return min(1.0, report.cpu / report.seconds)
 
 
 def _mean(values: Iterable[float]) -> float | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any
 
 from pyspark.accumulators import AccumulatorParam
@@ -24,7 +24,8 @@ SAMPLED = 16
 class Report:
     """One operator in one task. seconds: without what it waited for its input.
 
-    calls, total and squares describe the calls that were timed one by one.
+    calls, total and squares describe the calls that were timed one by one; cpu: seconds of
+    those on a processor, None where that was not looked at.
     """
 
     operator: str
@@ -37,6 +38,7 @@ class Report:
     calls: int = 0
     total: float = 0.0
     squares: float = 0.0
+    cpu: float | None = None
 
 
 class _Mailbag(AccumulatorParam[list[Report]]):
@@ -73,13 +75,15 @@ class Meter:
 
     report: Report
     _waited: float = field(default=0.0)
+    _others: float = field(default=0.0)
 
     def inward(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What the operator reads."""
         while True:
-            began = perf_counter()
+            began, used = perf_counter(), process_time()
             batch = next(batches, None)
             self._waited += perf_counter() - began
+            self._others += process_time() - used
             if batch is None:
                 return
             self.report.rows_in += batch.num_rows
@@ -89,8 +93,11 @@ class Meter:
         """What the operator makes of it."""
         while True:
             began, waited = perf_counter(), self._waited
+            used, others = process_time(), self._others
             batch = next(batches, None)
             self.report.seconds += perf_counter() - began - (self._waited - waited)
+            spent = process_time() - used - (self._others - others)
+            self.report.cpu = (self.report.cpu or 0.0) + spent
             if batch is None:
                 return
             self.report.rows_out += batch.num_rows

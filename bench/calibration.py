@@ -1,0 +1,307 @@
+"""How well the simulator foretells Spark: some plans are fitted, others are foretold."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench import flows
+from bench.result import Claim, Result
+from penstock.control import history
+from penstock.control.run import run as run_flow
+from penstock.dataflow.flow import Dataflow
+from penstock.dataflow.graph import Graph
+from penstock.engines.simulator.calibration import fit
+from penstock.engines.simulator.engine import SimulatorEngine
+from penstock.engines.simulator.modelfile import Fitted, of
+from penstock.engines.simulator.observed import recording
+from penstock.engines.spark.engine import SparkEngine
+from penstock.metrics.snapshot import Snapshot
+from penstock.plan import fusion
+from penstock.plan.plan import Plan
+from penstock.workloads import build
+
+PERIOD = 18.0
+_LAST = 6.0
+"""Seconds at the end of a period whose snapshots count; each looks back 5 s."""
+
+_LONG = 60.0
+"""Seconds that a simulated trial is looked at, after as many in which it settles."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A plan for one period: what is changed for it, the load, and whether it is fitted.
+
+    overloaded: more comes than it can take, so that only throughput can be foretold; counts: no
+    for a beginning in which Spark is still slow.
+    """
+
+    change: str
+    rate: float
+    fitted: bool
+    overloaded: bool = False
+    counts: bool = True
+
+
+@dataclass(frozen=True)
+class Case:
+    """A workload and the plans that it runs under, one after the other in one run.
+
+    Plans to fit and plans to foretell take turns, so that a machine that gets busier or a JVM that
+    gets faster on the way is the same to both.
+    """
+
+    name: str
+    build: Callable[[Path, str], Dataflow]
+    trials: Sequence[Trial]
+    parallelism: int = 4
+    channel_rows: int = 500
+
+    @property
+    def load(self) -> str:
+        """Each trial's rate for a period."""
+        points = []
+        for at, trial in enumerate(self.trials):
+            points += [f"{at * PERIOD:g}={trial.rate:g}", f"{(at + 1) * PERIOD:g}={trial.rate:g}"]
+        return "points:" + ",".join(points)
+
+    def graph(self, out: Path) -> Graph:
+        """The dataflow, its latency over windows that are shorter than a period."""
+        graph = self.build(out, self.load).graph
+        return replace(graph, constraints=tuple(replace(c, window=5.0) for c in graph.constraints))
+
+
+def _workload(name: str, **options: Any) -> Callable[[Path, str], Dataflow]:
+    return lambda out, load: build(name, out, load=load, **options)
+
+
+def _warm(change: str, rate: float) -> Trial:
+    return Trial(change, rate, fitted=False, counts=False)
+
+
+CASES = (
+    Case(
+        "word count",
+        _workload("wordcount"),
+        (
+            _warm("tweets=2", 8000),
+            _warm("split count", 8000),
+            Trial("tweets=1, count=1", 5000, True),
+            Trial("tweets=2, count=4", 10000, False),
+            Trial("fuse split count, tweets=1", 5000, True),
+            Trial("tweets=2, tweets.cadence=1s", 10000, False),
+            Trial("tweets=4, tweets.cadence=0s", 30000, True),
+            Trial("tweets=2", 150000, False, overloaded=True),
+        ),
+        channel_rows=1_000_000,
+    ),
+    Case(
+        "linear, waiting",
+        _workload("linear", cost="wait"),
+        (
+            _warm("orders=2", 30),
+            _warm("split step-2", 30),
+            Trial("orders=1, step-2=1", 30, True),
+            Trial("orders=2, step-2=3", 80, False),
+            Trial("fuse step-1 step-2, orders=1", 30, True),
+            Trial("orders=4, orders.cadence=1s", 80, False),
+            Trial("orders=3, orders.cadence=0s", 90, True),
+            Trial("orders=2", 200, False, overloaded=True),
+        ),
+    ),
+    Case(
+        "linear, computing",
+        _workload("linear", cost="cpu", numbers=5000),
+        (
+            _warm("orders=2", 100),
+            _warm("split step-2", 100),
+            Trial("orders=1, step-2=1", 100, True),
+            Trial("orders=1, step-2=2", 200, False),
+            Trial("fuse step-1 step-2, orders=1", 100, True),
+            Trial("orders=2, orders.cadence=1s", 250, False),
+            Trial("orders=4, orders.cadence=0s", 300, True),
+            Trial("orders=3, orders.admission=500", 1200, False, overloaded=True),
+        ),
+    ),
+    Case(
+        "diamond, waiting",
+        _workload("diamond", cost="wait"),
+        (
+            _warm("branch-1=2", 20),
+            _warm("branch-1=4", 20),
+            Trial("branch-1=1", 20, True),
+            Trial("branch-1=2, branch-1.cadence=1s", 30, False),
+            Trial("branch-1=4, branch-1.cadence=0s", 60, True),
+            Trial("branch-1=3, orders.cadence=500ms", 60, False),
+            Trial("branch-1=2, orders.cadence=0s", 130, False, overloaded=True),
+        ),
+    ),
+    Case(
+        "star, waiting",
+        _workload("star", cost="wait"),
+        (
+            _warm("centre=2", 15),
+            _warm("split centre", 15),
+            Trial("gather=1, centre=1, to-east=1, to-west=1", 15, True),
+            Trial("centre=2", 30, False),
+            Trial("fuse gather centre, centre=1", 20, True),
+            Trial("centre=2, to-east=2, to-west=2, centre.cadence=1s", 40, False),
+            Trial("centre.cadence=0s", 40, True),
+            Trial("to-east=1, to-west=1", 120, False, overloaded=True),
+        ),
+    ),
+    Case(
+        "running sums",
+        lambda out, load: flows.running(out, load=load),
+        (
+            _warm("rows=2", 500),
+            _warm("split total", 500),
+            Trial("rows=1, total=1", 300, True),
+            Trial("rows=1, total=2", 600, False),
+            Trial("fuse same total, rows=1", 500, True),
+            Trial("rows=2, rows.cadence=1s", 2000, False),
+            Trial("rows=4, rows.cadence=0s", 3000, True),
+            Trial("rows=2", 40000, False, overloaded=True),
+        ),
+        channel_rows=100_000,
+    ),
+)
+
+
+def record(spark: Any, case: Case, folder: Path) -> Path:
+    """Run all plans of a case; the run directory."""
+    graph = case.graph(folder / "out")
+    changes = [f"{at * PERIOD:g}s:{one.change}" for at, one in enumerate(case.trials)]
+    run_flow(
+        graph,
+        plan=fusion.default_plan(graph, case.parallelism),
+        engine=SparkEngine(spark=spark, channel_rows=case.channel_rows),
+        seconds=PERIOD * len(case.trials),
+        changes=changes,
+        run_dir=folder / "run",
+        verify=False,
+    )
+    return folder / "run"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came of a trial: rows a second into the last operators, and mean latency in seconds.
+
+    Latency is None where no row got through in time.
+    """
+
+    throughput: float
+    latency: float | None
+
+
+def seen_in(graph: Graph, snapshots: Sequence[Snapshot]) -> Found | None:
+    """The median of the windows; None if nothing was measured."""
+    some = [found for one in snapshots if (found := _found(graph, one)) is not None]
+    if not some:
+        return None
+    late = [one.latency for one in some if one.latency is not None]
+    return Found(median(one.throughput for one in some), median(late) if late else None)
+
+
+def _found(graph: Graph, snapshot: Snapshot) -> Found | None:
+    lasts = {c.last for c in graph.constraints}
+    rates = [snapshot.operators[n].rate_in for n in lasts if n in snapshot.operators]
+    ages = [snapshot.latency[c.name].mean for c in graph.constraints if c.name in snapshot.latency]
+    if None in rates or len(rates) < len(lasts):
+        return None
+    whole = len(ages) == len(graph.constraints)
+    return Found(sum(rate or 0.0 for rate in rates), sum(ages) / len(ages) if whole else None)
+
+
+def foretold(fitted: Fitted, graph: Graph, plan: Plan, trial: Trial, folder: Path) -> Found:
+    """The same trial in the simulator, without its beginning."""
+    long = 5 * _LONG if trial.overloaded else _LONG  # of long batches a few do not make a rate
+    wide = tuple(replace(c, window=long) for c in graph.constraints)
+    graph = replace(graph, constraints=wide)
+    model = fitted.model(graph, nodes=plan.executors)
+    engine = SimulatorEngine(model, load=f"{trial.rate:g}/s", seed=1, window=long)
+    engine.start(graph, plan, folder)
+    engine.advance(2 * long)
+    found = _found(graph, engine.observe())
+    assert found is not None
+    return found
+
+
+def compared(case: Case, run_dir: Path, folder: Path) -> list[dict[str, Any]]:
+    """Fit the trials that are for it, foretell the others: a row for each trial."""
+    whole = recording(run_dir)
+    spans = [(at * PERIOD, (at + 1) * PERIOD) for at in range(len(case.trials))]
+    chosen = [span for span, trial in zip(spans, case.trials, strict=True) if trial.fitted]
+    moments = [m for m in whole.moments if any(a < m.at <= b for a, b in chosen)]
+    calibration = fit([replace(whole, moments=tuple(moments))])
+    rows = []
+    seen = [*history.seen(run_dir)]
+    for at, ((begin, end), trial) in enumerate(zip(spans, case.trials, strict=True)):
+        late = max(begin, end - _LAST)  # by then the backlog of the change before is gone
+        mine = [one for one in seen if late < one.snapshot.at <= end and one.snapshot.settled]
+        measured = seen_in(whole.graph, [one.snapshot for one in mine])
+        if measured is None or not trial.counts:
+            continue
+        plan = mine[-1].plan
+        simulated = foretold(of(calibration), whole.graph, plan, trial, folder / f"{at}")
+        rows.append(_row(case, trial, plan, measured, simulated))
+    return rows
+
+
+def _row(case: Case, trial: Trial, plan: Plan, measured: Found, simulated: Found) -> dict[str, Any]:
+    late = None
+    if not trial.overloaded and measured.latency and simulated.latency:
+        late = simulated.latency / measured.latency - 1
+    return {
+        "workload": case.name,
+        "plan": _words(plan),
+        "load": f"{trial.rate:g}/s" + (", too much" if trial.overloaded else ""),
+        "used for": "fit" if trial.fitted else "check",
+        "rows/s": measured.throughput,
+        "foretold": simulated.throughput,
+        "error %": round(100 * (simulated.throughput / measured.throughput - 1), 1),
+        "latency (ms)": "grows" if late is None else round(1000 * (measured.latency or 0)),
+        "foretold (ms)": "grows" if late is None else round(1000 * (simulated.latency or 0)),
+        "error (%)": "" if late is None else round(100 * late, 1),
+    }
+
+
+def _words(plan: Plan) -> str:
+    found = []
+    for one in plan.pipelines:
+        cadence = f" every {one.cadence:g} s" if one.cadence else ""
+        admission = f" up to {one.admission} rows" if one.admission else ""
+        name = one.operators[0] + (f"…{one.operators[-1]}" if len(one.operators) > 1 else "")
+        found.append(f"{name}={one.parallelism}{cadence}{admission}")
+    return ", ".join(found)
+
+
+def run(spark: Any, folder: Path) -> Result:
+    """Record each case, and compare what it came to with what the simulator says."""
+    rows: list[dict[str, Any]] = []
+    before = os.getloadavg()[0]
+    for case in CASES:
+        place = folder / case.name.replace(" ", "-").replace(",", "")
+        rows += compared(case, record(spark, case, place), place / "simulated")
+    checked = [row for row in rows if row["used for"] == "check"]
+    rate = [abs(row["error %"]) / 100 for row in checked]
+    late = [abs(row["error (%)"]) / 100 for row in checked if row["error (%)"] != ""]
+    return Result(
+        "calibration",
+        "Plans on Spark, some of them for fitting the simulator, the others foretold by it; load "
+        f"average of the machine {before:.1f} before and {os.getloadavg()[0]:.1f} after.",
+        rows,
+        [
+            Claim("workloads", float(len({row["workload"] for row in checked})), least=5),
+            Claim("largest error of throughput", max(rate), most=0.10),
+            Claim("largest error of mean latency", max(late), most=0.20),
+            Claim("median error of throughput", median(rate), most=0.10),
+            Claim("median error of mean latency", median(late), most=0.20),
+        ],
+    )

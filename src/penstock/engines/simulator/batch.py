@@ -1,0 +1,158 @@
+"""How long a batch takes: its costs, its tasks over slots, and processors that are shared.
+
+The simulator goes by it, and `calibration` finds the costs that make it come out as recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.dataflow.graph import Graph
+from penstock.engines.simulator import kernel
+from penstock.engines.simulator.model import MicroBatch
+from penstock.plan.plan import Pipeline
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What all batches share: slots, processors, and how many of those others want on average."""
+
+    slots: int
+    processors: float
+    others: float = 0.0
+
+    def stretch(self, tasks: float, waits: float = 0.0) -> float:
+        """How many times as long work on a processor takes while so many tasks run.
+
+        waits: seconds of waiting for a second on a processor. Where more is wanted than there is,
+        everyone gets the same. Tasks that wait leave the processors to others: n tasks with a
+        second of work and w of waiting keep m processors busy once n > m (1 + w), and then each
+        takes n/m seconds for both.
+        """
+        if self.processors <= 0:
+            return 1.0
+        return max(1.0, (min(tasks, self.slots) + self.others) / self.processors - waits)
+
+
+class Pool:
+    """The slots of all executors. A task gets whichever is free first."""
+
+    def __init__(self, slots: int, processors: float, now: float) -> None:
+        self.slots = slots
+        self.processors = processors
+        self._free = np.full(slots, now)
+
+    def run(self, ready: float, tasks: Floats) -> float:
+        """Run tasks that are ready at a time; when the last of them is done."""
+        idle = np.flatnonzero(self._free <= ready)
+        if len(idle) >= len(tasks):
+            ends = ready + tasks
+            self._free[idle[: len(tasks)]] = ends
+        else:
+            came = np.full(len(tasks), ready)
+            ends, self._free = kernel.shared(came, tasks, self._free)
+        return float(ends.max())
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What of a pipeline decides on the time of its batches.
+
+    tasks: of each of its stages; stages: 2 where records are dealt out again by their keys, once
+    for those who read them and once for those who keep their state; parts: of the state; inputs:
+    sources and channels that it reads.
+    """
+
+    tasks: int
+    stages: int = 1
+    parts: int = 0
+    inputs: int = 1
+
+
+def entries(graph: Graph, operators: Sequence[str]) -> list[str]:
+    """Where records come in from outside, once for each source and channel."""
+    inside = set(operators)
+    return [
+        name
+        for name in operators
+        for upstream in dict.fromkeys(graph[name].inputs or (name,))
+        if upstream not in inside or upstream == name
+    ]
+
+
+def shape_of(graph: Graph, pipeline: Pipeline) -> Shape:
+    """The shape of a pipeline."""
+    stateful = any(graph[name].stateful for name in pipeline.operators)
+    parts = max(pipeline.parallelism, pipeline.ceiling or 0) if stateful else 0
+    inputs = max(1, len(entries(graph, pipeline.operators)))
+    return Shape(pipeline.parallelism, 1 + stateful, parts, inputs)
+
+
+@dataclass(frozen=True)
+class Times:
+    """Where the time of a batch goes, in seconds; opening and closing are those of its job.
+
+    tasks: how long each one takes, by stage and task; fixed: seconds of all of them that are not
+    for records; slow: how many times as long records keep a processor as if they were alone;
+    waiting: seconds of all tasks that need no processor.
+    """
+
+    planning: float
+    log: float
+    opening: float
+    closing: float
+    commit: float
+    tasks: Floats
+    fixed: float
+    slow: float
+    waiting: float
+
+    @property
+    def runnable(self) -> float:
+        """Seconds for which something of the batch wanted a processor, or had one."""
+        return self.beside + float(self.tasks.sum()) - self.waiting
+
+    @property
+    def beside(self) -> float:
+        """Seconds for which only the driver works on it."""
+        return self.planning + self.log + self.opening + self.closing + self.commit
+
+
+def times(
+    cost: MicroBatch,
+    shape: Shape,
+    machine: Machine,
+    cpu: Floats,
+    wait: Floats,
+    luck: float = 1.0,
+) -> Times:
+    """The times of a batch whose records need so much of a processor, and wait so long.
+
+    cpu, wait: seconds by stage and task, `row` included; luck: how many times as long as usual
+    takes what is once a batch.
+    """
+    alone = luck * machine.stretch(1)
+    begin = machine.stretch(shape.tasks)
+    need, idle = float(cpu.sum()), float(wait.sum())
+    slow = machine.stretch(shape.tasks, idle / need if need else 0.0)
+    held = np.zeros((shape.stages, 1))
+    held[-1] = cost.state * shape.parts / shape.tasks
+    fixed = np.broadcast_to(begin * (cost.task + held), cpu.shape)
+    pieces = max(shape.tasks * shape.stages, shape.parts)
+    return Times(
+        planning=alone * (cost.planning + cost.inlet * (shape.inputs - 1)),
+        log=alone * cost.log,
+        opening=alone * (cost.job / 2 + cost.partition * pieces),
+        closing=alone * cost.job / 2,
+        commit=alone * cost.commit,
+        tasks=fixed + slow * cpu + wait,
+        fixed=float(fixed.sum()),
+        slow=slow,
+        waiting=idle,
+    )

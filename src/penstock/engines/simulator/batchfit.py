@@ -1,0 +1,164 @@
+"""What batches and their tasks cost beside their operators, fitted to what was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.dataflow.graph import Graph
+from penstock.dataflow.operator import Read
+from penstock.engines.simulator import operatorsfit
+from penstock.engines.simulator.leastsquares import errors, robust
+from penstock.engines.simulator.model import MicroBatch
+from penstock.engines.simulator.observed import Moment, Observation, Placed
+from penstock.engines.simulator.operatorsfit import Costs
+
+Floats = npt.NDArray[np.float64]
+
+ENOUGH = 6
+"""Windows from which something can be learned."""
+
+_SURE = 2.5
+"""A cost that is not so many standard errors above 0 would be noise that is carried far: rows of a
+large batch are many times those that it was fitted to."""
+
+_UNEVEN = 0.5
+_ALIKE = 0.02
+"""A column that others explain but for so much of it cannot be told from them."""
+
+
+def parts(placed: Sequence[Placed], notes: list[str]) -> MicroBatch:
+    alone = np.array([one.machine.stretch(1) for one in placed])
+    more = np.array([one.seen.shape.inputs - 1.0 for one in placed])
+    weights = np.array([min(one.seen.batches, 10.0) for one in placed])
+
+    def value(name: str) -> Floats:
+        return np.array([getattr(one.seen, name) for one in placed])
+
+    planning = _solved(
+        {"planning": alone, "inlet": alone * more}, value("planning"), weights, notes
+    )
+    log = _solved({"log": alone}, value("log"), weights, notes)
+    commit = _solved({"commit": alone}, value("commit"), weights, notes)
+    free = np.array([not one.crowded for one in placed])
+    if free.sum() < ENOUGH:
+        free[:] = True
+        notes.append("tasks waited for slots nearly always: that wait is part of what a job costs")
+    pieces = np.array([_pieces(one.seen) for one in placed])
+    rest = np.maximum(value("work") - value("longest"), 0.0)
+    job = _solved(
+        {"job": alone[free], "partition": (alone * pieces)[free]}, rest[free], weights[free], notes
+    )
+    return replace(MicroBatch(partition=0.0), **planning, **log, **commit, **job)
+
+
+def jitter(moments: Sequence[Moment]) -> float:
+    """How much batches of one pipeline under one plan vary, from how much their means do."""
+    groups: dict[tuple[int, str], list[Observation]] = {}
+    for moment in moments:
+        for one in moment.pipelines:
+            groups.setdefault((moment.plan, one.pipeline.name), []).append(one)
+    off = [
+        abs(one.beside / middle - 1) * np.sqrt(one.batches)
+        for some in groups.values()
+        if len(some) > 2 and (middle := float(np.median([one.beside for one in some])))
+        for one in some
+    ]
+    return round(min(_UNEVEN, 1.4826 * float(np.median(off))), 3) if off else 0.0
+
+
+def _pieces(seen: Observation) -> float:
+    return float(max(seen.shape.tasks * seen.shape.stages, seen.shape.parts))
+
+
+def tasks(
+    graph: Graph, placed: Sequence[Placed], costs: Costs, batch: MicroBatch, notes: list[str]
+) -> tuple[MicroBatch, Costs]:
+    """What tasks cost beside the operators that are known: themselves, rows, sources and state."""
+    begin = np.array([one.machine.stretch(one.seen.shape.tasks) for one in placed])
+    slow = np.array([operatorsfit.slow(one.machine, one.seen, costs) for one in placed])
+    columns = {
+        "task": begin * [one.seen.shape.tasks * one.seen.shape.stages for one in placed],
+    }
+    touched: dict[str, str] = {}
+    unknown = [n for n in graph.topological if n not in costs.cpu and _works(graph, n)]
+    for name in unknown:
+        columns[name] = slow * [one.seen.visits.get(name, 0.0) for one in placed]
+        if name in costs.keys:
+            touched[name] = f"a key of {name}"
+            columns[touched[name]] = slow * [costs.touched(one.seen, name) for one in placed]
+    columns["row"] = slow * [one.seen.rows for one in placed]
+    columns["state"] = begin * [float(one.seen.shape.parts) for one in placed]
+    rest = np.array([_rest(one, costs) for one in placed])
+    scale = np.maximum(rest, 0.1 * float(np.median(rest)) + 1e-6)
+    weights = np.array([min(one.seen.batches, 10.0) for one in placed]) / scale**2
+    found = _solved(columns, rest, weights, notes)
+    cpu = {**costs.cpu, **{name: found.pop(name) for name in unknown}}
+    touch = {**costs.touch, **{name: found.pop(word) for name, word in touched.items()}}
+    return replace(batch, **found), replace(costs, cpu=cpu, touch=touch)
+
+
+def _works(graph: Graph, name: str) -> bool:
+    """Whether what is left of the time of tasks may be an operator's."""
+    return isinstance(graph[name].body, Read) or graph[name].stateful
+
+
+def _rest(one: Placed, costs: Costs) -> float:
+    """Seconds of tasks in a batch that no operator explains."""
+    slow = operatorsfit.slow(one.machine, one.seen, costs)
+    known = sum(
+        operatorsfit.took(one.seen, name, costs, slow)
+        for name in one.seen.visits
+        if name in costs.cpu
+    )
+    return max(0.0, one.seen.spent - known)
+
+
+def _solved(
+    columns: Mapping[str, Floats], values: Floats, weights: Floats, notes: list[str]
+) -> dict[str, float]:
+    """Coefficients by name; what cannot be told from the others, or from noise, is 0, and noted."""
+    found = dict.fromkeys(columns, 0.0)
+    taken = _apart(columns, np.sqrt(weights), notes)
+    while taken:
+        table = np.column_stack([columns[n] for n in taken])
+        solved = robust(table, values, weights)
+        sure = np.divide(solved, errors(table, values, weights, solved))
+        weakest = 1 + int(np.argmin(sure[1:])) if len(taken) > 1 else 0
+        if not weakest or sure[weakest] >= _SURE:
+            found.update(zip(taken, solved.tolist(), strict=True))
+            break
+        name = taken.pop(weakest)
+        if solved[weakest]:
+            notes.append(f"'{name}' cannot be told from noise: its cost is taken as 0")
+    return found
+
+
+def _apart(columns: Mapping[str, Floats], scale: Floats, notes: list[str]) -> list[str]:
+    """Those that are more than a mixture of the ones before them."""
+    taken: list[str] = []
+    for name, column in columns.items():
+        if not column.any():
+            if name not in ("inlet", "state"):
+                notes.append(f"'{name}' did not occur: its cost is not known and taken as 0")
+            continue
+        left = column * scale
+        if taken:
+            others = np.column_stack([columns[n] * scale for n in taken])
+            left = left - others @ np.linalg.lstsq(others, left, rcond=None)[0]
+        if np.linalg.norm(left) < _ALIKE * np.linalg.norm(column * scale):
+            notes.append(
+                f"'{name}' always came in the same proportion to {_list(taken)}: its cost is part "
+                "of theirs; another parallelism, load or fusion would tell them apart"
+            )
+            continue
+        taken.append(name)
+    return taken
+
+
+def _list(names: Sequence[str]) -> str:
+    quoted = [f"'{name}'" for name in names]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"

@@ -1,0 +1,238 @@
+"""Finding the costs of operators and batches with which the simulator does as a recorded run did.
+
+Everything measured stands on its own feet: the parts of a batch are fitted apart from the times
+of its tasks, and these apart from the times of Python operators, which were measured where they
+ran. What shares a machine is first put to how long it would have taken alone (`batch.Machine`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.dataflow.graph import Graph
+from penstock.dataflow.operator import State
+from penstock.engines.simulator import batchfit, keysfit, operatorsfit
+from penstock.engines.simulator.batch import Machine, times
+from penstock.engines.simulator.model import MicroBatch, Node, Step, Timing
+from penstock.engines.simulator.observed import Moment, Observation, Placed, Recording
+from penstock.engines.simulator.operatorsfit import Costs
+from penstock.errors import InvalidInput
+
+Floats = npt.NDArray[np.float64]
+
+_WARM = 25.0
+"""Seconds at the start of a run that are left out where enough others are there: the JVM is slow
+until it has compiled what it runs often."""
+
+_SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4)
+_POLL = 0.02  # what the session is set to; a history does not show it
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How well a fit explains the batches that it was made from, as shares of their time.
+
+    typical: the error that half of the windows stay below; most: nine tenths of them.
+    """
+
+    windows: int
+    left_out: int
+    typical: float
+    most: float
+    bias: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A fitted model of a dataflow in batches; notes say what could not be fitted, and why."""
+
+    graph: Graph
+    steps: Mapping[str, Step]
+    batch: MicroBatch
+    node: Node
+    quality: Quality
+    timing: Timing = field(default_factory=Timing)
+    notes: tuple[str, ...] = ()
+    residuals: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+
+
+def fit(recordings: Sequence[Recording]) -> Calibration:
+    """Fit recorded runs of one dataflow."""
+    graph = recordings[0].graph
+    for one in recordings[1:]:
+        if one.graph.fingerprint != graph.fingerprint:
+            raise InvalidInput(
+                f"'{one.run_dir}' ran another dataflow than '{recordings[0].run_dir}': "
+                f"'{one.graph.name}' and '{graph.name}', or another shape of it"
+            )
+    moments, notes = _warm([m for r in recordings for m in r.moments])
+    for why, count in _summed(r.missing for r in recordings).items():
+        notes.append(f"{count} windows of pipelines were left out: {why}")
+    known, cores = _cores(moments, notes)
+    made = min(
+        (_under(graph, moments, share * known) for share in _SHARES), key=lambda one: one.score
+    )
+    if made.processors < 0.9 * known:
+        notes.append(
+            f"the machine has {known:g} processors and worked as if it had {made.processors:.2g}: "
+            "something else ran on it, or batches get in each other's way elsewhere"
+        )
+    off = made.off
+    quality = Quality(
+        windows=len(made.errors),
+        left_out=sum(len(m.pipelines) for r in recordings for m in r.moments) - len(made.errors),
+        typical=float(np.median(np.abs(off))),
+        most=float(np.quantile(np.abs(off), 0.9)),
+        bias=float(np.median(off)),
+    )
+    return Calibration(
+        graph,
+        made.steps,
+        made.batch,
+        Node(cores=cores, processors=round(made.processors, 3)),
+        quality,
+        _timing(recordings, notes),
+        (*notes, *made.notes),
+        made.errors,
+    )
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A fit for a number of processors."""
+
+    processors: float
+    steps: Mapping[str, Step]
+    batch: MicroBatch
+    errors: tuple[Mapping[str, Any], ...]
+    notes: tuple[str, ...]
+
+    @property
+    def score(self) -> float:
+        """The lower the better; what is far off counts no more than what is a bit off."""
+        return float(np.minimum(np.abs(self.off), 0.5).mean())
+
+    @property
+    def off(self) -> Floats:
+        """The errors of windows in which no task can have waited for a slot, if there are any."""
+        calm = [one["error"] for one in self.errors if not one["crowded"]]
+        every = [one["error"] for one in self.errors]
+        return np.array(calm if len(calm) >= batchfit.ENOUGH else every)
+
+
+def _under(graph: Graph, moments: Sequence[Moment], processors: float) -> _Made:
+    notes: list[str] = []
+    every = [one for moment in moments for one in moment.pipelines]
+    keys = {o.name: keysfit.keys(o.name, every, notes) for o in graph.operators if o.stateful}
+    costs = operatorsfit.first(graph, moments, keys)
+    for _ in range(2):  # what others want depends on waits, and waits on what others want
+        costs = operatorsfit.again(_placed(moments, costs, processors), costs)
+    placed = _placed(moments, costs, processors)
+    pace = float(np.median([m.window for m in moments]))
+    batch = replace(
+        batchfit.parts(placed, notes), pace=pace, poll=_POLL, jitter=batchfit.jitter(moments)
+    )
+    batch, costs = batchfit.tasks(graph, placed, costs, batch, notes)
+    steps = _steps(graph, placed, costs)
+    errors = tuple(_error(one, costs, batch) for one in placed)
+    return _Made(processors, steps, batch, errors, tuple(notes))
+
+
+def _warm(moments: Sequence[Moment]) -> tuple[list[Moment], list[str]]:
+    later = [m for m in moments if m.at >= _WARM]
+    if len(later) >= batchfit.ENOUGH:
+        return later, []
+    note = f"the run is short: its first {_WARM:g} s, in which Spark is still slow, are counted too"
+    return list(moments), [note]
+
+
+def _summed(some: Any) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for one in some:
+        for name, count in one.items():
+            found[name] = found.get(name, 0) + count
+    return found
+
+
+def _cores(moments: Sequence[Moment], notes: list[str]) -> tuple[float, int]:
+    """Processors as far as they are known, and slots."""
+    slots = round(float(np.median([m.slots for m in moments])))
+    found = [m.processors for m in moments if m.processors is not None]
+    if not found:
+        notes.append(f"how many processors there are was not seen: one for each of {slots} slots")
+    return (float(np.median(found)) if found else float(slots)), slots
+
+
+def _placed(moments: Sequence[Moment], costs: Costs, processors: float) -> list[Placed]:
+    calm = [one.beside for m in moments if not m.crowded for one in m.pipelines]
+    usual = float(np.median(calm)) if calm else np.inf
+    found = []
+    for moment in moments:
+        # who waits for a slot wants no processor
+        most = usual if moment.crowded else np.inf
+        wants = [_runnable(one, costs, most) for one in moment.pipelines]
+        for one, own in zip(moment.pipelines, wants, strict=True):
+            if one.fresh:
+                machine = Machine(moment.slots, processors, max(0.0, sum(wants) - own))
+                found.append(Placed(one, machine, moment.crowded))
+    return found
+
+
+def _runnable(seen: Observation, costs: Costs, most: float) -> float:
+    """How many processors a pipeline wanted at once, on average."""
+    waiting = sum(costs.idle(seen, name) for name in seen.visits)
+    beside = min(seen.beside, most)
+    return seen.batches * (beside + max(0.0, seen.spent - waiting)) / seen.seconds
+
+
+def _timing(recordings: Sequence[Recording], notes: list[str]) -> Timing:
+    made = [one for r in recordings for one in r.transitions if one.changes]
+    if not made:
+        notes.append("nothing was changed while it ran: what a change costs is not known")
+        return Timing()
+    pauses = [one.interruption for one in made if one.interruption > 0]
+    return replace(
+        Timing(),
+        instance_start=float(np.median([max(0.0, m.duration - m.interruption) for m in made])),
+        restart=float(np.median(pauses)) if pauses else 0.0,
+    )
+
+
+# --- operators ----------------------------------------------------------------------------------
+
+
+def _steps(graph: Graph, placed: Sequence[Placed], costs: Costs) -> dict[str, Step]:
+    seen = [one.seen for one in placed]
+    found = {}
+    for operator in graph.operators:
+        step = operatorsfit.step(operator.name, seen, costs)
+        if operator.state is State.SINK:
+            step = replace(step, selectivity=1.0)
+        found[operator.name] = step
+    return found
+
+
+# --- how good it is -----------------------------------------------------------------------------
+
+
+def _error(one: Placed, costs: Costs, batch: MicroBatch) -> dict[str, Any]:
+    """A batch as it was and as the model has it, of the same rows."""
+    seen = one.seen
+    cpu, wait = operatorsfit.needs(seen, costs, batch.row)
+    took = times(batch, seen.shape, one.machine, cpu, wait)
+    longest = float(took.tasks.max(axis=1).sum())
+    whole = took.beside + longest
+    return {
+        "pipeline": "+".join(seen.pipeline.operators),
+        "parallelism": seen.shape.tasks,
+        "rows": round(seen.rows, 1),
+        "crowded": one.crowded,
+        "seconds": seen.whole,
+        "model": whole,
+        "error": whole / seen.whole - 1 if seen.whole else 0.0,
+    }

@@ -1,0 +1,252 @@
+"""A fit of a run whose truth is known finds it; what it cannot find it says."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.control.history import History, keep_dataflow
+from penstock.control.loop import Tick
+from penstock.engines.simulator import calibration, modelfile, observed
+from penstock.engines.simulator.batch import Machine
+from penstock.engines.simulator.calibration import Calibration
+from penstock.engines.simulator.leastsquares import nonnegative, robust
+from penstock.engines.simulator.model import Keys, MicroBatch, Node
+from penstock.errors import InvalidInput
+from penstock.metrics.snapshot import PipelineMetrics, Snapshot
+from penstock.plan.plan import Pipeline, Plan
+from penstock.workloads import build
+from tests.strategies import few
+
+from .recorded import BATCH, NODE, STEPS, flow, simulated
+
+TRUTH = replace(BATCH, row=5e-4)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Calibration:
+    run_dir = simulated(tmp_path_factory.mktemp("plain") / "run", flow(), batch=TRUTH)
+    return calibration.fit([observed.recording(run_dir)])
+
+
+@pytest.fixture(scope="module")
+def keyed(tmp_path_factory: pytest.TempPathFactory) -> Calibration:
+    batch = replace(TRUTH, state=0.01)
+    changes = ("20s:split compute", "40s:read=2, compute=3", "60s:compute=2", "80s:compute=4")
+    run_dir = tmp_path_factory.mktemp("keyed") / "run"
+    plan = Plan((Pipeline(("read", "call", "compute", "count", "out"), 2, ceiling=4),))
+    simulated(run_dir, flow(keyed=True), batch=batch, plan=plan, changes=changes)
+    return calibration.fit([observed.recording(run_dir)])
+
+
+@pytest.mark.parametrize("name", ["planning", "log", "commit", "job", "partition", "task"])
+def test_a_fit_finds_what_a_batch_costs(found: Calibration, name: str) -> None:
+    assert getattr(found.batch, name) == pytest.approx(getattr(TRUTH, name), rel=0.05)
+
+
+def test_a_fit_finds_what_a_row_costs_on_its_way(found: Calibration) -> None:
+    assert found.batch.row == pytest.approx(TRUTH.row, rel=0.15)
+
+
+def test_a_fit_finds_what_operators_take_and_what_of_it_they_wait(found: Calibration) -> None:
+    for name in ("call", "compute"):
+        step, true = found.steps[name], STEPS[name]
+        assert step.service.mean == pytest.approx(true.service.mean, rel=0.03)
+        assert step.cpu == pytest.approx(true.cpu, abs=0.02)
+        assert step.selectivity == true.selectivity
+
+
+def test_a_fit_finds_slots_and_the_processors_that_they_share(found: Calibration) -> None:
+    assert found.node.cores == NODE.cores
+    assert found.node.processors == pytest.approx(2.0, abs=0.01)
+    assert any("worked as if it had 2" in note for note in found.notes)
+    assert found.quality.typical < 0.03
+
+
+def test_a_fit_finds_keys_and_what_their_state_costs(keyed: Calibration) -> None:
+    count = keyed.steps["count"]
+    assert count.keys.number == 500
+    assert count.keys.skew == pytest.approx(0.8, abs=0.15)
+    assert keyed.batch.state == pytest.approx(0.01, rel=0.2)
+    assert keyed.batch.task == pytest.approx(TRUTH.task, rel=0.15)
+
+
+def test_a_fit_tells_what_keys_cost_from_what_rows_cost(tmp_path: Path) -> None:
+    steps = {**STEPS, "count": replace(STEPS["count"], touch=0.001)}
+    plan = Plan((Pipeline(("read", "call", "compute", "count", "out"), 2, ceiling=2),))
+    load = "points:0=10,40=10,40=60,60=60,60=150,80=150,80=300"
+    graph = flow(keyed=True)
+    simulated(tmp_path / "run", graph, plan=plan, load=load, changes=(), steps=steps)
+    count = calibration.fit([observed.recording(tmp_path / "run")]).steps["count"]
+    assert count.touch == pytest.approx(0.001, rel=0.1)
+    assert count.service.mean == pytest.approx(0.0005, rel=0.15)
+
+
+def test_keys_that_come_up_are_those_that_are_drawn() -> None:
+    keys = Keys(300, skew=1.1)
+    shares = np.arange(1.0, 301) ** -1.1
+    drawn = np.random.default_rng(1).choice(300, (200, 400), p=shares / shares.sum())
+    mean = np.mean([len(set(row)) for row in drawn.tolist()])
+    assert keys.touched(400) == pytest.approx(mean, rel=0.02)
+    assert keys.touched(0) == 0
+    assert Keys(1).touched(5) == 1
+
+
+def test_a_fit_says_what_cannot_be_told_apart(tmp_path: Path) -> None:
+    steady = simulated(tmp_path, flow(), changes=(), load="40/s", seconds=60)
+    made = calibration.fit([observed.recording(steady)])
+    assert any("'partition' always came in the same proportion to 'job'" in n for n in made.notes)
+    assert any("nothing was changed while it ran" in note for note in made.notes)
+    # what is not told apart is still all there
+    whole = TRUTH.job + TRUTH.partition
+    assert made.batch.job + made.batch.partition == pytest.approx(whole, rel=0.02)
+
+
+def test_several_runs_are_fitted_together_and_tell_more(tmp_path: Path) -> None:
+    plans = [Plan((Pipeline(("read", "call", "compute", "out"), n),)) for n in (1, 4)]
+    runs = [
+        simulated(tmp_path / str(n), flow(), plan=plan, changes=(), load="100/s", seconds=60)
+        for n, plan in enumerate(plans)
+    ]
+    made = calibration.fit([observed.recording(run) for run in runs])
+    assert not any("'partition' always came" in note for note in made.notes)
+    assert made.batch.partition == pytest.approx(BATCH.partition, rel=0.1)
+    assert made.batch.job == pytest.approx(BATCH.job, rel=0.05)
+
+
+def test_a_model_file_says_what_was_fitted(keyed: Calibration, tmp_path: Path) -> None:
+    file = tmp_path / "model.json"
+    file.write_text(json.dumps(modelfile.to_json(keyed, ["a run"])))
+    again = modelfile.read(file)
+    assert (again.flow, again.batch, again.node) == ("recorded", keyed.batch, keyed.node)
+    for name, step in keyed.steps.items():
+        assert again.steps[name].service == step.service
+        assert again.steps[name].cpu == pytest.approx(step.cpu, abs=1e-6)
+    assert again.steps["count"].keys == keyed.steps["count"].keys
+    model = again.model(flow(keyed=True), nodes=3)
+    assert (model.nodes, model.batch) == (3, keyed.batch)
+    with pytest.raises(InvalidInput, match="fitted to 'recorded', not to 'linear'"):
+        again.model(build("linear", tmp_path).graph)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "this is no model"),
+        ('{"kind": "penstock model", "version": 7}', "it is of version 7, this reads version 1"),
+        ('{"kind": "penstock model", "version": 1, "flow": "x"}', "something is missing or wrong"),
+        (
+            '{"kind": "penstock model", "version": 1, "flow": "x", "operators": {}, '
+            '"machine": {"slots": 4}, "batch": {"task": -1}}',
+            "a batch cannot have a task of -1",
+        ),
+    ],
+)
+def test_a_file_that_is_no_model_is_told(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "model.json").write_text(content)
+    with pytest.raises(InvalidInput, match=message) as told:
+        modelfile.read(tmp_path / "model.json")
+    assert "\n" not in str(told.value)
+
+
+# --- what cannot be fitted ----------------------------------------------------------------------
+
+
+def kept(run_dir: Path, *pipelines: PipelineMetrics) -> Path:
+    """A history of one turn."""
+    run_dir.mkdir()
+    keep_dataflow(run_dir, flow())
+    plan = Plan((Pipeline(("read", "call", "compute", "out")),))
+    snapshot = Snapshot(9.0, 5.0, None, 10, 10, 0, {p.name: p for p in pipelines})
+    history = History(run_dir, lambda: 1.0, pytest.fail)
+    history.append(Tick(9.0, plan, snapshot))
+    history.close()
+    return run_dir
+
+
+def test_runs_without_anything_to_learn_from_are_told(tmp_path: Path) -> None:
+    for folder, message in {
+        tmp_path / "nowhere": "there is no run directory",
+        tmp_path: "holds no history of a run",
+        kept(tmp_path / "idle", PipelineMetrics("read", 1)): "has no batches",
+        kept(
+            tmp_path / "old", PipelineMetrics("read", 1, batches=3, rows_in=9, parts={"log": 0.1})
+        ): "no settled window with measured tasks",
+    }.items():
+        with pytest.raises(InvalidInput, match=message) as told:
+            observed.recording(folder)
+        assert "\n" not in str(told.value)
+
+
+def test_runs_of_two_dataflows_are_not_fitted_together(tmp_path: Path) -> None:
+    one = simulated(tmp_path / "1", flow(), changes=(), seconds=30)
+    other = simulated(tmp_path / "2", flow(keyed=True), changes=(), seconds=30)
+    with pytest.raises(InvalidInput, match="ran another dataflow"):
+        calibration.fit([observed.recording(one), observed.recording(other)])
+
+
+# --- least squares ------------------------------------------------------------------------------
+
+numbers = st.floats(-10, 10, allow_nan=False).map(lambda x: round(x, 3))
+
+
+@few
+@given(st.integers(1, 4), st.integers(1, 12), st.data())
+def test_no_step_that_is_allowed_makes_the_squares_less(
+    width: int, length: int, data: st.DataObject
+) -> None:
+    size = width * length
+    columns = np.array(data.draw(st.lists(numbers, min_size=size, max_size=size)))
+    columns = columns.reshape(length, width)
+    values = np.array(data.draw(st.lists(numbers, min_size=length, max_size=length)))
+    found = nonnegative(columns, values)
+    assert (found >= 0).all()
+    slope = columns.T @ (columns @ found - values)  # of half the squares
+    scale = 1e-6 * (1 + float(np.abs(columns).sum() * (np.abs(values).sum() + 1)))
+    assert (slope >= -scale).all()  # more of none helps
+    assert (np.abs(slope[found > 1e-9]) <= scale).all()  # nor less of one that is there
+
+
+@few
+@given(st.lists(st.floats(0.1, 5), min_size=2, max_size=3), st.integers(0, 10**6))
+def test_a_tenth_of_outliers_does_not_sway_the_fit(truth: list[float], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    columns = rng.uniform(0.5, 2.0, (80, len(truth)))
+    values = columns @ np.array(truth) * rng.normal(1, 0.005, 80)
+    values[:8] *= 5
+    np.testing.assert_allclose(robust(columns, values), truth, rtol=0.15, atol=0.05)
+
+
+# --- sharing processors -------------------------------------------------------------------------
+
+
+@few
+@given(st.integers(1, 40), st.floats(0, 5), st.floats(0, 20), st.floats(0.5, 16))
+def test_tasks_slow_down_until_processors_are_just_enough(
+    tasks: int, waits: float, others: float, processors: float
+) -> None:
+    machine = Machine(64, processors, others)
+    slow = machine.stretch(tasks, waits)
+    # others as so many tasks of the same kind: each has a processor for 1 of slow + waits seconds
+    wanted = (tasks + others) / (slow + waits)
+    assert slow >= 1
+    if slow > 1:
+        assert wanted == pytest.approx(processors)
+    else:
+        assert wanted <= processors * (1 + 1e-9)
+    assert machine.stretch(tasks + 1, waits) >= slow >= machine.stretch(tasks, waits + 1)
+
+
+def test_a_machine_of_unknown_processors_has_one_for_each(tmp_path: Path) -> None:
+    assert Machine(4, 0.0, 9.0).stretch(8) == 1.0
+    with pytest.raises(InvalidInput, match="0 processors cannot be"):
+        Node(processors=0)
+    with pytest.raises(InvalidInput, match="a batch cannot have a job of -1"):
+        MicroBatch(job=-1)
