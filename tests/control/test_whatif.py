@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.control import history, whatif
+from penstock.control import history, terms, whatif
 from penstock.control.whatif import Question
 from penstock.engines.simulator import modelfile
 from penstock.engines.simulator.calibration import fit
@@ -54,7 +54,7 @@ def test_more_load_never_makes_it_better(run_dir: Path) -> None:
 
 
 def test_the_load_of_the_run_is_scaled(run_dir: Path) -> None:
-    base = parse(history.chosen(run_dir)[1]["read"])
+    base = parse(terms.read(run_dir)[-1].loads["read"])
     twice = asked(run_dir, "x2", policy="static")
     assert twice.alone.offered == pytest.approx(2 * base.offered(30) / 30, rel=0.01)
     half = asked(run_dir, "x0.5", policy="static")
@@ -63,7 +63,7 @@ def test_the_load_of_the_run_is_scaled(run_dir: Path) -> None:
 
 def test_a_run_that_does_not_say_its_load_is_taken_as_measured(tmp_path: Path) -> None:
     run_dir = simulated(tmp_path, flow(), changes=(), load="40/s", seconds=40)
-    (run_dir / history.CHOSEN).unlink()
+    (run_dir / terms.FILE).unlink()
     answer = whatif.ask(run_dir, Question("x3", seconds=10.0))
     assert answer.alone.offered == pytest.approx(120, rel=0.05)
     assert answer.steered is answer.alone  # nobody is known to decide

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field, fields
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property
@@ -102,6 +102,7 @@ class Step:
     service: Service = field(default_factory=Constant)
     selectivity: float = 1.0
     keys: Keys = field(default_factory=Keys)
+    _: KW_ONLY
     window: float = 0.0
     cpu: float = 1.0
     touch: float = 0.0

@@ -163,6 +163,6 @@ def _step(data: Mapping[str, Any]) -> Step:
         service.of(float(data.get("seconds", 0.0)), float(data.get("cv", 0.0))),
         float(data.get("selectivity", 1.0)),
         restored(Keys, data["keys"]) if "keys" in data else Keys(),
-        float(data.get("cpu", 1.0)),
-        float(data.get("touch", 0.0)),
+        cpu=float(data.get("cpu", 1.0)),
+        touch=float(data.get("touch", 0.0)),
     )
