@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-ui test-workloads torture lint bench clean
+.PHONY: help setup demo test test-fast test-ui test-workloads torture lint docs bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,6 +18,7 @@ help:
 	@echo 'make test-workloads  every built-in workload on Spark, with changes while it runs'
 	@echo 'make torture    change and kill a flow at random instants; SEEDS="1 2 3"'
 	@echo 'make lint       ruff and mypy'
+	@echo 'make docs       the documentation, into site/'
 	@echo 'make bench      measure against plain Spark (takes a while)'
 	@echo 'make clean      remove .venv and caches; runs/ stays'
 
@@ -56,9 +57,14 @@ lint: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Built without a network; a warning is an error. The notice it would print is about its own future.
+docs: $(INSTALLED)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
 bench: setup
 	$(BIN)/python -m bench
+	$(BIN)/python scripts/docs/table.py
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,131 @@
+"""What stands in for Spark where the commands of the documentation are run: engines without it.
+
+The command line, the run, the policy, the guard and everything written are the real ones.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from penstock import workloads
+from penstock.cli import main
+from penstock.control.clock import Clock
+from penstock.control.mailbox import is_running
+from penstock.control.run import run
+from penstock.dataflow.connectors import Generator
+from penstock.dataflow.graph import Graph
+from penstock.dataflow.operator import Read
+from penstock.engines.memory import MemoryEngine
+from penstock.engines.simulator import costs
+from penstock.engines.simulator.engine import SimulatorEngine
+from penstock.engines.simulator.model import Model, Step
+from penstock.engines.simulator.service import Constant
+from penstock.models import load as loads
+from penstock.plan.plan import Plan
+from penstock.report.prometheus import Exporter
+
+from ..control.doubles import FakeTime
+
+LONGEST = 60.0
+"""Seconds of simulated time that a run of the documentation takes here at most."""
+
+
+class Simulated(SimulatorEngine):
+    """A cluster of four machines on which every operator takes some time.
+
+    A load of thousands a second shows nothing more here than one of hundreds.
+    """
+
+    def start(self, graph: Graph, plan: Plan | None, run_dir: Path) -> None:
+        sources = [o.body.source for o in graph.sources if isinstance(o.body, Read)]
+        peaks = [loads.parse(s.load).peak for s in sources if isinstance(s, Generator)]
+        if self._load is None and max(peaks, default=0) > 1000:
+            self._load = loads.parse("300/s")
+        steps = {o.name: Step(Constant(0.0001)) for o in graph.operators if o.inputs}
+        self._model = replace(self._model, steps={**steps, **costs.declared(graph)}, nodes=4)
+        super().start(graph, plan, run_dir)
+
+
+class Counted(MemoryEngine):
+    """For profiles: sources are slow, the rest is not."""
+
+    def start(self, graph: Graph, plan: Plan | None, run_dir: Path) -> None:
+        for operator in graph.operators:
+            self._costs[operator.name] = FRACTION / (1 if operator.inputs else 4)
+        super().start(graph, plan, run_dir)
+
+
+FRACTION = MemoryEngine({"x": 0.001})._costs["x"]
+
+
+def stand_in(monkeypatch: Any) -> None:
+    """No Spark in this process: engines of ours, and their time."""
+    clocks: list[Clock] = []
+
+    def simulated(*given: Any) -> Simulated:
+        engine = Simulated(Model())
+        clocks.append(engine.clock)
+        return engine
+
+    def counted(*given: Any) -> Counted:
+        engine = Counted(rate=2000.0)
+        clocks.append(FakeTime(engine).clock)
+        return engine
+
+    monkeypatch.setattr("penstock.control.run._spark", simulated)
+    monkeypatch.setattr("penstock.control.profiling._spark", counted)
+    monkeypatch.setattr("penstock.control.run.Clock", lambda: clocks.pop())
+    monkeypatch.setattr("penstock.engines.spark.session.session", lambda master, conf: None)
+    monkeypatch.setattr("penstock.engines.spark.checks.check", lambda graph, spark: {})
+
+
+@contextmanager
+def live(home: Path) -> Iterator[Exporter]:
+    """A run that goes on in real time, for those who ask it for changes; its metrics."""
+    flow, done = workloads.build("wordcount", home / "out"), threading.Event()
+    engine = Simulated(Model(), load="50/s")
+    exporter = Exporter(0)
+
+    def sleep(seconds: float) -> None:
+        time.sleep(seconds / 10)
+        engine.advance(seconds)
+
+    clock = Clock(engine.clock.now, sleep)
+    options = {"engine": engine, "clock": clock, "verify": False, "metrics": exporter}
+    thread = threading.Thread(
+        target=lambda: run(flow, run_dir=home, until=lambda tick: done.is_set(), **options)  # type: ignore[arg-type]
+    )
+    thread.start()
+    try:
+        while not (is_running(home) and (home / "history.db").exists()):
+            time.sleep(0.01)
+        time.sleep(0.3)
+        yield exporter
+    finally:
+        done.set()
+        thread.join(30)
+
+
+def shortened(words: Sequence[str], longest: float = LONGEST) -> list[str]:
+    """The same command, but not for longer than that."""
+    from penstock.dataflow import duration
+
+    found = list(words)
+    for at, word in enumerate(found[:-1]):
+        if word == "--for" and duration.seconds(found[at + 1]) > longest:
+            found[at + 1] = f"{longest:g}s"
+    return found
+
+
+def penstock(*words: str) -> int:
+    """The command, in this process; its exit code."""
+    try:
+        return main.main(words)
+    except SystemExit as ended:
+        return int(ended.code or 0)

@@ -1,0 +1,109 @@
+"""Every command of the README and the documentation is run.
+
+Those that would start Spark run on engines that need none, in simulated time and for a minute of it
+at most (`stand.py`); those marked `spark` run there (`test_spark.py`) as well.
+"""
+
+from __future__ import annotations
+
+import re
+import urllib.request
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.main import parser
+
+from . import stand
+from .blocks import ALL, PAGES, ROOT, RUN_LANGUAGES, SHOWN_LANGUAGES, Block, inline_commands
+
+COMING = {"dashboard", "calibrate", "whatif", "experiment"}
+"""Commands that the pages tell of and that may not be there yet: then they cannot be run."""
+
+ASKING = {"scale", "fuse", "split", "pause", "resume", "scale-out", "scale-in", "policy"}
+KNOWN = set(parser()._subparsers._group_actions[0].choices)  # type: ignore
+SHELL = [block for block in ALL if block.language == "sh"]
+MAKEFILE = (ROOT / "Makefile").read_text()
+
+
+@pytest.mark.parametrize("page", sorted({b.page for b in SHELL if not b.parsed_only}))
+def test_every_command_of_a_page_does_what_is_said(
+    page: str, place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    found = [b for b in SHELL if b.page == page and not b.parsed_only]
+    commands = [words for block in found for words in block.commands()]
+    with ExitStack() as stack:
+        url = ""
+        if any(words[0] == "curl" or words[1] in ASKING for words in commands):
+            url = stack.enter_context(stand.live(place / "runs" / "asked")).url
+        stand.stand_in(monkeypatch)
+        for words in commands:
+            asks = words[1] in ASKING
+            told = [re.sub(r"^runs/\w+$", "runs/asked", w) if asks else w for w in words]
+            _carry_out(told, url, capfd)
+
+
+def _carry_out(words: list[str], metrics: str, capfd: pytest.CaptureFixture[str]) -> None:
+    match words:
+        case ["penstock", command, *_] if command in COMING - KNOWN:
+            pytest.skip(f"there is no `penstock {command}` yet")
+        case ["penstock", *rest]:
+            given = stand.shortened([w if w != "9108" else "0" for w in rest])
+            code = stand.penstock(*given)
+            said = capfd.readouterr()
+            allowed = (0, 1) if rest[0] == "doctor" else (0,)
+            assert code in allowed, f"{' '.join(words)}: {said.err}{said.out}"
+            assert said.out or rest[0] in ("history", "policy")
+        case ["make", target]:
+            assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE)
+        case ["pip", "install", package]:
+            assert (ROOT / package / "pyproject.toml").exists()
+        case ["curl", _]:
+            with urllib.request.urlopen(metrics) as answer:
+                assert "penstock_operator_rows_per_second{" in answer.read().decode()
+        case _:
+            raise AssertionError(f"nobody knows how to run {words}")
+
+
+def test_what_make_demo_runs_can_be_run() -> None:
+    recipe = re.search(r"^demo:.*\n\t\$\(BIN\)/(penstock .*)$", MAKEFILE, re.MULTILINE)
+    assert recipe is not None
+    parser().parse_args(recipe[1].split()[1:])
+
+
+@pytest.mark.parametrize("block", [b for b in SHELL if b.parsed_only], ids=str)
+def test_what_is_not_run_is_at_least_understood(block: Block) -> None:
+    for words in block.commands():
+        if words[1] not in COMING - KNOWN and not (set(words) & {"--dashboard", "--model"}):
+            parser().parse_args(words[1:])
+
+
+def test_few_blocks_are_not_run_and_each_says_why() -> None:
+    marked = [block for block in ALL if block.test not in ("", "spark")]
+    assert [block for block in marked if not block.parsed_only] == []
+    assert all(len(block.test) > len("parsed: ") + 20 for block in marked)
+    assert len(marked) <= 4
+
+
+def test_every_block_is_in_a_language_that_is_run_or_only_shown() -> None:
+    known = (*RUN_LANGUAGES, *SHOWN_LANGUAGES)
+    assert [str(block) for block in ALL if block.language not in known] == []
+
+
+def test_no_code_stands_outside_a_fence() -> None:
+    for page in PAGES:
+        outside = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        assert (
+            re.findall(r"^    (?:penstock|make|pip|import|from) .*$", outside, re.MULTILINE) == []
+        )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_within_sentences_are_understood(page: Path) -> None:
+    for command in inline_commands(page.read_text()):
+        words = command.replace("...", "x").split()
+        if words[1] not in COMING - KNOWN:
+            assert words[1] in KNOWN
+            if len(words) > 2:
+                parser().parse_args(words[1:])

@@ -1,0 +1,109 @@
+"""The pages are built as `make docs` builds them: strictly, without a network, whole."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from penstock.policies import registry
+
+from .blocks import ROOT
+
+PICTURES = ROOT / "docs" / "pictures"
+
+
+def script(name: str) -> ModuleType:
+    """One of the scripts that make the documentation."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / "docs" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_site_is_built_without_a_warning_and_is_whole(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir"]
+    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    built = subprocess.run(
+        [*words, str(tmp_path)], cwd=ROOT, env=quiet, capture_output=True, text=True, check=False
+    )
+    assert (built.returncode, built.stdout + built.stderr) == (0, "")
+    pages = {str(p.relative_to(tmp_path)): p.read_text() for p in tmp_path.rglob("*.html")}
+    _nothing_comes_from_another_host(tmp_path, pages)
+    _formulas_are_drawn_and_none_is_left_over(pages)
+    _what_is_generated_is_there(pages)
+
+
+def _nothing_comes_from_another_host(site: Path, pages: dict[str, str]) -> None:
+    fetched = re.compile(r'<(?:script|img|link|iframe|source)\b[^>]*\b(?:src|href)="(https?:)?//')
+    assert [name for name, page in pages.items() if fetched.search(page)] == []
+    assert not any('class="mermaid"' in page for page in pages.values())  # would load a script
+    styles = [style.read_text() for style in site.rglob("*.css")]
+    assert not any(re.search(r"url\(['\"]?(https?:)?//|@import", style) for style in styles)
+
+
+def _formulas_are_drawn_and_none_is_left_over(pages: dict[str, str]) -> None:
+    latency = pages["policies/latency/index.html"]
+    assert latency.count("<math ") > 20
+    assert "<mfrac>" in latency
+    assert not any(re.search(r"FORMULA\d+ENDS|\$\$", page) for page in pages.values())
+
+
+def _what_is_generated_is_there(pages: dict[str, str]) -> None:
+    policies = "".join(text for page, text in pages.items() if page.startswith("policies/"))
+    for name in registry.names():
+        for option in registry.describe(name).options:
+            assert f"<code>{option.name}</code>" in policies
+    assert "<code>backlog_seconds</code>" in pages["measurement/index.html"]
+    assert "penstock simulate" in pages["commands/index.html"]
+    assert "Word count fused whole" in pages["results/index.html"]
+    assert "penstock.Dataflow" in pages["api/index.html"]
+    assert not any("<!-- generated" in page for page in pages.values())
+
+
+def test_results_of_experiments_are_taken_in_with_their_pictures(tmp_path: Path) -> None:
+    generated = script("generated")
+    (tmp_path / "docs" / "results").mkdir(parents=True)
+    (tmp_path / "docs" / "results" / "one.md").write_text(
+        "# One\n\n![it](one.png) [x](https://y)\n"
+    )
+    generated.ROOT = tmp_path
+    assert generated.experiments() == "## One\n\n![it](results/one.png) [x](https://y)"
+
+
+def test_what_is_said_of_a_parameter_is_its_part_of_the_docstring() -> None:
+    said = script("generated")._meanings(
+        "above, below: shares; step: instances. Then more.", ["above", "below", "step"]
+    )
+    assert said == {"above": "shares", "below": "shares", "step": "instances"}
+
+
+def test_the_drawings_are_those_that_the_code_draws() -> None:
+    drawn = script("pictures").all_of_them()
+    stale = [
+        n for n, s in drawn.items() if (PICTURES / n).read_text() != script("pictures").text(s)
+    ]
+    assert stale == [], "draw them again: python scripts/docs/pictures.py"
+
+
+def test_pictures_are_small_and_need_nothing() -> None:
+    for picture in PICTURES.iterdir():
+        assert picture.stat().st_size < 200_000
+        if picture.suffix == ".svg":
+            text = picture.read_text()
+            assert "url(http" not in text
+            assert "<script" not in text
+
+
+def test_the_table_of_the_readme_is_what_was_measured() -> None:
+    page = (ROOT / "README.md").read_text()
+    assert script("table").written(page) == page, "write it: python scripts/docs/table.py"
+    assert "**missed**" in page or '"holds": false' not in "".join(
+        file.read_text() for file in (ROOT / "bench" / "results").glob("*.json")
+    )
