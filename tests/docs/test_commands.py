@@ -18,9 +18,6 @@ from penstock.cli.main import parser
 from . import stand
 from .blocks import ALL, PAGES, ROOT, RUN_LANGUAGES, SHOWN_LANGUAGES, Block, inline_commands
 
-COMING = {"dashboard", "calibrate", "whatif", "experiment"}
-"""Commands that the pages tell of and that may not be there yet: then they cannot be run."""
-
 ASKING = {"scale", "fuse", "split", "pause", "resume", "scale-out", "scale-in", "policy"}
 KNOWN = set(parser()._subparsers._group_actions[0].choices)  # type: ignore
 SHELL = [block for block in ALL if block.language == "sh"]
@@ -46,8 +43,6 @@ def test_every_command_of_a_page_does_what_is_said(
 
 def _carry_out(words: list[str], metrics: str, capfd: pytest.CaptureFixture[str]) -> None:
     match words:
-        case ["penstock", command, *_] if command in COMING - KNOWN:
-            pytest.skip(f"there is no `penstock {command}` yet")
         case ["penstock", *rest]:
             given = stand.shortened([w if w != "9108" else "0" for w in rest])
             code = stand.penstock(*given)
@@ -75,8 +70,7 @@ def test_what_make_demo_runs_can_be_run() -> None:
 @pytest.mark.parametrize("block", [b for b in SHELL if b.parsed_only], ids=str)
 def test_what_is_not_run_is_at_least_understood(block: Block) -> None:
     for words in block.commands():
-        if words[1] not in COMING - KNOWN and not (set(words) & {"--dashboard", "--model"}):
-            parser().parse_args(words[1:])
+        parser().parse_args(words[1:])
 
 
 def test_few_blocks_are_not_run_and_each_says_why() -> None:
@@ -103,7 +97,6 @@ def test_no_code_stands_outside_a_fence() -> None:
 def test_commands_within_sentences_are_understood(page: Path) -> None:
     for command in inline_commands(page.read_text()):
         words = command.replace("...", "x").split()
-        if words[1] not in COMING - KNOWN:
-            assert words[1] in KNOWN
-            if len(words) > 2:
-                parser().parse_args(words[1:])
+        assert words[1] in KNOWN
+        if len(words) > 2:
+            parser().parse_args(words[1:])
