@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast torture lint bench clean
+.PHONY: help setup demo test test-fast test-workloads torture lint bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,6 +14,7 @@ help:
 	@echo 'make demo       set up, then count words under a changing load for 80 seconds'
 	@echo 'make test       set up, then lint, type-check and run all tests'
 	@echo 'make test-fast  the tests that need no Spark, without the large ones'
+	@echo 'make test-workloads  every built-in workload on Spark, with changes while it runs'
 	@echo 'make torture    change and kill a flow at random instants; SEEDS="1 2 3"'
 	@echo 'make lint       ruff and mypy'
 	@echo 'make bench      measure against plain Spark (takes a while)'
@@ -33,10 +34,13 @@ demo: setup
 
 test: setup lint
 	$(BIN)/python -m pytest -m 'not spark' -n auto --hypothesis-profile=repeatable
-	$(BIN)/python -m pytest -m spark --durations=12 --hypothesis-profile=repeatable
+	$(BIN)/python -m pytest -m 'spark and not all_workloads' --durations=12 --hypothesis-profile=repeatable
 
 test-fast: $(INSTALLED)
 	$(BIN)/python -m pytest -m 'not spark and not large' -n auto
+
+test-workloads: setup
+	$(BIN)/python -m pytest -m 'spark or all_workloads' tests/workloads
 
 SEEDS ?= 1 2 3 4 5
 torture: setup

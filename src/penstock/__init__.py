@@ -23,6 +23,7 @@ from penstock.dataflow.connectors import (
 from penstock.dataflow.flow import Dataflow, KeyedStream, Stream
 from penstock.dataflow.generation import each
 from penstock.dataflow.graph import Graph
+from penstock.dataflow.operator import Estimate
 from penstock.errors import (
     FlowFailed,
     InvalidDataflow,
@@ -41,6 +42,7 @@ __all__ = [
     "Csv",
     "Dataflow",
     "Discard",
+    "Estimate",
     "Files",
     "FlowFailed",
     "ForeachBatch",

@@ -10,7 +10,7 @@ from penstock.dataflow import operator as op
 from penstock.dataflow.connectors import Sink, Source
 from penstock.dataflow.graph import Constraint, Expectation, Graph
 from penstock.dataflow.location import caller
-from penstock.dataflow.operator import Bounds, Latency, OnError, Operator, Selectivity
+from penstock.dataflow.operator import Bounds, Estimate, Latency, OnError, Operator, Selectivity
 from penstock.dataflow.schema import Schema
 from penstock.errors import InvalidInput
 
@@ -67,6 +67,7 @@ class Dataflow:
         latency: str | None = None,
         selectivity: str | None = None,
         on_error: str = "dead-letter",
+        estimate: Estimate | None = None,
     ) -> Stream:
         """Append an operator of any form; the methods of `Stream` are the readable way."""
         keys = tuple(keys)
@@ -83,6 +84,7 @@ class Dataflow:
             ),
             selectivity=_choice(Selectivity, selectivity, _usual_selectivity(body)),
             on_error=_choice(OnError, on_error, OnError.DEAD_LETTER),
+            estimate=estimate,
             written=caller(),
         )
         if operator.state is op.State.GLOBAL and max_parallelism is None:
@@ -286,7 +288,7 @@ class KeyedStream:
 
 
 _PROPERTIES = frozenset(
-    {"min_parallelism", "max_parallelism", "latency", "selectivity", "on_error"}
+    {"min_parallelism", "max_parallelism", "latency", "selectivity", "on_error", "estimate"}
 )
 
 

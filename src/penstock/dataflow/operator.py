@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -10,6 +11,7 @@ from typing import Any
 from penstock.dataflow.connectors import Sink, Source
 from penstock.dataflow.location import UNKNOWN, Location
 from penstock.dataflow.schema import Schema
+from penstock.errors import InvalidInput
 
 
 class State(Enum):
@@ -188,6 +190,18 @@ class Bounds:
 
 
 @dataclass(frozen=True)
+class Estimate:
+    """About what a record takes in an operator, and how many it becomes, for simulations."""
+
+    seconds: float
+    selectivity: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.seconds < math.inf and 0 <= self.selectivity < math.inf):
+            raise InvalidInput(f"{self} cannot be: both numbers are finite and not negative")
+
+
+@dataclass(frozen=True)
 class Operator:
     """One step. `inputs` are names, so that a graph is a flat tuple of operators."""
 
@@ -201,6 +215,7 @@ class Operator:
     selectivity: Selectivity = Selectivity.PROPORTIONAL
     on_error: OnError = OnError.DEAD_LETTER
     written: Location = UNKNOWN
+    estimate: Estimate | None = None
 
     @property
     def form(self) -> str:

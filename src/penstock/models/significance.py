@@ -40,7 +40,9 @@ def p_value(one: Sequence[float], other: Sequence[float]) -> float:
         (error / total) ** 2 / (len(series) - 1)
         for error, series in zip(errors, (one, other), strict=True)
     )
-    return incomplete_beta(freedom / 2, 0.5, freedom / (freedom + difference * (difference / total)))
+    return incomplete_beta(
+        freedom / 2, 0.5, freedom / (freedom + difference * (difference / total))
+    )
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:

@@ -2,7 +2,8 @@
 
 Each cost is paid per record, and leaves a number that depends on the record alone. The same number
 can be had for whole columns without paying, which is how a run of minutes is checked in a moment.
-Records have an `id`, a `value` (a JSON payload) and, after the first step, a `result`.
+Records have an `id`, what is carried along (by default a `value`, a JSON payload) and, after the
+first step, a `result`.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from penstock.errors import InvalidInput
 Words = npt.NDArray[np.uint64]
 
 RECORD = "id bigint, value string"
-STEPPED = "id bigint, value string, result bigint"
 RESULT = "id bigint, result bigint"
 
+_TYPES = {"value": "string"}
 _MASK = (1 << 64) - 1
 _A, _C = 6364136223846793005, 1442695040888963407  # Knuth's linear congruential generator
 
@@ -46,7 +47,7 @@ class Cost(Protocol):
 
     def one(self, record: Mapping[str, Any]) -> int: ...
 
-    def many(self, ids: Words, values: pa.Array) -> Words: ...
+    def many(self, table: pa.Table) -> Words: ...
 
 
 @dataclass(frozen=True)
@@ -65,14 +66,14 @@ class Cpu:
             state = (state * _A + _C) & _MASK
         return state
 
-    def many(self, ids: Words, values: pa.Array) -> Words:
+    def many(self, table: pa.Table) -> Words:
         # n steps are one step with another factor and another summand (Brown, 1994).
         factor, summand, a, c, n = 1, 0, _A, _C, self.numbers
         while n:
             if n & 1:
                 factor, summand = factor * a & _MASK, (summand * a + c) & _MASK
             a, c, n = a * a & _MASK, (c * a + c) & _MASK, n >> 1
-        return ids * np.uint64(factor) + np.uint64(summand)
+        return _ids(table) * np.uint64(factor) + np.uint64(summand)
 
 
 @dataclass(frozen=True)
@@ -84,10 +85,10 @@ class Parse:
     def one(self, record: Mapping[str, Any]) -> int:
         return sum(item["qty"] * item["price"] for item in json.loads(record["value"])["items"])
 
-    def many(self, ids: Words, values: pa.Array) -> Words:
-        if not len(values):
+    def many(self, table: pa.Table) -> Words:
+        if not len(table):
             return np.zeros(0, dtype=np.uint64)
-        lines = "\n".join(values.to_pylist()).encode()
+        lines = "\n".join(table["value"].to_pylist()).encode()
         items = pyarrow.json.read_json(pa.BufferReader(lines))["items"].combine_chunks()
         item = items.flatten()
         amounts = pc.multiply(item.field("qty"), item.field("price")).to_numpy()
@@ -106,8 +107,8 @@ class Wait:
         time.sleep(self.seconds)
         return int(record["id"])
 
-    def many(self, ids: Words, values: pa.Array) -> Words:
-        return ids
+    def many(self, table: pa.Table) -> Words:
+        return _ids(table)
 
 
 def cpu(numbers: int = 10_000) -> Cpu:
@@ -142,13 +143,14 @@ class Step:
     """One operator: pay the cost, fold its number into the result, send on `selectivity` records.
 
     A record becomes the whole part of `selectivity` records, and one more with the probability
-    of the rest, decided by the record itself. `keep` says whether the payload goes on.
+    of the rest, decided by the record itself. `carry` are the columns that go on beside the id and
+    the result.
     """
 
     name: str
     cost: Cost
     selectivity: float = 1.0
-    keep: bool = True
+    carry: tuple[str, ...] = ("value",)
 
     def __post_init__(self) -> None:
         if not (0 <= self.selectivity <= 1000):
@@ -156,7 +158,8 @@ class Step:
 
     @property
     def schema(self) -> str:
-        return STEPPED if self.keep else RESULT
+        carried = (f"{name} {_TYPES.get(name, 'bigint')}" for name in self.carry)
+        return ", ".join(("id bigint", *carried, "result bigint"))
 
     def attach(self, stream: Stream) -> Stream:
         """Put the step after a stream, in the form that suits its selectivity."""
@@ -177,21 +180,20 @@ class Step:
 
     def foresee(self, table: pa.Table) -> pa.Table:
         """What the step makes of a table of records, without the cost."""
-        ids = table["id"].to_numpy().astype(np.uint64)
-        before: Words = np.zeros_like(ids)
+        before: Words = np.zeros(len(table), dtype=np.uint64)
         if "result" in table.column_names:
             before = table["result"].to_numpy().astype(np.uint64)
-        paid = self.cost.many(ids, table["value"])
+        paid = self.cost.many(table)
         results: Words = mix_many(before + paid + np.uint64(self._salt)) >> np.uint64(1)
         if self.selectivity != 1:
             chance = _chance_many(mix_many(results))
             copies = int(self.selectivity) + (chance < self.selectivity % 1).astype(np.int64)
-            rows = np.repeat(np.arange(len(ids)), copies)
+            rows = np.repeat(np.arange(len(table)), copies)
             copy = np.arange(len(rows)) - np.repeat(np.cumsum(copies) - copies, copies)
             results = mix_many(results[rows] + copy.astype(np.uint64)) >> np.uint64(1)
             table = table.take(pa.array(rows))
-        columns = {"id": table["id"], "value": table["value"], "result": results.astype(np.int64)}
-        return pa.table({name: columns[name] for name in columns if self.keep or name != "value"})
+        carried = {name: table[name] for name in ("id", *self.carry)}
+        return pa.table({**carried, "result": results.astype(np.int64)})
 
     @property
     def _salt(self) -> int:
@@ -202,9 +204,7 @@ class Step:
         return mix(self._salt + record.get("result", 0) + self.cost.one(record)) >> 1
 
     def _record(self, record: Mapping[str, Any], result: int) -> dict[str, Any]:
-        if self.keep:
-            return {"id": record["id"], "value": record["value"], "result": result}
-        return {"id": record["id"], "result": result}
+        return {"id": record["id"], **{c: record[c] for c in self.carry}, "result": result}
 
 
 def rows(table: pa.Table) -> Iterator[tuple[int, int]]:
@@ -225,6 +225,10 @@ def mix_many(x: Words) -> Words:
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
+
+
+def _ids(table: pa.Table) -> Words:
+    return np.asarray(table["id"].to_numpy().astype(np.uint64))
 
 
 def _chance(word: int) -> float:

@@ -37,7 +37,7 @@ def build(
     kinds = ("cpu", "parse", "wait", "wait") if cost == "mixed" else (cost,) * 4
     steps = [
         costs.Step(
-            f"branch-{i}", costs.named(kind, numbers=numbers, wait_ms=wait_ms), selectivity, False
+            f"branch-{i}", costs.named(kind, numbers=numbers, wait_ms=wait_ms), selectivity, ()
         )
         for i, kind in enumerate(kinds, start=1)
     ]

@@ -27,7 +27,10 @@ def build(
 ) -> Dataflow:
     """Write the dataflow; ids and results go to `out`/results."""
     work = costs.named(cost, numbers=numbers, wait_ms=wait_ms)
-    steps = [costs.Step(f"step-{i}", work, selectivity, keep=i < 3) for i in (1, 2, 3)]
+    steps = [
+        costs.Step(f"step-{i}", work, selectivity, carry=("value",) if i < 3 else ())
+        for i in (1, 2, 3)
+    ]
 
     flow = Dataflow("linear")
     source = Generator(costs.Orders(), costs.RECORD, load or LOADS[cost], seed, limit)

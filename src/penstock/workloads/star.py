@@ -32,7 +32,7 @@ def build(
     """Write the dataflow; each source has the load, results go to `out`/east and `out`/west."""
     work = costs.named(cost, numbers=numbers, wait_ms=wait_ms)
     centre = costs.Step("centre", work, selectivity)
-    arms = {sink: costs.Step(f"to-{sink}", work, selectivity, keep=False) for sink in SINKS}
+    arms = {sink: costs.Step(f"to-{sink}", work, selectivity, carry=()) for sink in SINKS}
 
     flow = Dataflow("star")
     north, south = (

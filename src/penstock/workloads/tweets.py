@@ -16,6 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.errors import InvalidInput
+from penstock.workloads.spoiling import complaint, empty, spoil
+
 _COMMON = """the to and of a in is it you that for on are with as this be at have from or one had
 by but not what all were when we there can an your which their said if do will each about how up
 out them then she many some so these would other into has more her two like him see time could no
@@ -58,6 +61,14 @@ def vocabulary(words: int = 4000) -> tuple[str, ...]:
             parts = zip(row, syllable * 2, strict=True)
             found["".join(part[int(x * len(part))] for x, part in parts)] = None
     return tuple(found)[:words]
+
+
+def check_ranks(number: int, exponent: float) -> None:
+    """Raise `InvalidInput` for what cannot be frequent by Zipf's law."""
+    if not 1 <= number <= _SLOTS:
+        raise InvalidInput(f"{number} different ones are not between 1 and {_SLOTS}")
+    if not 0 <= exponent <= 10:
+        raise InvalidInput(f"an exponent of {exponent:g} is not between 0 and 10")
 
 
 def zipf_slots(words: int, exponent: float) -> npt.NDArray[np.int32]:
@@ -118,20 +129,7 @@ def tweets(
         pa.scalar(""),
     ]
     whole = pc.binary_join_element_wise(*parts)
-    broken = np.flatnonzero(rng.random(count) < of.malformed)
-    if not len(broken):
-        return whole
-    kinds = rng.integers(0, len(_KINDS), size=len(broken)).tolist()
-    cuts = rng.random(len(broken)).tolist()
-    spoilt = [
-        _KINDS[kind](text, cut)
-        for text, kind, cut in zip(
-            whole.take(pa.array(broken)).to_pylist(), kinds, cuts, strict=True
-        )
-    ]
-    mask = np.zeros(count, dtype=bool)
-    mask[broken] = True
-    return pc.replace_with_mask(whole, pa.array(mask), pa.array(spoilt, pa.string()))
+    return spoil(rng, whole, of.malformed, KINDS)
 
 
 @dataclass(frozen=True)
@@ -163,14 +161,6 @@ def _truncated(text: str, cut: float) -> str:
     return text[: 1 + int(cut * (len(text) - 4))]
 
 
-def _plain(text: str, cut: float) -> str:
-    return f"upstream timeout after {int(cut * 5000)} ms"
-
-
-def _empty(text: str, cut: float) -> str:
-    return ""
-
-
 def _without_text(text: str, cut: float) -> str:
     return text[: text.index(',"lang"')] + "}"
 
@@ -179,4 +169,5 @@ def _null_text(text: str, cut: float) -> str:
     return text[: text.index(',"text"')] + ',"text":null}'
 
 
-_KINDS = (_truncated, _plain, _empty, _without_text, _null_text)
+KINDS = (_truncated, complaint, empty, _without_text, _null_text)
+"""Ways in which a tweet is malformed."""

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.dataflow.connectors import Generator, Parquet
-from penstock.dataflow.flow import Dataflow
+from penstock.dataflow.flow import Dataflow, Stream
+from penstock.dataflow.operator import Estimate
 from penstock.workloads.tweets import Tweets
 
 TWEET = "id bigint, user string, lang string, text string"
@@ -39,24 +40,32 @@ def build(
     """Write the dataflow; the counts go to `out`/counts as updates, the last of a word counts."""
     flow = Dataflow("wordcount")
     source = Generator(Tweets(words, exponent, malformed), "value string", load, seed, limit)
-    tweets = flow.source("tweets", source)
+    count(flow, flow.source("tweets", source), out)
+    flow.constrain("parse", "count", latency=latency)
+    return flow
+
+
+def count(flow: Dataflow, tweets: Stream, out: Path | str) -> None:
+    """Write what follows the tweets: parse, split, count, and the sink."""
     texts = tweets.frame(
         "parse",
         lambda df: df.selectExpr("value", f"from_json(value, '{TWEET}').text AS text"),
         reject="text IS NULL",
         schema="value string, text string",
+        estimate=Estimate(1e-5),
     )
     found = texts.frame(
         "split",
         lambda df: df.selectExpr("explode(split(text, ' ')) AS word").where("word <> ''"),
         schema="word string",
         selectivity="workload-dependent",
+        estimate=Estimate(2e-6, 10.25),
     )
-    counts = found.key_by("word").aggregate("count", n="count(*)", schema="word string, n bigint")
+    counts = found.key_by("word").aggregate(
+        "count", n="count(*)", schema="word string, n bigint", estimate=Estimate(1e-6, 0.1)
+    )
     counts.sink("counts", Parquet(str(Path(out) / "counts")))
-    flow.constrain("parse", "count", latency=latency)
     flow.expect("counts", expected, keys=("word",))
-    return flow
 
 
 def expected(inputs: Mapping[str, Any]) -> Iterable[tuple[str, int]]:

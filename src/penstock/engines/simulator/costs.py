@@ -47,14 +47,17 @@ def steps(
 
 
 def declared(graph: Graph) -> dict[str, Step]:
-    """What operators of built-in workloads say of themselves."""
+    """What operators say of themselves: their estimate, or the cost of what they call."""
     found = {}
     for operator in graph.operators:
         if isinstance(operator.body, Barrier):
             found[operator.name] = Step(selectivity=1 / len(operator.inputs))
         owner: Any = getattr(getattr(operator.body, "function", None), "__self__", None)
         seconds = getattr(getattr(owner, "cost", None), "seconds", None)
-        if isinstance(seconds, float):
+        if operator.estimate is not None:
+            said = operator.estimate
+            found[operator.name] = Step(service.Constant(said.seconds), said.selectivity)
+        elif isinstance(seconds, float):
             found[operator.name] = Step(service.Constant(seconds), owner.selectivity)
     return found
 

@@ -1,0 +1,135 @@
+"""Tweets that mean something: in several languages, with moods, and topics that come in bursts.
+
+A tweet is `{"id":7,"user":"u12","lang":"en","at":1700000000123,"text":"..."}`, its text last. Words
+are frequent as Zipf has it within their language. Every so often one hashtag is on everybody's
+lips for a while. What is malformed is so in the ways of `tweets`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.workloads.lines import column, millis, picked
+from penstock.workloads.spoiling import check_share, spoil
+from penstock.workloads.tweets import KINDS, check_ranks, vocabulary, zipf_slots
+
+TWEET = "id bigint, at bigint, text string"
+
+# The first words of each are said most. Moods are spread over the ranks, so that a share of the
+# tweets has one.
+_WORDS = {
+    "en": """the is this what I love and my to great we you it have was bad so happy with they
+    terrible today about good never awful people because really hate would nice from morning
+    wonderful after their worst friend should sad could beautiful again angry there best which
+    boring where amazing weather horrible through everyone excellent something disappointing
+    thought fun without ugly before another brilliant always tired""",
+    "es": """el que de la los muy está por una con para pero porque cuando siempre hoy mañana
+    nosotros también ellos gente amigo casa trabajo quiero hacer tiempo mucho nada todos después
+    ahora ciudad noche tarde gracias feliz triste nunca mejor peor bueno malo hermoso calle
+    escuela mujer hombre niños agua comida vamos tengo puede desde hasta donde quién días años
+    mundo vida""",
+    "fr": """le que de la les est une avec pour mais parce quand toujours demain nous
+    aussi ils gens ami maison travail je veux faire temps beaucoup rien tous après maintenant
+    ville nuit soir merci heureux triste jamais mieux pire bon mauvais belle rue école femme homme
+    enfants eau nourriture allons peut depuis jusque où jours années monde vie aujourd'hui être
+    leur cette dans""",
+    "de": """der die das und ist nicht sehr mit für aber weil wenn immer heute morgen wir auch sie
+    Leute Freund Haus Arbeit ich möchte machen Zeit viel nichts alle nach jetzt Stadt Nacht Abend
+    danke glücklich traurig niemals besser schlechter gut schön Straße Schule Frau Mann Kinder
+    Wasser Essen gehen haben kann seit bis wo wer Tage Jahre Welt Leben werden über""",
+    "pt": """o que de a os muito está por uma com para mas porque quando sempre hoje amanhã nós
+    também eles gente amigo casa trabalho quero fazer tempo nada todos depois agora cidade noite
+    tarde obrigado feliz triste nunca melhor pior bom mau linda rua escola mulher homem crianças
+    água comida vamos tenho pode desde até onde quem dias anos mundo vida não são você""",
+}
+LANGUAGES = tuple(_WORDS)
+_SHARES = (0.60, 0.15, 0.10, 0.08, 0.07)
+_SIZE = 60
+_LEAST, _MOST = 8, 14
+_USERS = 50_000
+_TOPICS = 200
+_TAGGED, _TWICE = 0.5, 0.1
+_SLOTS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Posts:
+    """The `make` of a generator with the one column `value`.
+
+    For the first tenth of every `burst` seconds, half of the hashtags are the one of that burst.
+    """
+
+    exponent: float = 1.0
+    malformed: float = 0.005
+    burst: float = 20.0
+
+    def __post_init__(self) -> None:
+        check_share(self.malformed)
+        check_ranks(_TOPICS, self.exponent)
+
+    def __call__(self, rng: np.random.Generator, index: Any, at: Any) -> dict[str, pa.Array]:
+        tables, count = _tables(self.exponent), len(index)
+        language = np.searchsorted(np.cumsum(_SHARES)[:-1], rng.random(count), side="right")
+        slots = rng.integers(0, _SLOTS, size=(_MOST, count), dtype=np.uint16)
+        words = tables.words[slots] + language * _SIZE
+        length = rng.integers(_LEAST, _MOST + 1, size=count)
+        for place in range(_LEAST, _MOST):
+            words[place, length <= place] = _SIZE * len(LANGUAGES)  # the empty text at the end
+        users = rng.integers(0, _USERS, size=count)
+        tags = [self._tags(rng, tables, at, share) for share in (_TAGGED, _TWICE)]
+        parts = [
+            pa.scalar('{"id":'),
+            column(index),
+            pa.scalar(',"user":"u'),
+            column(users),
+            picked(tables.heads, language),
+            column(millis(at)),
+            picked(tables.first, words[0]),
+            *(picked(tables.rest, words[place]) for place in range(1, _MOST)),
+            *(picked(tables.tags, tag) for tag in tags),
+            pa.scalar('"}'),
+            pa.scalar(""),
+        ]
+        return {"value": spoil(rng, pc.binary_join_element_wise(*parts), self.malformed, KINDS)}
+
+    def _tags(
+        self, rng: np.random.Generator, tables: _Tables, at: npt.NDArray[np.float64], share: float
+    ) -> npt.NDArray[np.int64]:
+        """The number of a hashtag for every tweet, and `_TOPICS` for none."""
+        usual = tables.topics[rng.integers(0, _SLOTS, size=len(at), dtype=np.uint16)]
+        since = np.where(np.isfinite(at), at, 0.0)
+        burst = np.floor(since / self.burst).astype(np.int64)
+        hot = (since - burst * self.burst < self.burst / 10) & (rng.random(len(at)) < 0.5)
+        chosen = np.where(hot, (burst * 7 + 13) % _TOPICS, usual)
+        return np.where(rng.random(len(at)) < share, chosen, _TOPICS)
+
+
+@dataclass(frozen=True)
+class _Tables:
+    words: npt.NDArray[np.int64]
+    topics: npt.NDArray[np.int64]
+    heads: pa.Array
+    first: pa.Array
+    rest: pa.Array
+    tags: pa.Array
+
+
+@lru_cache(maxsize=4)
+def _tables(exponent: float) -> _Tables:
+    known = [word for text in _WORDS.values() for word in text.split()[:_SIZE]]
+    topics = vocabulary(400 + _TOPICS)[400:]  # made-up words: no language, no mood
+    return _Tables(
+        words=zipf_slots(_SIZE, exponent).astype(np.int64),
+        topics=zipf_slots(_TOPICS, exponent).astype(np.int64),
+        heads=pa.array([f'","lang":"{language}","at":' for language in LANGUAGES]),
+        first=pa.array([f',"text":"{word}' for word in known]),
+        rest=pa.array([*(f" {word}" for word in known), ""]),
+        tags=pa.array([*(f" #{topic}" for topic in topics), ""]),
+    )

@@ -1,0 +1,51 @@
+"""A share of lines that are not what they should be, so that every reader has to cope with some."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import InvalidInput
+
+Kind = Callable[[str, float], str]
+"""From a sound line and a number between 0 and 1 to a broken one."""
+
+
+def spoil(
+    rng: np.random.Generator, lines: pa.Array, share: float, kinds: Sequence[Kind]
+) -> pa.Array:
+    """The lines with a share of them broken, each in one of the ways."""
+    broken = np.flatnonzero(rng.random(len(lines)) < share)
+    if not len(broken):
+        return lines
+    ways = rng.integers(0, len(kinds), size=len(broken)).tolist()
+    cuts = rng.random(len(broken)).tolist()
+    sound = lines.take(pa.array(broken)).to_pylist()
+    spoilt = [kinds[way](text, cut) for text, way, cut in zip(sound, ways, cuts, strict=True)]
+    mask = np.zeros(len(lines), dtype=bool)
+    mask[broken] = True
+    return pc.replace_with_mask(lines, pa.array(mask), pa.array(spoilt, pa.string()))
+
+
+def check_share(share: float) -> None:
+    """Raise `InvalidInput` for what is no share of malformed records."""
+    if not 0 <= share <= 1:
+        raise InvalidInput(f"a share of {share:g} malformed records is not between 0 and 1")
+
+
+def empty(text: str, cut: float) -> str:
+    """An empty line."""
+    return ""
+
+
+def complaint(text: str, cut: float) -> str:
+    """What a broken upstream writes instead of a record."""
+    return f"upstream timeout after {int(cut * 5000)} ms"
+
+
+def short(text: str, cut: float) -> str:
+    """Cut off before its last comma, so that no reader can take what is left for the whole."""
+    return text[: int(cut * text.rfind(","))]
