@@ -51,7 +51,7 @@ SOURCE = 1 / 3200
 """A tuple at a source: the one of the word count, fully busy, emits 3.2 Mtps (section 5.4)."""
 
 KEYS = Keys(100_000)
-"""So many that they spread evenly: the seed calls its speed-ups linear, 12 times with 13 replicas."""
+"""So many that they spread evenly: the seed calls its speed-ups linear, 12x with 13 replicas."""
 
 SEED = Organic(
     step="one", replicas="region", stateless=False, sources=False, scale_down=False, anticipate=True
@@ -63,9 +63,9 @@ OURS = Organic(sources=False)
 """The policy as it is here, but for sources, of which the seed has one thread each."""
 
 
-def multiplying(multiplications: float, selectivity: float = 1.0) -> Step:
+def multiplying(multiplications: float, selectivity: float = 1.0, fixed: float = FIXED) -> Step:
     """An operator that multiplies so often."""
-    return Step(Gamma(FIXED + multiplications * MULTIPLICATION, 0.1), selectivity, KEYS)
+    return Step(Gamma(fixed + multiplications * MULTIPLICATION, 0.1), selectivity, KEYS)
 
 
 def workload(name: str, **options: Any) -> Graph:
@@ -86,17 +86,17 @@ def scenario(
     """A dataflow on the seed's machine of 24 hardware threads, as it starts: a thread a region.
 
     Sources always have something to emit, so they are held back by what follows, or by their own
-    thread. Queues hold about a second of what the slowest region does with one thread; the seed
-    prints no bound. Changes take less than a second.
+    thread. Queues hold what one thread does in about a second, which the seed does not print.
+    Changes take less than a second, as it says.
     """
     sources = {o.name: Step(Gamma(source, 0.1)) for o in graph.sources}
-    slowest = hop + max(step.service.mean for step in steps.values())
+    whole = hop + sum(step.service.mean for step in steps.values())
     model = Model(
         {**sources, **steps},
         node=Node(cores=THREADS),
         arrivals=Deterministic(),
         hop=hop,
-        queue=max(20, round(1 / slowest)),
+        queue=max(20, round(1 / whole)),
         timing=Timing(executor_start=0.0, instance_start=0.2, restart=0.3),
     )
     rate = load if isinstance(load, str) else f"{load:g}/s"
