@@ -123,9 +123,9 @@ class Best:
             choices = {r[0]: range(1, THREADS + 1) for r in self.regions}
             score = partial(self._score, setting, numbers, plan)
             allowed = partial(self._allowed, plan)
-            start = dict.fromkeys(choices, 1)
+            start = dict.fromkeys(choices, max(1, (THREADS - 2) // (plan.slots - 1)))
             best = best_static(
-                choices, score, start, exhaustive=THREADS, patience=8, allowed=allowed
+                choices, score, start, exhaustive=THREADS, patience=2, allowed=allowed
             )
             found.append((score(best), self._with(plan, best)))
         plan = max(found, key=lambda one: one[0])[1]
@@ -145,12 +145,12 @@ class Best:
     def _score(
         self, setting: Setting, numbers: itertools.count[int], plan: Plan, found: Mapping[str, int]
     ) -> float:
-        """Tuples that come in over the second half of a short run."""
+        """Tuples that come out in the second half of a short run."""
         short = replace(self.scenario, seconds=self.trial, plan=self._with(plan, found))
         place = setting.scratch / str(next(numbers))
         records = Play(short)(replace(setting, scratch=place, tell=lambda share: None))
         data = Data(tuple({"case": "", **r} for r in records))
-        return reading.throughput(data, "", self.trial / 2, self.trial, "ingested")
+        return reading.throughput(data, "", self.trial / 2, self.trial)
 
 
 def fused(graph: Graph, *groups: Sequence[str]) -> Plan:
