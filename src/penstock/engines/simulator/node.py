@@ -88,9 +88,9 @@ def slowdown(
 ) -> tuple[Floats, Floats]:
     """How many times as long a record takes on each executor, and the memory share in use.
 
-    wanted: by pipeline, the share of time that each instance would be at work if it were alone;
-    state: bytes of state by pipeline, even over its instances. Where more cores are wanted than
-    there are, all slow down alike.
+    wanted: by pipeline, the share of time that each instance is at work; state: bytes of state by
+    pipeline, even over its instances. Where more cores are wanted than there are, all slow down
+    alike.
     """
     size = len(placement.executors)
     cores, used = np.zeros(size), np.zeros(size)

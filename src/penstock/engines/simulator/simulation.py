@@ -203,9 +203,9 @@ class Simulation:
         for name, stage in self.stages.items():
             spell = stage.gauge.latest
             assert spell is not None
-            share = np.minimum(spell.busy / max(spell.seconds, 1e-12), 1.0)
-            slow = 1.0 if stage.servers.slow is None else stage.servers.slow
-            wanted[name] = np.where(share > 0.999, 1.0, share / slow)
+            # Those at work share the cores. Slowed down they are at work for longer, so where more
+            # work comes than the cores can do, they slow down until all of them always are.
+            wanted[name] = np.minimum(spell.busy / max(spell.seconds, 1e-12), 1.0)
         factor, self.memory = slowdown(self.placement, wanted, state, self.model.node)
         for name, stage in self.stages.items():
             slow = factor[self.placement.hosts[name]]
