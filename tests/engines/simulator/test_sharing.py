@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,17 @@ def test_more_instances_than_cores_are_not_slow_while_there_is_little_to_do(
     engine.start(chain("a"), apart(("a", 8), executors=1), tmp_path)
     assert rate(engine) == pytest.approx(150, rel=0.01)
     assert engine.observe().pipelines["a"].service == pytest.approx(0.01, rel=0.01)
+
+
+def test_a_selectivity_that_was_computed_is_the_number_that_was_meant(tmp_path: Path) -> None:
+    assert Step(selectivity=0.1 * 0.8).ratio == Fraction(2, 25)
+    assert Step(selectivity=1 / 3).ratio == Fraction(1, 3)
+    assert Step(selectivity=1e-5).ratio == Fraction(1, 100_000)
+    steps = {"a": Step(Constant(0.0001), 0.1 * 0.8), "b": Step(Constant(0.0001), 0.1 * 0.9)}
+    engine = SimulatorEngine(Model(steps, nodes=3, arrivals=Deterministic()), load="5000/s")
+    plan = Plan((Pipeline(("in",)), Pipeline(("a", "b", "out"))), 3)
+    engine.start(chain("a", "b"), plan, tmp_path)
+    engine.advance(60.0)
+    engine.stop()
+    seen = engine.observe()
+    assert seen.rows_delivered == seen.rows_ingested * 2 // 25 * 9 // 100

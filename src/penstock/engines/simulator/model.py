@@ -103,8 +103,12 @@ class Step:
 
     @cached_property
     def ratio(self) -> Fraction:
-        """The selectivity as it is written, so that whole records come out whole."""
-        return Fraction(str(float(self.selectivity)))
+        """The selectivity as it is written, so that whole records come out whole.
+
+        To a millionth: what is left of a product of numbers such as 0.1 * 0.8 is not meant, and
+        would make counts too large for whole numbers of 64 bits.
+        """
+        return Fraction(str(float(self.selectivity))).limit_denominator(1_000_000)
 
 
 @dataclass(frozen=True)
