@@ -12,7 +12,20 @@ import importlib
 from penstock.errors import InvalidInput
 from penstock.experiments.experiment import Experiment
 
-_MODULES = ("nephele_3", "nephele_6", "nephele_8", "joker_5", "joker_8", "joker_10", "joker_11", "joker_16", "joker_18", "es_stream_9", "es_stream_13")
+_MODULES = (
+    "nephele_3",
+    "nephele_6",
+    "nephele_8",
+    "joker_5",
+    "joker_8",
+    "joker_10",
+    "joker_11",
+    "joker_16",
+    "joker_18",
+    "es_stream_9",
+    "es_stream_13",
+    "es_stream_18",
+)
 
 
 def every() -> tuple[Experiment, ...]:

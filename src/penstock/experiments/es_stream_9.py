@@ -13,7 +13,16 @@ from dataclasses import dataclass, replace
 
 from penstock.experiments import es_stream
 from penstock.experiments.es_stream import COUNT, PAPER, TOP, Application
-from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read, Record, Setting
+from penstock.experiments.experiment import (
+    Case,
+    Claim,
+    Data,
+    Experiment,
+    Job,
+    Read,
+    Record,
+    Setting,
+)
 from penstock.experiments.play import Play
 from penstock.experiments.rivals import best_static
 from penstock.models import instances
@@ -41,7 +50,7 @@ def cases(rates: Sequence[int], seconds: float) -> Sequence[Case]:
             total = arrived(app, rate)
             even = es_stream.scenario(app, f"{rate}/s", seconds, app.even(total))
             limits = Limits(slots=total + 1, executors=es_stream.NODES)
-            plays = {
+            plays: dict[str, Job] = {
                 "es-stream": Play(even, es_stream.SEED, limits=replace(limits, slots=None)),
                 "drs": Play(even, Drs(budget=True), limits=limits),
                 "even": Play(even),

@@ -26,7 +26,7 @@ from penstock.experiments import joker, reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock.experiments.joker import MULTIPLICATION, PAPER
 from penstock.experiments.play import Play
-from penstock.report.figures import Bars, Figure, Level, Panel
+from penstock.report.figures import Bars, Figure, Level, Mark, Panel
 
 COUNTS = (1024, 256, 1024, 2048)
 FACTORS = (4.0, 0.25, 0.5)
@@ -41,7 +41,9 @@ HOP = _BEFORE - 12.5 * FIXED
 def selective(seconds: float) -> Scenario:
     """The seed's region, saturated by a source of 230 ktps."""
     graph = joker.workload("selectivity")
-    steps = {f"multiply-{n}": joker.multiplying(count, fixed=FIXED) for n, count in enumerate(COUNTS, 1)}
+    steps = {
+        f"multiply-{n}": joker.multiplying(count, fixed=FIXED) for n, count in enumerate(COUNTS, 1)
+    }
     for n, factor in enumerate(FACTORS, 1):
         steps[f"select-{n}"] = joker.multiplying(0, factor, FIXED)
     return joker.scenario(graph, steps, seconds, source=1 / 230, load=300, hop=HOP)
@@ -124,7 +126,7 @@ def picture(data: Data) -> Figure:
     )
 
 
-def marks(data: Data) -> tuple[reading.Mark, ...]:
+def marks(data: Data) -> tuple[Mark, ...]:
     return reading.marks(data, "seed")
 
 

@@ -59,7 +59,7 @@ def dip(data: Data, case: str = "seed") -> float:
 
 
 def settled(data: Data, case: str = "seed") -> float:
-    """Seconds after a change until the throughput is within 5 % of what it comes to; the longest."""
+    """The most seconds from a change until throughput is within 5 % of what it comes to."""
     times, found = through(data, case)
     made = [float(c["at"]) for c in data.of(case, "change")]
     longest = 0.0
@@ -164,7 +164,7 @@ class Modelled:
     def capacity(self, plan: Plan) -> float:
         """Tuples a second from the source that the slowest pipeline can do."""
         graph, model = self.scenario.graph, self.scenario.model
-        rows = {name: 1.0 for name in graph.topological}
+        rows = dict.fromkeys(graph.topological, 1.0)
         for name in graph.topological:
             for before in graph[name].inputs:
                 rows[name] = rows[before] * model.step(before).selectivity

@@ -5,7 +5,7 @@ Why replicas alone end at ten: the eleventh brings 10 %, and a change has to bri
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from penstock.engines.simulator.scenario import Scenario
@@ -194,7 +194,7 @@ def lengths(costs: Sequence[int], operators: Sequence[int], seconds: float, prof
     ]
 
 
-def _long(which: int, cost: int = -1) -> Read:
+def _long(which: int, cost: int = -1) -> Callable[[Data], float]:
     def read(data: Data) -> float:
         length, each = data.parameters["operators"][which], data.parameters["costs"][cost]
         return joker.speedup(data, f"{length} operators, {each}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from penstock.engines.simulator.model import Step
 from penstock.engines.simulator.scenario import Scenario
 from penstock.experiments import joker, reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read
@@ -31,7 +32,7 @@ def topology(name: str, cost: int, seconds: float, ratio: float = 1.0) -> Scenar
     first, *rest = REGIONS[name]
     steps = {op: joker.multiplying(cost) for op in first}
     steps |= {op: joker.multiplying(cost / ratio) for region in rest for op in region}
-    steps |= {"gather": joker.Step()} if name == "reverse-tree" else {}
+    steps |= {"gather": Step()} if name == "reverse-tree" else {}
     return joker.scenario(graph, steps, seconds)
 
 

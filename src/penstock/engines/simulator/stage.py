@@ -270,9 +270,7 @@ class Stage:
         """The inlets that are in use: fed from outside, or not yet empty after a regrouping."""
         inside = self.pipeline.operators
         return tuple(
-            i
-            for i in self.inlets
-            if i.writer == i.entry or i.writer not in inside or len(i.queue)
+            i for i in self.inlets if i.writer == i.entry or i.writer not in inside or len(i.queue)
         )
 
     def mean(self) -> float:
