@@ -174,7 +174,7 @@ FIGURE_5 = Experiment(
               beside("organic", "best static")),
     ),
     picture,
-    size={"costs": (16, 64, 256, 1024, 4096), "seconds": 420.0, "profile": 30.0},
+    size={"costs": (16, 128, 1024, 4096), "seconds": 300.0, "profile": 20.0},
     quick={"costs": (16, 4096), "seconds": 160.0, "profile": 10.0},
     spark=on_spark,
     spark_size={"costs": ("5 ms",), "seconds": 90.0, "load": "2000/s", "profile": 8.0},
