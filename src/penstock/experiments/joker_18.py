@@ -161,7 +161,7 @@ FIGURE_18 = Experiment(
                 "x") for name, *_ in APPLICATIONS),
     ),
     picture,
-    size={"seconds": 420.0, "profile": 30.0},
+    size={"seconds": 300.0, "profile": 20.0},
     quick={"seconds": 170.0, "profile": 10.0},
 )  # fmt: skip
 
