@@ -105,7 +105,7 @@ def test_a_region_with_a_key_is_copied_whole_also_where_its_first_part_has_no_ke
     rows.key_by("key").deduplicate("b").sink("out", Discard())
     graph = flow.graph
     start = fusion.finest_plan(graph)
-    plant = Plant(graph, {"a": 0.01, "b": 0.01}, start, limits=Limits(slots=5))
+    plant = Plant(graph, {"a": 0.01, "b": 0.01}, start, cores=4.0)
     policy = Organic(replicas="region", stateless=False, sources=False, step="one")
     plant.run(policy, 400)
     assert shape(plant.plan) == {"numbers": 1, "a": 2, "b+out": 2}

@@ -108,7 +108,7 @@ FIGURE_8 = Experiment(
     ),
     picture,
     size={"costs": (64, 512, 4096), "seconds": 450.0, "profile": 30.0},
-    quick={"costs": (4096,), "seconds": 160.0, "profile": 10.0},
+    quick={"costs": (4096,), "seconds": 220.0, "profile": 18.0},
     no_spark="it needs as many cores as it has regions; figure 5 shows the same on two",
 )  # fmt: skip
 
