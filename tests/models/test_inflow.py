@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from penstock.metrics.snapshot import PipelineMetrics
@@ -40,6 +42,19 @@ def test_what_is_held_back_comes_once_there_are_instances_for_it() -> None:
 def test_what_has_processed_nothing_passes_on_what_it_gets() -> None:
     rates = found(numbers=(40.0, 40.0, 40.0), x=(40.0, 0.0, 0.0), y=(0.0, 0.0, 0.0))
     assert follow(topology(), rates)["y"].rate == pytest.approx(40.0)
+
+
+def test_what_takes_no_time_is_given_instances_too() -> None:
+    rates = found(numbers=(9.0, 9.0, 9.0), x=(9.0, 9.0, 9.0), y=(9.0, 9.0, 9.0))
+    rates["numbers"] = replace(rates["numbers"], service=0.0)
+    asked = []
+
+    def choose(name: str, flow: Inflow) -> float:
+        asked.append((name, round(flow.load, 6)))
+        return 4.0
+
+    follow(topology(), rates, choose)
+    assert asked == [("numbers", 0.0), ("x", 0.9), ("y", 0.9)]
 
 
 def test_what_is_missing() -> None:

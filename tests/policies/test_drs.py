@@ -90,6 +90,13 @@ def test_a_budget_is_used_best() -> None:
     assert "is the least with 12 instances" in decision.reason
 
 
+def test_a_budget_counts_before_a_bound_where_that_is_asked_for() -> None:
+    seen = context(100.0, latency=0.2, limits=Limits(slots=15))
+    without = context(100.0, latency=None, limits=Limits(slots=15))
+    assert counts(Drs(budget=True).decide(seen, None)[0]) == counts(decided(without))
+    assert counts(decided(seen)) != counts(decided(without))
+
+
 def test_without_budget_and_bound_instances_only_move() -> None:
     decision = decided(context(100.0, (1, 10), latency=None))
     assert decision.plan is not None

@@ -62,6 +62,15 @@ def test_instances_are_those_of_the_marginal_analysis() -> None:
     assert decision.numbers["x load"] == 5.0
 
 
+def test_a_source_that_takes_no_time_does_not_matter() -> None:
+    seen = context(rate=50.0)
+    latest = seen.snapshots[0]
+    quick = {**latest.pipelines, "numbers": metrics("numbers", 1, 50.0, 0.0)}
+    decision = decided(replace(seen, snapshots=(replace(latest, pipelines=quick),)))
+    assert decision.plan is not None, decision.reason
+    assert decision.plan.pipeline_of("numbers").parallelism == 1
+
+
 def test_a_higher_price_buys_fewer() -> None:
     dear, cheap = (decided(context(50.0), EsStream(share=s)).plan for s in (0.5, 0.01))
     assert dear is not None

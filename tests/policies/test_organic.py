@@ -98,6 +98,19 @@ def test_it_comes_close_to_the_best_of_all_plans(
     assert plant.plan.slots <= slots
 
 
+def test_a_region_with_a_key_is_copied_whole_also_where_its_first_part_has_no_key() -> None:
+    """Two pipelines of one region, of which only the second holds the keyed operator."""
+    flow = Dataflow("late key")
+    rows = source(flow).filter("a", lambda r: True)
+    rows.key_by("key").deduplicate("b").sink("out", Discard())
+    graph = flow.graph
+    start = fusion.finest_plan(graph)
+    plant = Plant(graph, {"a": 0.01, "b": 0.01}, start, cores=4.0)
+    policy = Organic(replicas="region", stateless=False, sources=False, step="one")
+    plant.run(policy, 400)
+    assert shape(plant.plan) == {"numbers": 1, "a": 2, "b+out": 2}
+
+
 @pytest.mark.parametrize("order", ["fusion", "fission"])
 def test_both_together_are_better_than_either_alone(order: str) -> None:
     """A chain cut everywhere, or copied whole, where one operator stands no copies."""

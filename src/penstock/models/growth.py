@@ -166,7 +166,9 @@ class _Work:
     def _larger(self, pipeline: Pipeline, wanted: int) -> Pipeline | None:
         """The pipeline with that many instances, or as many as it stands; None if no more."""
         most = fusion.bounds(self.graph, pipeline.operators).most
-        keyed = any(self.graph[n].state is State.KEYED for n in pipeline.operators)
+        together = self.pipelines if self.how.replicas == "region" else (pipeline,)
+        inside = (n for p in together for n in p.operators)
+        keyed = any(self.graph[n].state is State.KEYED for n in inside)
         parallelism = wanted if most is None else min(wanted, most)
         if parallelism <= pipeline.parallelism or not (keyed or self.how.stateless):
             return None

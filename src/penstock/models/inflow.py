@@ -53,7 +53,8 @@ def follow(
         rate = max(0.0, rate + math.fsum(more[up] for up in topology.upstream[name]))
         service = metrics.service or 0.0
         found[name] = Inflow(rate, rate * service)
-        most = instances(name, found[name]) / service if service else math.inf
+        able = instances(name, found[name])
+        most = able / service if service else math.inf
         more[name] = _output(metrics, min(rate, most))
     return found
 

@@ -28,13 +28,15 @@ class Drs:
 
     adjust: seconds between two looks; slack: fewer instances are taken only if they would meet
     the bound with so much to spare; gain: under a budget, instances move only for so much less
-    time in the flow; most: instances of a pipeline that nothing else bounds.
+    time in the flow; most: instances of a pipeline that nothing else bounds; budget: whether it
+    makes the best of a budget also where there are constraints.
     """
 
     adjust: float = 10.0
     slack: float = 0.2
     gain: float = 0.05
     most: int = 1000
+    budget: bool = False
 
     name = "drs"
 
@@ -64,7 +66,8 @@ class _Look:
 
     def decision(self) -> Decision:
         plan = self.context.plan
-        wanted = self._bounded() if self.context.graph.constraints else self._budgeted()
+        bounded = self.context.graph.constraints and not self.policy.budget
+        wanted = self._bounded() if bounded else self._budgeted()
         wanted = self._capped({**self.now, **wanted})
         pipelines = tuple(replace(p, parallelism=wanted[p.name]) for p in plan.pipelines)
         plan = executors.enough(replace(plan, pipelines=pipelines), self.context)

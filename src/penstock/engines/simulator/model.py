@@ -119,8 +119,12 @@ class Step:
 
     @cached_property
     def ratio(self) -> Fraction:
-        """The selectivity as it is written, so that whole records come out whole."""
-        return Fraction(str(float(self.selectivity)))
+        """The selectivity as it is written, so that whole records come out whole.
+
+        To a millionth: what is left of a product of numbers such as 0.1 * 0.8 is not meant, and
+        would make counts too large for whole numbers of 64 bits.
+        """
+        return Fraction(str(float(self.selectivity))).limit_denominator(1_000_000)
 
 
 @dataclass(frozen=True)
@@ -195,12 +199,13 @@ class MicroBatch:
 class Model:
     """Everything that a simulation needs to know beside the dataflow and its plan.
 
-    steps: by operator; one that is missing takes no time. delay: seconds from one pipeline to the
-    next; queue: records that may wait for an instance before what feeds it is held back (None:
-    without a bound); batch: None for operators that run all the time, as in Storm or Nephele. For
-    these the admission of a source is how many of its records may be under way in the flow.
-    packed: the first plan fills executor after executor, one pipeline after the other, where
-    instances are else put where the fewest are.
+    steps: by operator; one that is missing takes no time. hop: seconds that an instance needs for
+    each record it takes from another pipeline, beside its operators; delay: seconds from one
+    pipeline to the next, in which nobody works; queue: records that may wait for an instance
+    before what feeds it is held back (None: without a bound); batch: None for operators that run
+    all the time, as in Storm or Nephele. For these the admission of a source is how many of its
+    records may be under way in the flow. packed: the first plan fills executor after executor, one
+    pipeline after the other, where instances are else put where the fewest are.
     """
 
     steps: Mapping[str, Step] = field(default_factory=dict)
@@ -208,6 +213,7 @@ class Model:
     node: Node = field(default_factory=Node)
     arrivals: Arrivals = field(default_factory=Poisson)
     dispatch: Dispatch = Dispatch.TURN
+    hop: float = 0.0
     delay: float = 0.0
     queue: int | None = 10_000
     timing: Timing = field(default_factory=Timing)
@@ -217,7 +223,7 @@ class Model:
     def __post_init__(self) -> None:
         if self.nodes < 1 or self.node.cores < 1:
             raise InvalidInput(f"{self.nodes} nodes of {self.node.cores} cores are no cluster")
-        if self.delay < 0 or (self.queue is not None and self.queue < 1):
+        if self.delay < 0 or self.hop < 0 or (self.queue is not None and self.queue < 1):
             raise InvalidInput(
                 f"a delay of {self.delay:g} s and queues of {self.queue} records cannot be"
             )

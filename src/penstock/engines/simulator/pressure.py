@@ -28,7 +28,7 @@ def limits(
     room: dict[str, float] = {}
     for stage in reversed(stages):
         name = stage.pipeline.name
-        gain = max(stage.work.gain[i.entry] for i in stage.inlets)
+        gain = max(stage.work.gain[i.entry] for i in stage.ways)
         tail = stage.work.tail
         behind = min((room[r] * by_name[r].share(tail) for r in readers[name]), default=math.inf)
         most[name] = math.inf if gain == 0 else max(0.0, behind) / gain

@@ -259,7 +259,7 @@ class Stage:
         As much as that brought of all that came in the last step; a tenth is for all alike, so
         that one that has been silent can begin.
         """
-        total, inlets = sum(self._brought), len(self.inlets)
+        total, inlets = sum(self._brought), len(self.ways)
         mine = [n for n, inlet in zip(self._brought, self.inlets, strict=True)
                 if inlet.writer == writer]  # fmt: skip
         if not total:
@@ -270,9 +270,17 @@ class Stage:
         """Records from other pipelines that wait and were not taken."""
         return sum(len(i.queue) for i in self.inlets if isinstance(i.queue, Queue))
 
+    @property
+    def ways(self) -> tuple[Inlet, ...]:
+        """The inlets that are in use: fed from outside, or not yet empty after a regrouping."""
+        inside = self.pipeline.operators
+        return tuple(
+            i for i in self.inlets if i.writer == i.entry or i.writer not in inside or len(i.queue)
+        )
+
     def mean(self) -> float:
         """Seconds of an instance for a record, on average over the ways in."""
-        times = [self.work.mean[i.entry] for i in self.inlets]
+        times = [self.work.mean[i.entry] for i in self.ways]
         slow = 1.0 if self.servers.slow is None else float(self.servers.slow.mean())
         return slow * sum(times) / len(times)
 

@@ -131,7 +131,11 @@ class Work:
         path = self.paths[entry]
         inner = sum(v * model.step(n).service.mean for n, v in zip(path, visits, strict=False))
         beside = sum(model.step(n).service.mean for n in self.sinks if n != self.tail)
-        return inner + visits[-1] * beside
+        return self._hop(entry) + inner + visits[-1] * beside
+
+    def _hop(self, entry: str) -> float:
+        """What it takes to read a record from another pipeline; a source reads from none."""
+        return self._ledger.model.hop if self._graph[entry].inputs else 0.0
 
     def allot(self, entry: str, count: int) -> Allotted:
         """Draw what records that enter at an operator will take and become."""
@@ -148,6 +152,9 @@ class Work:
                 made = count if visits[-1] is None else int(visits[-1].sum())
                 ledger.seen[name] += made
                 ledger.made[name] += made
+        hop = self._hop(entry)
+        if hop:
+            service = service + hop
         front: list[Counts | None] = [None] * (self._longest + 1 - len(visits))
         return Allotted(service, (*front, *visits))
 

@@ -1,0 +1,185 @@
+"""Joker's figure 10: operators of unequal cost and selectivity, step by step.
+
+Four operators multiply 1,024, 256, 1,024 and 2,048 times; after the first a tuple becomes four, of
+which a quarter goes on after the second and a half of that after the third. In the end the source
+is full: it emits 230 ktps, so a tuple takes 1/230 ms of its thread, which is given here.
+
+Given, too, is what the first attempt brings, 4 %: four tuples cross the cut for each that comes,
+and fetching them takes a thread nearly as long as all that it is relieved of. With the 80 ktps
+before it that makes a hop of 1.6 us and 0.38 us for an operator (the other experiments have 1.2 and
+0.41, by which the cut would bring 17 % and stay):
+
+    HOP + 12.5 FIXED + 4096 MULTIPLICATION = 1/80
+    4 HOP + 6.5 FIXED + 2048 MULTIPLICATION = 1/(1.04 * 80)
+
+What the policy makes of it, and what every later attempt brings, is read off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import fmean
+
+from penstock.engines.simulator.scenario import Scenario
+from penstock.experiments import joker, reading
+from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read
+from penstock.experiments.joker import MULTIPLICATION, PAPER
+from penstock.experiments.play import Play
+from penstock.report.figures import Bars, Figure, Level, Mark, Panel
+
+COUNTS = (1024, 256, 1024, 2048)
+FACTORS = (4.0, 0.25, 0.5)
+GAINS = (0.04, 0.67, 0.09, 0.46, 0.14)
+
+_BEFORE = 1 / 80 - 4096 * MULTIPLICATION
+_CUT = 1 / (1.04 * 80) - 2048 * MULTIPLICATION
+FIXED = (4 * _BEFORE - _CUT) / (4 * 12.5 - 6.5)
+HOP = _BEFORE - 12.5 * FIXED
+
+
+def selective(seconds: float) -> Scenario:
+    """The seed's region, saturated by a source of 230 ktps."""
+    graph = joker.workload("selectivity")
+    steps = {
+        f"multiply-{n}": joker.multiplying(count, fixed=FIXED) for n, count in enumerate(COUNTS, 1)
+    }
+    for n, factor in enumerate(FACTORS, 1):
+        steps[f"select-{n}"] = joker.multiplying(0, factor, FIXED)
+    return joker.scenario(graph, steps, seconds, source=1 / 230, load=300, hop=HOP)
+
+
+def cases(seconds: float, profile: float) -> Sequence[Case]:
+    scenario = selective(seconds)
+    names = [n for n in scenario.graph.topological if n.split("-")[0] in ("multiply", "select")]
+    plans = [
+        joker.fused(scenario.graph, names),
+        *(joker.fused(scenario.graph, names[:cut], names[cut:]) for cut in (1, 3, 4, 5)),
+    ]
+    return (
+        Case("seed", Play(scenario, replace(joker.SEED, profile=profile))),
+        Case("organic", Play(scenario, replace(joker.OURS, profile=profile))),
+        Case("best static", joker.Best(scenario, plans, (tuple(names),))),
+    )
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def levels(data: Data, case: str = "seed", head: str = "multiply-1") -> list[float]:
+    """ktps that a pipeline does under each plan in force, in the last seconds before the next."""
+    changes = [float(c["at"]) for c in data.of(case, "change")]
+    ends = [*changes, float(data.of(case)[-1]["at"])]
+    width = 0.5 * float(data.parameters["profile"])
+    near = [reading.between(data.of(case), end - width, end) for end in ends]
+    return [fmean(t["pipelines"][head]["rate_in"] for t in ticks) for ticks in near]
+
+
+def gain(step: int) -> Read:
+    """What an attempt brought, beside what was before it; attempts are counted from 0."""
+
+    def read(data: Data) -> float | None:
+        found = attempts(data)
+        return found[step] if step < len(found) else None
+
+    return read
+
+
+def attempts(data: Data, case: str = "seed") -> list[float]:
+    """The gain of each change that was tried, whether kept or not."""
+    found, seen, base = [], levels(data, case), 0.0
+    for number, change in enumerate(data.of(case, "change")):
+        undone = change["reason"].startswith("undone")
+        if undone and "nothing is left" in change["reason"]:
+            continue
+        if not undone:
+            base = seen[number]
+        found.append(seen[number + 1] / base - 1)
+    return found
+
+
+def picture(data: Data) -> Figure:
+    lines = tuple(
+        reading.line(data, case, lambda t: t["throughput"], tone=tone)
+        for tone, case in enumerate(("seed", "organic"))
+        if case in data.cases
+    )
+    here = tuple(attempts(data))
+    size = max(len(here), len(GAINS))
+    fill = (None,) * size
+    return Figure(
+        "Unequal operators: what each attempt brings",
+        (
+            Panel("time (s)", "rows delivered/s", lines, marks=marks(data)),
+            Panel(
+                "attempt",
+                "more throughput (%)",
+                categories=tuple(str(n + 1) for n in range(size)),
+                bars=(
+                    Bars("here", tuple(100 * g for g in here) + fill[len(here) :]),
+                    Bars("seed", tuple(100 * g for g in GAINS) + fill[len(GAINS) :]),
+                ),
+                levels=(Level(10, "needed"),),
+            ),
+        ),
+        note=joker.note(data, "figure 10"),
+    )
+
+
+def marks(data: Data) -> tuple[Mark, ...]:
+    return reading.marks(data, "seed")
+
+
+_LINEAR = (
+    "two replicas do twice as much here: nothing but the threads and the source bounds them, and "
+    "keys spread evenly; the seed does not say what its second replica waits for"
+)
+_FULL = (
+    "three replicas can already do 240 ktps here, more than the source emits, so a cut brings "
+    "nothing; in the seed they do 195"
+)
+
+
+_AGAIN = "a cut of two replicas brings what that of one brought, and is reverted in both"
+
+
+def claim(n: int) -> Claim:
+    why = {2: _AGAIN, 4: _FULL}.get(n, _LINEAR)
+    given = " (given)" if n == 0 else ""
+    return Claim(f"attempt {n + 1}: more throughput{given}", GAINS[n], gain(n), why=why)
+
+
+def _replicas(data: Data) -> float:
+    return float(joker.replicas(data.of("seed")[-1], "multiply-1"))
+
+
+def _reverted(data: Data) -> float:
+    """Attempts that were taken back until the source was full."""
+    made = data.of("seed", "change")[:5]
+    return float(sum(c["reason"].startswith("undone") for c in made))
+
+
+FIGURE_10 = Experiment(
+    "joker-10",
+    "Unequal costs and selectivities",
+    PAPER,
+    "figure 10",
+    cases,
+    (
+        Claim("throughput of one thread (given)", 80.0, lambda d: levels(d)[0], "ktps"),
+        *map(claim, range(len(GAINS))),
+        Claim("attempts among the first five that were reverted", 2.0, _reverted),
+        Claim("throughput at the end", 230.0, lambda d: joker.after(d, "seed"), "ktps"),
+        Claim("replicas at the end", 3.0, _replicas),
+        Claim("throughput of our own policy", None, lambda d: joker.after(d, "organic"), "ktps"),
+        Claim("throughput of the best static plan", None,
+              lambda d: joker.after(d, "best static"), "ktps"),
+    ),
+    picture,
+    size={"seconds": 400.0, "profile": 30.0},
+    quick={"seconds": 240.0, "profile": 20.0},
+    no_spark="what a record costs on its way between threads is what it is about, and Spark's "
+    "channels cost other things",
+)  # fmt: skip
+
+EXPERIMENTS = (FIGURE_10,)

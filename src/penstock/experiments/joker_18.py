@@ -1,0 +1,168 @@
+"""Joker's figures 18 to 20: word count, finance and network monitoring.
+
+What tuples cost follows from the rates that the seed prints before and after; a hop is in them.
+
+Word count: one counter does 640 ktps, as 3.2 Mtps are 5 times as much, and the source can emit no
+more than those. The splitter, which is never too busy, takes three quarters of a source's time.
+Words are random, as the seed says, 4,000 of them.
+
+Finance: 9 Mtps in the end are 4.4 times what there was, and both keyed regions are too busy from
+the start on. So one replica of the first keeps up with 1,023 ktps of trades, and one of the second
+with as many quotes and the averages, one for five trades. Each source can emit 4.5 Mtps.
+
+Network monitoring: one replica that keeps windows does 2.1 Mtps. With two of them what stands
+before bounds the rate to 2.3 times that: its filter and parser, taken as equally costly, do 4.83
+Mtps in one thread. The source emits the 6 Mtps of the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from penstock.engines.simulator.model import Keys, Step
+from penstock.engines.simulator.scenario import Scenario
+from penstock.engines.simulator.service import Gamma
+from penstock.experiments import joker, reading
+from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read
+from penstock.experiments.joker import PAPER, after
+from penstock.experiments.joker_10 import levels
+from penstock.experiments.play import Play
+from penstock.plan.plan import Plan
+from penstock.report.figures import Figure, Level, Line, Panel
+
+
+def step(ktps: float, selectivity: float = 1.0, keys: Keys | None = None) -> Step:
+    """An operator of which one thread does so much."""
+    return Step(Gamma(1 / ktps, 0.1), selectivity, keys or joker.KEYS)
+
+
+def word_count(seconds: float) -> Scenario:
+    steps = {"split": step(3200 / 0.75), "count": step(640, keys=Keys(4000))}
+    return _scenario("wordcount", steps, seconds, 3200)
+
+
+def finance(seconds: float) -> Scenario:
+    each, symbols = 9000 / 4.4 / 2, Keys(10_000)
+    steps = {"vwap": step(each, 0.2, symbols), "bargains": step(1.2 * each, 0.4, symbols)}
+    return _scenario("finance", steps, seconds, 4500)
+
+
+def monitoring(seconds: float) -> Scenario:
+    before = 2 * 2.3 * 2100
+    steps = {
+        "failures": step(before, 1.0),
+        "parse": step(before),
+        "window": step(2100, keys=Keys(5000, 0.5)),
+    }
+    return _scenario("break-ins", steps, seconds, 6000)
+
+
+def _scenario(name: str, steps: dict[str, Step], seconds: float, source: float) -> Scenario:
+    graph = joker.workload(name)
+    return joker.scenario(graph, steps, seconds, source=1 / source, load=1.2 * source, hop=0.0)
+
+
+def cases(seconds: float, profile: float) -> Sequence[Case]:
+    found = []
+    for name, build, regions in APPLICATIONS:
+        scenario = build(seconds)
+        seed, ours = replace(joker.SEED, profile=profile), replace(joker.OURS, profile=profile)
+        plans = [scenario.plan]
+        if name == "network monitoring":
+            plans.append(_cut(scenario))
+        found += [
+            Case(f"seed, {name}", Play(scenario, seed)),
+            Case(f"organic, {name}", Play(scenario, ours)),
+            Case(f"best static, {name}", joker.Best(scenario, plans, regions)),
+        ]
+    return found
+
+
+def _cut(scenario: Scenario) -> Plan:
+    """Filter and parser apart."""
+    return joker.fused(scenario.graph, ("window", "cut-off", "difference"))
+
+
+APPLICATIONS = (
+    ("word count", word_count, (("count",),)),
+    ("finance", finance, (("vwap", "price"), ("offers", "bargains"))),
+    ("network monitoring", monitoring, (("window", "cut-off", "difference"),)),
+)
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def speedup(way: str, name: str) -> Read:
+    return lambda data: joker.speedup(data, f"{way}, {name}", f"seed, {name}")
+
+
+def final(way: str, name: str) -> Read:
+    return lambda data: after(data, f"{way}, {name}")
+
+
+def replicas(name: str, operator: str) -> Read:
+    """At the end."""
+    return lambda data: float(joker.replicas(data.of(f"seed, {name}")[-1], operator))
+
+
+def _second(data: Data) -> float:
+    """The speed-up of network monitoring with two replicas and nothing else changed."""
+    found = levels(data, "seed, network monitoring", "window")
+    return found[1] / found[0]
+
+
+def picture(data: Data) -> Figure:
+    goals = {"word count": 5.0, "finance": 4.4, "network monitoring": 2.86}
+    panels = []
+    for name, goal in goals.items():
+        lines = []
+        for tone, way in enumerate(("seed", "organic")):
+            case = f"{way}, {name}"
+            if case in data.cases:
+                times, found = reading.rates(data, case, 5.0, "ingested")
+                base = joker.before(data, f"seed, {name}")
+                lines.append(Line(way, times, tuple(f / base for f in found), tone=tone))
+        marks = reading.marks(data, f"seed, {name}") if f"seed, {name}" in data.cases else ()
+        levels = (Level(goal, "seed"),)
+        panels.append(Panel("time (s)", "speed-up", tuple(lines), (), (), levels, marks, name))
+    return Figure(
+        "Three applications, from one thread a region on",
+        tuple(panels),
+        note=joker.note(data, "figures 18 to 20"),
+    )
+
+
+_SKEW = "how often words come is not printed; where they are less alike, more replicas are needed"
+
+FIGURE_18 = Experiment(
+    "joker-18",
+    "Word count, finance, network monitoring",
+    PAPER,
+    "figures 18 to 20",
+    cases,
+    (
+        Claim("word count: speed-up", 5.0, speedup("seed", "word count"), "x", 1.0, why=_SKEW),
+        Claim("word count: counters at the end", 8.0, replicas("word count", "count"), why=_SKEW),
+        Claim("word count: throughput at the end", 3200, final("seed", "word count"), "ktps",
+              why=_SKEW),
+        Claim("finance: speed-up", 4.4, speedup("seed", "finance"), "x", 1.0),
+        Claim("finance: replicas for averages", 4.0, replicas("finance", "vwap")),
+        Claim("finance: replicas for bargains", 6.0, replicas("finance", "offers")),
+        Claim("network monitoring: speed-up with two replicas", 2.3, _second, "x", 1.0),
+        Claim("network monitoring: speed-up", 2.86, speedup("seed", "network monitoring"), "x",
+              1.0),
+        Claim("network monitoring: replicas for windows", 3.0,
+              replicas("network monitoring", "window")),
+        *(Claim(f"{name}: speed-up by our own policy", None, speedup("organic", name), "x")
+          for name, *_ in APPLICATIONS),
+        *(Claim(f"{name}: speed-up of the best static plan", None, speedup("best static", name),
+                "x") for name, *_ in APPLICATIONS),
+    ),
+    picture,
+    size={"seconds": 300.0, "profile": 20.0},
+    quick={"seconds": 170.0, "profile": 10.0},
+)  # fmt: skip
+
+EXPERIMENTS = (FIGURE_18,)

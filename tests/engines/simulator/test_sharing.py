@@ -1,0 +1,104 @@
+"""What pipelines cost beside their operators, and what they share."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from penstock.engines.simulator.arrivals import Deterministic
+from penstock.engines.simulator.engine import SimulatorEngine
+from penstock.engines.simulator.model import Model, Node, Step
+from penstock.engines.simulator.service import Constant
+from penstock.errors import InvalidInput
+from penstock.plan.plan import Pipeline, Plan
+
+from .flows import apart, chain
+
+
+def rate(engine: SimulatorEngine, seconds: float = 20.0) -> float:
+    """Rows a second that are delivered once the flow has warmed up."""
+    engine.advance(seconds)
+    first = engine.observe().rows_delivered
+    engine.advance(seconds)
+    return (engine.observe().rows_delivered - first) / seconds
+
+
+def test_a_hop_is_paid_by_every_pipeline_but_that_of_a_source(tmp_path: Path) -> None:
+    steps = {"in": Step(Constant(0.001)), "a": Step(Constant(0.002)), "b": Step(Constant(0.002))}
+    fused = Plan((Pipeline(("in",)), Pipeline(("a", "b", "out"))), 3)
+    found = []
+    for at, plan in enumerate((fused, apart(("a", 1), ("b", 1), executors=3))):
+        model = Model(steps, nodes=3, arrivals=Deterministic(), hop=0.006, queue=100)
+        engine = SimulatorEngine(model, load="2000/s")
+        engine.start(chain("a", "b"), plan, tmp_path / str(at))
+        found.append(rate(engine))
+    # 6 + 2 + 2 ms in one pipeline; 6 + 2 ms in the slower of two
+    assert found == pytest.approx([100, 125], rel=0.02)
+    with pytest.raises(InvalidInput, match="cannot be"):
+        Model(hop=-1.0)
+
+
+def test_a_hop_is_overhead_and_not_time_of_an_operator(tmp_path: Path) -> None:
+    model = Model({"a": Step(Constant(0.002))}, nodes=3, hop=0.006, queue=100)
+    engine = SimulatorEngine(model, load="100/s")
+    engine.start(chain("a"), apart(("a", 1)), tmp_path)
+    engine.advance(30.0)
+    seen = engine.observe()
+    assert seen.pipelines["a"].busy == pytest.approx(0.8, rel=0.1)
+    assert seen.operators["a"].busy == pytest.approx(0.2, rel=0.1)
+
+
+@pytest.mark.parametrize("queue", [20, 50, 400])
+def test_a_filter_inside_a_pipeline_does_not_hold_back_what_feeds_it(
+    tmp_path: Path, queue: int
+) -> None:
+    # four rows come of one, a quarter of them goes on: "c" sees one for one
+    steps = {
+        "a": Step(Constant(0.005), 4.0),
+        "b": Step(Constant(0.002), 0.25),
+        "c": Step(Constant(0.004)),
+    }
+    plan = Plan((Pipeline(("in",)), Pipeline(("a",)), Pipeline(("b", "c", "out"))), 3)
+    model = Model(steps, nodes=3, arrivals=Deterministic(), queue=queue)
+    engine = SimulatorEngine(model, load="1000/s")
+    engine.start(chain("a", "b", "c"), plan, tmp_path)
+    # the second pipeline takes 4 * 2 + 4 ms for one row that comes to the first
+    assert rate(engine) == pytest.approx(1 / 0.012, rel=0.03)
+
+
+def test_more_instances_than_cores_do_no_more_than_the_cores(tmp_path: Path) -> None:
+    # eight instances on two cores: each alone could be busy for 0.4 of its time, together 3.2
+    model = Model(
+        {"a": Step(Constant(0.01))}, node=Node(cores=2), arrivals=Deterministic(), queue=50
+    )
+    engine = SimulatorEngine(model, load="320/s")
+    engine.start(chain("a"), apart(("a", 8), executors=1), tmp_path)
+    assert rate(engine) == pytest.approx(200, rel=0.03)
+
+
+def test_more_instances_than_cores_are_not_slow_while_there_is_little_to_do(
+    tmp_path: Path,
+) -> None:
+    model = Model(
+        {"a": Step(Constant(0.01))}, node=Node(cores=2), arrivals=Deterministic(), queue=50
+    )
+    engine = SimulatorEngine(model, load="150/s")
+    engine.start(chain("a"), apart(("a", 8), executors=1), tmp_path)
+    assert rate(engine) == pytest.approx(150, rel=0.01)
+    assert engine.observe().pipelines["a"].service == pytest.approx(0.01, rel=0.01)
+
+
+def test_a_selectivity_that_was_computed_is_the_number_that_was_meant(tmp_path: Path) -> None:
+    assert Step(selectivity=0.1 * 0.8).ratio == Fraction(2, 25)
+    assert Step(selectivity=1 / 3).ratio == Fraction(1, 3)
+    assert Step(selectivity=1e-5).ratio == Fraction(1, 100_000)
+    steps = {"a": Step(Constant(0.0001), 0.1 * 0.8), "b": Step(Constant(0.0001), 0.1 * 0.9)}
+    engine = SimulatorEngine(Model(steps, nodes=3, arrivals=Deterministic()), load="5000/s")
+    plan = Plan((Pipeline(("in",)), Pipeline(("a", "b", "out"))), 3)
+    engine.start(chain("a", "b"), plan, tmp_path)
+    engine.advance(60.0)
+    engine.stop()
+    seen = engine.observe()
+    assert seen.rows_delivered == seen.rows_ingested * 2 // 25 * 9 // 100
