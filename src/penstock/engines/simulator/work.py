@@ -135,7 +135,7 @@ class Work:
 
     def _hop(self, entry: str) -> float:
         """What it takes to read a record from another pipeline; a source reads from none."""
-        return self._ledger.model.hop if self._graph[entry].inputs else 0.0
+        return self._ledger.model.hop if self.graph[entry].inputs else 0.0
 
     def allot(self, entry: str, count: int) -> Allotted:
         """Draw what records that enter at an operator will take and become."""
