@@ -16,10 +16,12 @@ from penstock.engines.simulator import costs
 from penstock.engines.simulator.engine import SimulatorEngine
 from penstock.engines.simulator.model import Model
 
+from .runs import TIMES
+
 
 def main(run_dir: str, speed: float = 1.0) -> None:
     flow = workloads.build("wordcount", Path(run_dir) / "out")
-    steps = costs.steps(flow.graph, {"split": "0.5ms", "count": "1ms"}, {}, None)
+    steps = costs.steps(flow.graph, *TIMES, None)
     engine = SimulatorEngine(Model(steps, nodes=4), load="sine:500,1500@60s")
     before = time.monotonic()
 

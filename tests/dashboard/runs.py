@@ -18,12 +18,17 @@ from penstock.engines.simulator.model import Model
 from penstock.plan.decision import Decision
 
 WALL = 1_700_000_000.0
+TIMES = (
+    {"split": "0.5ms", "count": "1ms"},
+    dict.fromkeys(("parse", "split", "count"), 1.0),
+)
+"""What the operators of the word count take, and how many records they make of one."""
 
 
 def simulate(run_dir: Path, seconds: float = 120, load: str = "sine:500,6000@60s") -> Path:
     """Word count under a changing load, with a policy that splits it and makes it wider."""
     flow = workloads.build("wordcount", run_dir / "out")
-    steps = costs.steps(flow.graph, {"split": "0.5ms", "count": "1ms"}, {}, None)
+    steps = costs.steps(flow.graph, *TIMES, None)
     engine = SimulatorEngine(Model(steps, nodes=4), load=load)
     run(
         flow,
