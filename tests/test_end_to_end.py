@@ -69,6 +69,7 @@ def test_ctrl_c_drains_and_ends_well_with_an_exact_result(folder: Path) -> None:
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
     summary = json.loads(out)
     assert process.returncode == 0
     assert summary["interrupted"] is True

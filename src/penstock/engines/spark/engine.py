@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 
 from penstock.dataflow.graph import Graph
 from penstock.engines.rundir import RunDirectory, Wired, Wiring
-from penstock.engines.spark import checkpoint, checks, letters, repartition
+from penstock.engines.spark import checkpoint, checks, letters, repartition, sources
 from penstock.engines.spark import wiring as wirings
 from penstock.engines.spark.aftermath import Changes
 from penstock.engines.spark.diagnosis import reason as telling
@@ -33,7 +33,6 @@ from penstock.engines.spark.rewiring import rewire
 from penstock.engines.spark.session import default_parallelism, session
 from penstock.engines.spark.sinks import Outlets
 from penstock.engines.spark.site import Site
-from penstock.engines.spark.sources import ChannelSource, GeneratorSource
 from penstock.engines.spark.supervisor import Supervisor
 from penstock.errors import FlowFailed, InvalidInput, Refused
 from penstock.metrics.snapshot import LatencyMetrics, Snapshot
@@ -106,8 +105,7 @@ class SparkEngine:
         self._directory = RunDirectory.open(Path(run_dir), graph, self.name)
         try:
             checks.make_directories(graph)
-            spark.dataSource.register(GeneratorSource)
-            spark.dataSource.register(ChannelSource)
+            sources.register(spark)
             outlets = Outlets(self._directory.run_id)
             mail = Mail(spark.sparkContext) if self._metering else None
             self._site = Site(

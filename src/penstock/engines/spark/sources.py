@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import cloudpickle
@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
+from pyspark.sql.udf import _wrap_function
 
 from penstock.dataflow.generation import records
 from penstock.engines.spark.channel import Log, Piece, read
@@ -26,6 +27,9 @@ from penstock.engines.spark.store import Store
 from penstock.engines.spark.valve import Valve, ValveFile
 from penstock.engines.spark.worker import settled
 from penstock.models.load import parse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class Split(InputPartition):
@@ -162,3 +166,27 @@ class ChannelSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return ChannelReader(self.options, schema)
+
+
+def register(spark: SparkSession) -> None:
+    """Make both known to Spark.
+
+    Spark keeps one map of environment variables for a source, adds to it in the threads of all
+    queries, and sends it with every task. A plain map can be spoilt by that for good, and then no
+    task that it went with can be read. So it gets one that many threads may change.
+    """
+    jvm: Any = spark._jvm
+    package = "org.apache.spark.sql.execution.datasources.v2.python"
+    for source in (GeneratorSource, ChannelSource):
+        plain: Any = _wrap_function(spark.sparkContext, source)
+        function = jvm.SimplePythonFunction(
+            plain.command(),
+            jvm.java.util.concurrent.ConcurrentHashMap(plain.envVars()),
+            plain.pythonIncludes(),
+            plain.pythonExec(),
+            plain.pythonVer(),
+            plain.broadcastVars(),
+            plain.accumulator(),
+        )
+        made = getattr(jvm, f"{package}.UserDefinedPythonDataSource")(function)
+        spark._jsparkSession.dataSource().registerPython(source.name(), made)
