@@ -16,6 +16,7 @@ from typing import Any
 from penstock import workloads
 from penstock.cli import main
 from penstock.control.clock import Clock
+from penstock.control.history import moments
 from penstock.control.mailbox import is_running
 from penstock.control.run import run
 from penstock.dataflow.connectors import Generator
@@ -103,9 +104,10 @@ def live(home: Path) -> Iterator[Exporter]:
     )
     thread.start()
     try:
-        while not (is_running(home) and (home / "history.db").exists()):
+        until = time.monotonic() + 30
+        while not (is_running(home) and len(moments(home)) > 2):
+            assert time.monotonic() < until, "the run does not start"
             time.sleep(0.01)
-        time.sleep(0.3)
         yield exporter
     finally:
         done.set()

@@ -25,6 +25,7 @@ from penstock import (
     Spark,
 )
 from penstock.engines.spark.engine import SparkEngine
+from penstock.engines.spark.sources import ChannelSource, wrapped
 from tests.engines.spark.flows import record, run, source, until
 
 pytestmark = pytest.mark.spark
@@ -218,3 +219,10 @@ def test_latency_is_measured_from_when_a_record_is_due(spark: Any, tmp_path: Pat
     assert 0.5 < seen.mean < 3
     assert seen.p50 <= seen.p95 <= seen.p99
     assert seen.met
+
+
+def test_queries_may_add_to_the_environment_of_a_source_at_the_same_time(spark: Any) -> None:
+    function = wrapped(spark, ChannelSource)
+    concurrent = spark._jvm.java.lang.Class.forName("java.util.concurrent.ConcurrentMap")
+    assert concurrent.isInstance(function.envVars())
+    assert dict(function.envVars()) == spark.sparkContext.environment

@@ -237,9 +237,9 @@ class SimulatorEngine:
     def _loads(self, graph: Graph) -> dict[str, Load]:
         found = {}
         for operator in graph.sources:
-            body = operator.body
-            own = isinstance(body, Read) and isinstance(body.source, Generator)
-            text = body.source.load if own else "1000/s"  # type: ignore[union-attr]
+            body, text = operator.body, "1000/s"
+            if isinstance(body, Read) and isinstance(body.source, Generator):
+                text = body.source.load
             found[operator.name] = self._load if self._load is not None else loads.parse(text)
         return found
 

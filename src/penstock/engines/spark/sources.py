@@ -169,24 +169,29 @@ class ChannelSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make both known to Spark.
-
-    Spark keeps one map of environment variables for a source, adds to it in the threads of all
-    queries, and sends it with every task. A plain map can be spoilt by that for good, and then no
-    task that it went with can be read. So it gets one that many threads may change.
-    """
+    """Make both known to Spark."""
     jvm: Any = spark._jvm
     package = "org.apache.spark.sql.execution.datasources.v2.python"
     for source in (GeneratorSource, ChannelSource):
-        plain: Any = _wrap_function(spark.sparkContext, source)
-        function = jvm.SimplePythonFunction(
-            plain.command(),
-            jvm.java.util.concurrent.ConcurrentHashMap(plain.envVars()),
-            plain.pythonIncludes(),
-            plain.pythonExec(),
-            plain.pythonVer(),
-            plain.broadcastVars(),
-            plain.accumulator(),
-        )
-        made = getattr(jvm, f"{package}.UserDefinedPythonDataSource")(function)
+        made = getattr(jvm, f"{package}.UserDefinedPythonDataSource")(wrapped(spark, source))
         spark._jsparkSession.dataSource().registerPython(source.name(), made)
+
+
+def wrapped(spark: SparkSession, source: type[DataSource]) -> Any:
+    """A source as Spark's Python functions are, but with an environment that threads may share.
+
+    Spark keeps one map of environment variables for a source, adds to it in the threads of all
+    queries, and sends it with every task. A plain map can be spoilt by that for good, and then no
+    task that it went with can be read.
+    """
+    plain: Any = _wrap_function(spark.sparkContext, source)
+    jvm: Any = spark._jvm
+    return jvm.SimplePythonFunction(
+        plain.command(),
+        jvm.java.util.concurrent.ConcurrentHashMap(plain.envVars()),
+        plain.pythonIncludes(),
+        plain.pythonExec(),
+        plain.pythonVer(),
+        plain.broadcastVars(),
+        plain.accumulator(),
+    )
