@@ -1,9 +1,10 @@
-"""One Spark session for all tests that need one."""
+"""What all tests share: one Spark session, repeatable chance, and which of them are large."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,25 @@ settings.register_profile("repeatable", derandomize=True, deadline=None, databas
 
 # Tests start Spark many times, for moments: a JVM that compiles little is up soonest.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+
+LARGE = (
+    *("docs", "experiments", "dashboard"),
+    *("cli/test_calibrating.py", "cli/test_profiling.py", "cli/test_showing.py"),
+    *("cli/test_experimenting.py", "cli/test_recalling.py", "cli/test_simulating.py"),
+    *("control/test_history.py", "control/test_whatif.py"),
+    *("engines/simulator", "report/test_figures.py", "report/test_layout.py"),
+    *("report/test_story.py", "workloads/test_rankings.py", "workloads/test_finance.py"),
+)
+"""Tests of whole runs, pages and processes, beside those that carry the mark themselves."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        where = item.path.relative_to(Path(__file__).parent)
+        if any(where.is_relative_to(one) for one in LARGE):
+            item.add_marker("large")
 
 
 @pytest.fixture(scope="session")
