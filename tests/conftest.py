@@ -21,7 +21,8 @@ LARGE = (
     *("docs", "experiments", "dashboard"),
     *("cli/test_calibrating.py", "cli/test_profiling.py", "cli/test_showing.py"),
     *("cli/test_experimenting.py", "cli/test_recalling.py", "cli/test_simulating.py"),
-    *("control/test_history.py", "control/test_whatif.py"),
+    *("control/test_history.py", "control/test_plain.py", "control/test_whatif.py"),
+    *("models/test_jackson.py", "policies/test_organic.py"),
     *("engines/simulator", "report/test_figures.py", "report/test_layout.py"),
     *("report/test_story.py", "workloads/test_rankings.py", "workloads/test_finance.py"),
 )
