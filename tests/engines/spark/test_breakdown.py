@@ -148,6 +148,26 @@ def test_operators_are_measured_or_estimated_and_the_rest_is_shared_out() -> Non
     assert found["out"].rows_in == 100
 
 
+def test_behind_state_rows_are_counted_from_the_end() -> None:
+    flow = Dataflow("behind")
+    counts = source(flow).key_by("key").aggregate("count", n="count(*)")
+    rows = counts.frame("large", lambda df: df).frame("short", lambda df: df)
+    rows.sink("out", Memory())
+    names = ("numbers", "count", "large", "short", "out")
+    tried = {"large": Estimate(0.001, 0.25), "short": Estimate(0.002, 2.0)}
+    tasks = [task(1, 1, rows=20, work=0.8), task(2, 2, rows=20, work=0.9)]
+    found = window(operators=names, estimates=tried, tasks=tasks).operators_in(flow.graph)
+    assert [found[n].rows_in for n in names] == [200, 200, 200, 50, 100]
+    assert [found[n].rows_out for n in names] == [200, 200, 50, 100, None]
+    # 1.7 s behind the shuffle, of which 200 rows took 0.2 s and 50 rows 0.1 s
+    assert found["count"].service == pytest.approx(1.4 / 200)
+    assert found["short"].service == pytest.approx(0.002)
+    # one that lets nothing through says nothing of what came
+    tried["short"] = Estimate(0.002, 0.0)
+    found = window(operators=names, estimates=tried).operators_in(flow.graph)
+    assert found["short"].rows_in is None
+
+
 def test_what_nobody_counted_is_not_zero() -> None:
     found = operators(window())
     assert found["keep"].service is None

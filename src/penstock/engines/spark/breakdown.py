@@ -220,7 +220,11 @@ class Window:
     def _rows(
         self, graph: Graph, metered: Mapping[str, Report]
     ) -> dict[str, tuple[float | None, float | None]]:
-        """Rows in and out. Python operators count; natives are counted by their neighbours."""
+        """Rows in and out. Python operators count; natives are counted by their neighbours.
+
+        What a stateful operator makes of its rows nobody foretells: behind it one goes back from
+        what has left the pipeline.
+        """
         inside = set(self.operators)
         rows: dict[str, tuple[float | None, float | None]] = {}
         for name in self.operators:
@@ -243,7 +247,22 @@ class Window:
             elif name in self.estimates and came is not None:
                 left = came * self.estimates[name].selectivity
             rows[name] = came, left
+        for name in reversed(self.operators):
+            rows[name] = self._going_back(name, graph, rows)
         return rows
+
+    def _going_back(
+        self, name: str, graph: Graph, rows: Mapping[str, tuple[float | None, float | None]]
+    ) -> tuple[float | None, float | None]:
+        """Rows in and out, where they are not known by what the only reader and a trial say."""
+        came, left = rows[name]
+        readers = [r for r in graph.successors[name] if not isinstance(graph[r].body, op.Write)]
+        if left is None and len(readers) == 1 and len(graph[readers[0]].inputs) == 1:
+            left = rows.get(readers[0], (None, None))[0]
+        share = self.estimates[name].selectivity if name in self.estimates else 0.0
+        if came is None and left is not None and share > 0:
+            came = left / share
+        return came, left
 
     def _entering(
         self,

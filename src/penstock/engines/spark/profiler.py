@@ -35,11 +35,12 @@ SHARE = 0.01
 """Trials take at most this share of the time."""
 
 _ROWS = 2_000
-_LARGE = 20_000
+_LARGE = 5_000
 _PYTHON_SECONDS = 0.25
 _TRIES = 2
 """The first run of a plan compiles it, so it takes a second one to see what rows cost."""
 _PATIENCE = 10.0
+_COPY = "penstock_copy"
 
 Estimates = dict[str, Estimate]
 
@@ -57,6 +58,17 @@ class _Sampled:
         kept = frame.persist()
         stack.callback(kept.unpersist)
         return cls(kept, kept.count())
+
+    def enlarged(self, rows: int, stack: ExitStack) -> _Sampled:
+        """The same rows over and over, about as many as asked for."""
+        from pyspark.sql import functions as sf
+
+        copies = rows // max(1, self.rows)
+        if copies < 2:
+            return self
+        numbers = sf.sequence(sf.lit(1), sf.lit(copies))
+        many = self.frame.coalesce(1).withColumn(_COPY, sf.explode(numbers)).drop(_COPY)
+        return self.of(many, stack)
 
 
 class Profiler:
@@ -100,10 +112,9 @@ class Profiler:
                 continue
             self._turn += 1
             began = time.monotonic()
-            with contextlib.suppress(Exception):  # a trial that fails says nothing
-                found = self.trial(chosen[self._turn % len(chosen)], snapshot)
-                if not self._halt.is_set():
-                    self._estimates.update(found)
+            found = self.trial(chosen[self._turn % len(chosen)], snapshot)
+            if not self._halt.is_set():
+                self._estimates.update(found)
             self._due = time.monotonic() + (time.monotonic() - began) / SHARE
 
     def trial(self, pipeline: RunningPipeline, snapshot: Snapshot) -> Estimates:
@@ -113,15 +124,13 @@ class Profiler:
         found: Estimates = {}
         made: dict[str, _Sampled] = {}
         last = natives(pipeline)[-1]
-        with ExitStack() as stack:
+        with ExitStack() as stack, contextlib.suppress(Exception):  # what fails says nothing
             aside = stack.enter_context(TemporaryDirectory())
             compiler = Compiler(site.graph, Store(aside))
             for name in pipeline.spec.operators:
                 operator = site.graph[name]
-                if operator.stateful or isinstance(operator.body, op.Write):
-                    break
                 inputs = self._inputs(pipeline, name, made, rows, stack)
-                if inputs is None or not inputs[0].rows:
+                if inputs is None or not inputs[0].rows or isinstance(operator.body, op.Write):
                     break
                 if isinstance(operator.body, op.Read):
                     made[name] = inputs[0]
@@ -134,6 +143,8 @@ class Profiler:
                     found[name] = Estimate(service, made[name].rows / inputs[0].rows)
                 if name == last:
                     break
+                if operator.stateful:  # of many rows it makes few
+                    made[name] = made[name].enlarged(_LARGE, stack)
         return found
 
     def _inputs(
@@ -190,15 +201,9 @@ class Profiler:
 
 
 def natives(pipeline: RunningPipeline) -> list[str]:
-    """The native operators of a pipeline that can be tried: those before its stateful one."""
-    found = []
-    for name in pipeline.spec.operators:
-        operator = pipeline.site.graph[name]
-        if operator.stateful:
-            break
-        if isinstance(operator.body, op.Frame):
-            found.append(name)
-    return found
+    """The native operators of a pipeline."""
+    graph = pipeline.site.graph
+    return [n for n in pipeline.spec.operators if isinstance(graph[n].body, op.Frame)]
 
 
 def _python(pipeline: RunningPipeline) -> bool:
