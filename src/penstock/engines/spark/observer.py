@@ -209,8 +209,11 @@ class Observer:
         """What was seen of a pipeline in the window."""
         since = now - self.window
         fresh = self._fresh.get(pipeline.name, 0.0)
-        # The first batch under a plan pays for the change: it says nothing of what comes.
-        valid = [b for b in self._batches.get(pipeline.name, ()) if b.started >= fresh][1:]
+        # The first batch under a plan pays for the change: it says nothing of what comes. Spark
+        # may report before it that there was nothing to do.
+        under = [b for b in self._batches.get(pipeline.name, ()) if b.started >= fresh]
+        first = next((i for i, b in enumerate(under) if b.rows_in), 0)
+        valid = under[first + 1 :]
         # Where a batch takes longer than the window, the last one is what is known.
         recent = [b for b in valid if b.at > since] or valid[-1:]
         work: dict[tuple[str, int], list[float]] = {}
