@@ -49,7 +49,7 @@ def flow(out: Path, load: str) -> Dataflow:
     made = Dataflow("waits")
     stream = made.source("orders", Generator(costs.Orders(), costs.RECORD, load))
     steps = [
-        costs.Step(name, costs.wait(seconds), 1.0, keep=name != "c")
+        costs.Step(name, costs.wait(seconds), carry=() if name == "c" else ("value",))
         for name, seconds in WAITS.items()
     ]
     for step in steps:

@@ -6,7 +6,7 @@ import os
 import random
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,7 @@ def _simpy(servers: int, records: int) -> float:
     turns = [0] * _STAGES
     rate, ages = 80_000.0, []
 
-    def record() -> Iterator[Any]:
+    def record() -> Generator[Any, Any, Any]:
         born = env.now
         for stage in range(_STAGES):
             which = turns[stage]
@@ -82,7 +82,7 @@ def _simpy(servers: int, records: int) -> float:
                 yield env.timeout(draw(rate / (_BUSY * servers)))
         ages.append(env.now - born)
 
-    def source() -> Iterator[Any]:
+    def source() -> Generator[Any, Any, Any]:
         for _ in range(records):
             yield env.timeout(draw(rate))
             env.process(record())

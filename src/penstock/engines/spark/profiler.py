@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from penstock.dataflow import operator as op
 from penstock.engines.spark import sample
 from penstock.engines.spark.breakdown import Estimate
@@ -35,7 +33,6 @@ SHARE = 0.01
 """Trials take at most this share of the time."""
 
 _ROWS = 2_000
-_LARGE = 5_000
 _PYTHON_SECONDS = 0.25
 _TRIES = 2
 """The first run of a plan compiles it, so it takes a second one to see what rows cost."""
@@ -144,7 +141,7 @@ class Profiler:
                 if name == last:
                     break
                 if operator.stateful:  # of many rows it makes few
-                    made[name] = made[name].enlarged(_LARGE, stack)
+                    made[name] = made[name].enlarged(_ROWS, stack)
         return found
 
     def _inputs(
@@ -175,9 +172,7 @@ class Profiler:
             table = sample.table(pipeline, entry, first, stop)
             if table is None or not table.num_rows:
                 return None
-            copies = max(1, _LARGE // table.num_rows) if not _python(pipeline) else 1
-            large = pa.concat_tables([table] * copies)
-            found.append(_Sampled.of(sample.frame(pipeline, entry, large).coalesce(1), stack))
+            found.append(_Sampled.of(sample.frame(pipeline, entry, table).coalesce(1), stack))
         return found
 
     def _service(self, before: _Sampled, after: DataFrame) -> float:
@@ -204,11 +199,6 @@ def natives(pipeline: RunningPipeline) -> list[str]:
     """The native operators of a pipeline."""
     graph = pipeline.site.graph
     return [n for n in pipeline.spec.operators if isinstance(graph[n].body, op.Frame)]
-
-
-def _python(pipeline: RunningPipeline) -> bool:
-    graph = pipeline.site.graph
-    return any(isinstance(graph[n].body, op.PYTHON_BODIES) for n in pipeline.spec.operators)
 
 
 def _sample_size(pipeline: RunningPipeline, snapshot: Snapshot) -> int:
