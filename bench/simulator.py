@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import collections.abc as abc
 import os
 import random
 import resource
 import time
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,7 @@ def _simpy(servers: int, records: int) -> float:
     turns = [0] * _STAGES
     rate, ages = 80_000.0, []
 
-    def record() -> Generator[Any, Any, Any]:
+    def record() -> abc.Generator[Any, Any, Any]:
         born = env.now
         for stage in range(_STAGES):
             which = turns[stage]
@@ -82,7 +82,7 @@ def _simpy(servers: int, records: int) -> float:
                 yield env.timeout(draw(rate / (_BUSY * servers)))
         ages.append(env.now - born)
 
-    def source() -> Generator[Any, Any, Any]:
+    def source() -> abc.Generator[Any, Any, Any]:
         for _ in range(records):
             yield env.timeout(draw(rate))
             env.process(record())
