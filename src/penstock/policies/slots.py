@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from penstock.control.context import Context
 from penstock.dataflow.operator import Bounds
 from penstock.errors import InvalidInput
+from penstock.metrics import window
+from penstock.metrics.snapshot import Snapshot
 from penstock.models import rates as model
 from penstock.models.etp import Reach, congested
 from penstock.models.rates import CONGESTED, Rates
 from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
+
+
+SPARE = 0.6
+"""Share of the time that instances may be at work when another of them has gone."""
+
+CALM = 15.0
+"""Seconds for which an instance must have had nothing to do before it goes."""
 
 
 def bounds(topology: Topology, name: str) -> Bounds:
@@ -189,9 +198,48 @@ def one_more(context: Context, start: Growth, name: str, why: str) -> Decision:
     return Decision(plan, reason, numbers(start, end))
 
 
-def check_congested(over: float) -> None:
+def one_less(
+    context: Context, start: Growth, choose: Callable[[Growth, list[str]], str], seconds: float
+) -> Decision | None:
+    """One instance less where the others could do its work; None where there is no such.
+
+    So much must have come, and no more, for so many seconds.
+    """
+    calm = window.settled(context.snapshots)
+    if start.congested or not calm or context.now - calm[0].at < seconds:
+        return None
+    since = [s for s in calm if s.at >= context.now - seconds]
+    needed = {name: _needed(start, name, since) for name in start.topology.pipelines}
+    able = [n for n in needed if needed[n] <= SPARE * (start.instances(n) - 1) and _above(start, n)]
+    if not able:
+        return None
+    name = choose(start, able)
+    now = start.instances(name)
+    plan = scaled_plan(context.plan, {name: now - 1})
+    told = f"for {seconds:g} s {name} had work for {needed[name]:.2g} of {now} instances"
+    return Decision(plan, f"{told}: one less", {f"{name}.needed": needed[name]})
+
+
+def _needed(growth: Growth, name: str, snapshots: Sequence[Snapshot]) -> float:
+    """Instances that the most that came would keep at work all the time."""
+    came = [s.pipelines[name].arrival_rate if name in s.pipelines else None for s in snapshots]
+    most = max((math.inf if rate is None else rate for rate in came), default=math.inf)
+    capacity = growth.rates[name].capacity
+    if most == 0 or capacity == 0:
+        return 0.0 if most == 0 else math.inf
+    return growth.instances(name) * most / capacity
+
+
+def _above(growth: Growth, name: str) -> bool:
+    return growth.instances(name) > bounds(growth.topology, name).least
+
+
+def check(over: float, calm: float) -> None:
+    """What a person may have asked for."""
     if not 1 <= over < math.inf:
         raise InvalidInput(f"a congestion threshold of {over} makes no sense: it is 1 or more")
+    if not calm >= 0:
+        raise InvalidInput(f"calm is {calm} seconds: it is 0 or more")
 
 
 def _names(growth: Growth) -> str:

@@ -27,17 +27,19 @@ class Stela:
     """More executors where they raise throughput most, fewer where they do least, when asked.
 
     congested: rows that come for each row processed above which a pipeline is congested;
-    automatic: give congested pipelines one more instance after the other without being asked;
-    by: who gets it, the one with the highest ETP, or the one with the highest expected gain.
+    automatic: give congested pipelines one more instance after the other without being asked, and
+    take those back that had nothing to do for `calm` seconds; by: who gets one, the pipeline with
+    the highest ETP, or the one with the highest expected gain.
     """
 
     name: ClassVar[str] = "stela"
     congested: float = CONGESTED
     automatic: bool = False
     by: Literal["etp", "gain"] = "etp"
+    calm: float = slots.CALM
 
     def __post_init__(self) -> None:
-        slots.check_congested(self.congested)
+        slots.check(self.congested, self.calm)
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
         if not self.automatic:
@@ -46,13 +48,21 @@ class Stela:
             start = slots.measured(context, self.congested)
         except NotMeasured as why:
             return Decision(None, str(why)), memory
-        if (calm := slots.nothing_to_give(context, start)) is not None:
-            return Decision(None, calm), memory
+        if (less := slots.one_less(context, start, _least_effective, self.calm)) is not None:
+            return less, memory
+        if (why_not := slots.nothing_to_give(context, start)) is not None:
+            return Decision(None, why_not), memory
         name = CHOICES[self.by](start)
         if name is None:
             return Decision(None, "every congested pipeline is at its bounds"), memory
         best = f"{name} has the highest {_WORDS[self.by]}"
         return slots.one_more(context, start, name, best), memory
+
+
+def _least_effective(growth: Growth, names: list[str]) -> str:
+    """On which the least of the throughput depends; of equals the one with most instances."""
+    shares = growth.shares(names)
+    return min(names, key=lambda name: (shares[name], -growth.instances(name)))
 
 
 def by_etp(growth: Growth) -> str | None:

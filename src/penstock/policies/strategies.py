@@ -93,13 +93,17 @@ def scale_out(context: Context, executors: int, ranking: Ranking) -> Decision:
 
 @dataclass(frozen=True)
 class _Ranked:
-    """While something is congested, one more instance a time for the next one of a ranking."""
+    """While something is congested, one more instance a time for the next one of a ranking.
+
+    calm: seconds for which an instance must have had nothing to do before it goes.
+    """
 
     name: ClassVar[str]
     congested: float = CONGESTED
+    calm: float = slots.CALM
 
     def __post_init__(self) -> None:
-        slots.check_congested(self.congested)
+        slots.check(self.congested, self.calm)
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
         """Memory: who has had a turn in this round."""
@@ -107,10 +111,17 @@ class _Ranked:
             start = slots.measured(context, self.congested)
         except NotMeasured as why:
             return Decision(None, str(why)), memory
-        if (calm := slots.nothing_to_give(context, start)) is not None:
-            return Decision(None, calm), memory
-        served: frozenset[str] = memory or frozenset()
         ranking = RANKINGS[self.name](start.topology, start.rates)
+
+        def last(_: Growth, names: list[str]) -> str:
+            able = frozenset(names)
+            return next(name for name in reversed(ranking) if name in able)
+
+        if (less := slots.one_less(context, start, last, self.calm)) is not None:
+            return less, memory
+        if (why_not := slots.nothing_to_give(context, start)) is not None:
+            return Decision(None, why_not), memory
+        served: frozenset[str] = memory or frozenset()
         turns = sorted(ranking, key=lambda name: name in served)
         turn = next((name for name in turns if start.room(name)), None)
         if turn is None:
