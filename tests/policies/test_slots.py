@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def test_a_small_load_leaves_what_it_needs(policy: Policy, tmp_path: Path) -> No
     assert loop.throughput() == pytest.approx(20.0)
     assert "one less" in " ".join(loop.reasons)
     sizes = [one.slots for one in loop.plans]
-    assert all(before - after in (0, 1) for before, after in zip(sizes, sizes[1:], strict=False))
+    assert all(before - after in (0, 1) for before, after in itertools.pairwise(sizes))
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda p: p.name)

@@ -19,7 +19,6 @@ from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
 
-
 SPARE = 0.6
 """Share of the time that instances may be at work when another of them has gone."""
 
