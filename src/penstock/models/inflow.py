@@ -42,26 +42,39 @@ def follow(
 ) -> Mapping[str, Inflow]:
     """The inflow of every pipeline, upstream first, if each gets `instances(name, inflow)`.
 
-    To what was measured comes what the pipelines before will put out more, or less, than they
-    did. A pipeline that has processed nothing is taken to pass on what it gets.
+    What comes is what the pipelines before put out, which is known over whole batches of theirs;
+    what was seen to arrive comes in bulks, and counts where it comes from outside, or where their
+    output was not measured. One that has processed nothing is taken to pass on what it gets.
     """
     found: dict[str, Inflow] = {}
-    more: dict[str, float] = {}
+    output: dict[str, float] = {}
     for name in topology.pipelines:
         metrics = measured[name]
-        rate = metrics.arrival_rate or 0.0
-        rate = max(0.0, rate + math.fsum(more[up] for up in topology.upstream[name]))
+        rate = _rate(name, topology, measured, output)
         service = metrics.service or 0.0
         found[name] = Inflow(rate, rate * service)
         able = instances(name, found[name])
         most = able / service if service else math.inf
-        more[name] = _output(metrics, min(rate, most))
+        output[name] = min(rate, most) * _selectivity(metrics)
     return found
 
 
-def _output(metrics: PipelineMetrics, processed: float) -> float:
-    """How much more it puts out than was measured when it processes so much."""
-    if metrics.rate_out is None:
-        return 0.0
-    selectivity = metrics.rate_out / metrics.rate_in if metrics.rate_in > _ROW else 1.0
-    return processed * selectivity - metrics.rate_out
+def _rate(
+    name: str,
+    topology: Topology,
+    measured: Mapping[str, PipelineMetrics],
+    output: Mapping[str, float],
+) -> float:
+    arrived = measured[name].arrival_rate or 0.0
+    sent = [(n, measured[up].rate_out) for up, n in topology.feeds[name].items()]
+    known = [n * rate for n, rate in sent if rate is not None]
+    if len(known) < len(sent):
+        return arrived
+    outside = max(0.0, arrived - math.fsum(known)) if name in topology.sources else 0.0
+    return outside + math.fsum(n * output[up] for up, n in topology.feeds[name].items())
+
+
+def _selectivity(metrics: PipelineMetrics) -> float:
+    if metrics.rate_out is None or metrics.rate_in <= _ROW:
+        return 1.0
+    return metrics.rate_out / metrics.rate_in

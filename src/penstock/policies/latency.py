@@ -20,7 +20,7 @@ from penstock.dataflow.graph import Constraint
 from penstock.errors import InvalidInput
 from penstock.metrics import averages
 from penstock.metrics.snapshot import PipelineMetrics
-from penstock.models import crowding
+from penstock.models import crowding, inflow
 from penstock.models.rebalance import spread
 from penstock.models.sequence import Outcome, Sequence, balance, resolve
 from penstock.models.station import Station, missing, station, up
@@ -109,7 +109,11 @@ class Latency:
         if any(lacking.values()):
             told = words.listed([f"{', '.join(m)} of {n}" for n, m in lacking.items() if m])
             return Decision(None, f"not measured: {told}"), before
-        stations = {n: self._station(measured[n], context) for n in concerned}
+        stations = {
+            n: self._station(m, context)
+            for n, m in _all_that_comes(topology, measured).items()
+            if n in concerned
+        }
         return _Adjustment(self, context, topology, stations, sequences, before).result()
 
     @property
@@ -307,6 +311,16 @@ class _Adjustment:
             found[f"{name} task"] = s.task
             found[f"{name} instances"] = plan.pipeline_of(name).parallelism
         return found
+
+
+def _all_that_comes(
+    topology: Topology, measured: Mapping[str, PipelineMetrics]
+) -> Mapping[str, PipelineMetrics]:
+    """The same with what will come to each pipeline when those before it keep up."""
+    if any(n not in measured or measured[n].arrival_rate is None for n in topology.pipelines):
+        return measured
+    flows = inflow.follow(topology, measured)
+    return {n: replace(m, arrival_rate=flows[n].rate) for n, m in measured.items()}
 
 
 def _largest(all_of_them: Iterator[Mapping[str, int]]) -> dict[str, int]:

@@ -25,6 +25,7 @@ from penstock.engines.spark.executors import Executors
 from penstock.engines.spark.gauges import Gauges
 from penstock.engines.spark.meter import Mail
 from penstock.engines.spark.observer import Observer
+from penstock.engines.spark.pace import Pace
 from penstock.engines.spark.pipeline import RunningPipeline
 from penstock.engines.spark.profiler import Profiler
 from penstock.engines.spark.quiescence import drain as drain_flow
@@ -109,7 +110,14 @@ class SparkEngine:
             outlets = Outlets(self._directory.run_id)
             mail = Mail(spark.sparkContext) if self._metering else None
             self._site = Site(
-                spark, graph, schemas, self._directory, outlets, self._channel_rows, mail
+                spark,
+                graph,
+                schemas,
+                self._directory,
+                outlets,
+                self._channel_rows,
+                mail,
+                Pace(self._window),
             )
             self._observer = Observer(self._site, self._window)
             self._gauges = Gauges(
@@ -378,8 +386,7 @@ class SparkEngine:
             return
         for name in stopped:
             pipeline = self._pipelines[name]
-            spec = pipeline.spec
-            pipeline.turn(open=True, admission=spec.admission, cadence=spec.cadence)
+            pipeline.turn(open=True, **pipeline.usual)
             if pipeline.stopping:
                 pipeline.start()
 
@@ -437,19 +444,16 @@ class SparkEngine:
             return self._last
 
     def _pace(self, snapshot: Snapshot) -> None:
-        """Let no batch take much longer than the window, however many rows wait.
-
-        A change takes effect with the next batch, and a batch is measured when it is done.
-        """
+        """Let no batch take much longer than the window, however many rows wait."""
         if self._state != "running" or self._limits or self._changing.locked():
             return
         for pipeline in self._pipelines.values():
-            service = snapshot.pipelines[pipeline.name].service
-            if pipeline.foreign or pipeline.spec.admission is not None or not service:
+            spec, service = pipeline.spec, snapshot.pipelines[pipeline.name].service
+            if pipeline.foreign or spec.admission is not None or not service:
                 continue
-            rows = max(1, round(pipeline.spec.parallelism * self._window / service))
-            now = pipeline.valve.admission
-            if now is None or not 0.7 < rows / now < 1.5:
+            self._site.pace.learn(spec.operators, service)
+            rows, now = self._site.pace.admission(spec), pipeline.valve.admission
+            if rows and (now is None or not 0.7 < rows / now < 1.5):
                 pipeline.turn(admission=rows)
 
     def _settled(self, at: float) -> bool:

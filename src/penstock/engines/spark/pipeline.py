@@ -72,7 +72,7 @@ class RunningPipeline:
         self.valve = Valve(
             open=True,
             parallelism=spec.parallelism,
-            admission=spec.admission,
+            admission=site.pace.admission(spec),
             cadence=spec.cadence,
             clocks=dict(clocks),
             limits=dict(limits),
@@ -121,11 +121,16 @@ class RunningPipeline:
             self.valve = replace(self.valve, **changes, turn=self.valve.turn + 1)
             self.valve.save(self._valve_path)
 
+    @property
+    def usual(self) -> dict[str, Any]:
+        """What the valve lets through when nothing special is going on."""
+        return {"admission": self.site.pace.admission(self.spec), "cadence": self.spec.cadence}
+
     def respecify(self, spec: Pipeline) -> None:
         """Go on under another specification that needs no restart."""
         if spec != self.spec:
             self.spec = spec
-            self.turn(parallelism=spec.parallelism, admission=spec.admission, cadence=spec.cadence)
+            self.turn(parallelism=spec.parallelism, **self.usual)
 
     @property
     def quiet(self) -> bool:

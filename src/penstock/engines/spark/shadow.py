@@ -90,10 +90,7 @@ class Shadow:
 
     def go_live(self, limits: Mapping[str, int]) -> None:
         """Deliver from the next batch on."""
-        spec = self.running.spec
-        self.running.go_live(
-            self._at(), limits=dict(limits), admission=spec.admission, cadence=spec.cadence
-        )
+        self.running.go_live(self._at(), limits=dict(limits), **self.running.usual)
 
     def dismiss(self) -> None:
         """It is not needed after all."""

@@ -16,6 +16,7 @@ from penstock.dataflow.schema import Schema
 from penstock.engines.rundir import RunDirectory
 from penstock.engines.spark.channel import Channel
 from penstock.engines.spark.meter import Mail
+from penstock.engines.spark.pace import Pace
 from penstock.engines.spark.sinks import Outlets
 from penstock.engines.spark.store import Store
 from penstock.models.load import Load, parse
@@ -71,6 +72,7 @@ class Site:
     outlets: Outlets
     channel_rows: int
     mail: Mail | None = None
+    pace: Pace = field(default_factory=lambda: Pace(5.0))
     channels: dict[str, Channel] = field(default_factory=dict)
     tallies: dict[str, Tally] = field(default_factory=dict)
     delivered: dict[str, int] = field(default_factory=dict)

@@ -1,0 +1,34 @@
+"""How many rows a batch may have, so that none takes much longer than a window.
+
+A change takes effect with the next batch, and a batch is measured when it is done: one that works
+off a whole backlog would keep a flow from being seen and from being changed for minutes.
+"""
+
+from __future__ import annotations
+
+from penstock.plan.plan import Pipeline
+
+
+class Pace:
+    """Remembers what a row took, so that a changed pipeline has the right batches from the first.
+
+    Pipelines that were never measured are taken to need what those need that had their operators.
+    """
+
+    def __init__(self, window: float) -> None:
+        self._window = window
+        self._services: dict[tuple[str, ...], float] = {}
+
+    def learn(self, operators: tuple[str, ...], service: float) -> None:
+        """Seconds of an instance for a row; what was known of other pipelines with these is old."""
+        own = set(operators)
+        kept = {o: s for o, s in self._services.items() if own.isdisjoint(o)}
+        self._services = {**kept, operators: service}
+
+    def admission(self, spec: Pipeline) -> int | None:
+        """Rows for a batch: as asked for, or as many as fit a window; None where nobody knows."""
+        if spec.admission is not None:
+            return spec.admission
+        own = set(spec.operators)
+        service = sum(s for o, s in self._services.items() if not own.isdisjoint(o))
+        return max(1, round(spec.parallelism * self._window / service)) if service else None

@@ -1,0 +1,28 @@
+"""How many rows a batch may have; no Spark is run."""
+
+from __future__ import annotations
+
+from penstock import Pipeline
+from penstock.engines.spark.pace import Pace
+
+
+def test_a_batch_is_as_long_as_a_window() -> None:
+    pace = Pace(5.0)
+    assert pace.admission(Pipeline(("a", "b"), 3)) is None
+    pace.learn(("a", "b"), 0.01)
+    assert pace.admission(Pipeline(("a", "b"), 3)) == 1500
+    assert pace.admission(Pipeline(("a", "b"), 3, admission=7)) == 7
+    pace.learn(("a", "b"), 100.0)
+    assert pace.admission(Pipeline(("a", "b"), 3)) == 1
+
+
+def test_a_pipeline_that_is_cut_or_joined_needs_what_its_parts_needed() -> None:
+    pace = Pace(1.0)
+    pace.learn(("a", "b"), 0.02)
+    pace.learn(("c",), 0.03)
+    assert pace.admission(Pipeline(("a", "b", "c"), 1)) == 20
+    assert pace.admission(Pipeline(("b",), 1)) == 50
+    pace.learn(("a",), 0.005)
+    pace.learn(("b",), 0.01)
+    assert pace.admission(Pipeline(("a", "b", "c"), 1)) == round(1 / 0.045)
+    assert pace.admission(Pipeline(("d",), 1)) is None
