@@ -44,6 +44,16 @@ def test_what_has_processed_nothing_passes_on_what_it_gets() -> None:
     assert follow(topology(), rates)["y"].rate == pytest.approx(40.0)
 
 
+def test_rows_that_arrive_in_bulks_are_as_many_as_were_sent() -> None:
+    rates = found(numbers=(40.0, 40.0, 40.0), x=(40.0, 10.0, 20.0), y=(900.0, 20.0, 20.0))
+    assert follow(topology(), rates)["y"].rate == pytest.approx(80.0)
+    rates["y"] = replace(rates["y"], arrival_rate=0.0)  # between two bulks
+    assert follow(topology(), rates)["y"].rate == pytest.approx(80.0)
+    rates["x"] = replace(rates["x"], rate_out=None)
+    rates["y"] = replace(rates["y"], arrival_rate=70.0)
+    assert follow(topology(), rates)["y"].rate == 70.0  # all that is known of it
+
+
 def test_what_takes_no_time_is_given_instances_too() -> None:
     rates = found(numbers=(9.0, 9.0, 9.0), x=(9.0, 9.0, 9.0), y=(9.0, 9.0, 9.0))
     rates["numbers"] = replace(rates["numbers"], service=0.0)

@@ -106,6 +106,18 @@ def test_a_bottleneck_is_doubled_and_nothing_shrinks_meanwhile() -> None:
     assert instances(decided(context(graph, worse)), "x", "y") == (14, 9)
 
 
+def test_what_a_bottleneck_holds_back_is_reckoned_with_behind_it() -> None:
+    flows = {"numbers": (100.0, 100.0), "x": (100.0, 25.0), "y": (25.0, 25.0)}
+    found = {
+        name: replace(metrics(name, 1, 4.0, 0.1), arrival_rate=come, rate_in=done, rate_out=done)
+        for name, (come, done) in flows.items()
+    }
+    found["numbers"] = replace(found["numbers"], service=0.0001)
+    decision = decided(context(chain("x", "y"), found))
+    x, y = instances(decision, "x", "y")
+    assert x == y > 4
+
+
 def test_a_bottleneck_is_doubled_even_if_its_load_asks_for_less() -> None:
     decision = decided(context(chain("x"), {"x": metrics("x", 20, 19.2, 0.5)}))
     assert instances(decision, "x") == (40,)
