@@ -88,3 +88,12 @@ def test_a_wait_while_a_backlog_was_drained_is_that_of_the_formula() -> None:
     assert station(seen, 0.0, 5.0, drained=True).wait == pytest.approx(0.1)
     assert station(replace(seen, wait=0.02), 0.0, 5.0, drained=True).wait == 0.02
     assert station(seen, 0.0, 5.0, drained=True).backlog == 0.0
+
+
+def test_rows_that_waited_for_what_is_gone_say_nothing_of_what_comes() -> None:
+    usual = batches(4, 1.0, 0.5, period=2 / 3)
+    late = replace(usual, wait=12.0)  # a backlog of 12 s was worked off, and is gone
+    assert station(late, 0.0, 20.0).wait < 2 * station(usual, 0.0, 20.0).wait
+    still = replace(late, backlog_rows=12_000_000)  # what waits now will have waited as long
+    assert station(still, 0.0, 20.0).wait > 11.0
+    assert station(late, 10.0, 20.0).wait > 6.0  # with a batch every 10 s they may well wait

@@ -18,6 +18,9 @@ from penstock.metrics import derived
 from penstock.metrics.snapshot import PipelineMetrics
 from penstock.models.rebalance import Vertex
 
+_TURNS = 1.5
+"""Batches that a row waits for at most, where nothing is left from before."""
+
 
 @dataclass(frozen=True)
 class Station:
@@ -66,7 +69,8 @@ def station(
 
     A wait longer than `patience` seconds is no steady state but a backlog that is left from
     before; then the formula alone says what the wait will be when that is gone. So it does where
-    a backlog was `drained` while the wait was measured.
+    a backlog was `drained` while the wait was measured, and where rows have waited for longer than
+    those that are waiting now can account for.
     """
     queue = derived.queue(metrics)
     if queue is None:  # nothing comes
@@ -74,7 +78,7 @@ def station(
     load = queue.utilisation * queue.parallelism
     backlog = (metrics.backlog_rows or 0) * queue.service
     behind = backlog > patience * load
-    passing = behind or drained
+    passing = behind or drained or _outdated(metrics, cadence)
     wait = min(queue.wait, queue.kingman) if passing else queue.wait
     whole = queue.service if metrics.batch_seconds is None else metrics.batch_seconds
     found = Station(metrics.name, queue.parallelism, load, whole, wait)
@@ -85,6 +89,17 @@ def station(
             found = replace(found, wait=0.0 if passing else late)
         found = _in_batches(found, metrics, queue.service, gathers)
     return replace(found, backlog=backlog if behind else 0.0)
+
+
+def _outdated(metrics: PipelineMetrics, cadence: float) -> bool:
+    """Whether rows of batches waited for something that is gone by now.
+
+    A row waits for the batch before, or for its cadence, and for the rows that are there already.
+    """
+    if not metrics.batches or metrics.wait is None or not metrics.arrival_rate:
+        return False
+    turn = max(metrics.batch_seconds or 0.0, cadence)
+    return metrics.wait > _TURNS * turn + (metrics.backlog_rows or 0) / metrics.arrival_rate
 
 
 def _in_batches(found: Station, metrics: PipelineMetrics, service: float, gathers: bool) -> Station:

@@ -9,6 +9,7 @@ from penstock.engines.spark.pace import Pace
 def test_a_batch_is_as_long_as_a_window() -> None:
     pace = Pace(5.0)
     assert pace.admission(Pipeline(("a", "b"), 3)) is None
+    assert pace.admission(Pipeline(("a", "b"), 3), python=True) == 150
     pace.learn(("a", "b"), 0.01)
     assert pace.admission(Pipeline(("a", "b"), 3)) == 1500
     assert pace.admission(Pipeline(("a", "b"), 3, admission=7)) == 7

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from penstock.plan.plan import Pipeline
 
+_FEW = 50
+"""Rows for each instance of which nobody knows what they take."""
+
 
 class Pace:
     """Remembers what a row took, so that a changed pipeline has the right batches from the first.
 
     Pipelines that were never measured are taken to need what those need that had their operators.
+    Where that is not known either, those with Python operators, whose rows may take any time,
+    begin with a few rows.
     """
 
     def __init__(self, window: float) -> None:
@@ -25,10 +30,15 @@ class Pace:
         kept = {o: s for o, s in self._services.items() if own.isdisjoint(o)}
         self._services = {**kept, operators: service}
 
-    def admission(self, spec: Pipeline) -> int | None:
-        """Rows for a batch: as asked for, or as many as fit a window; None where nobody knows."""
+    def admission(self, spec: Pipeline, python: bool = False) -> int | None:
+        """Rows for a batch: as asked for, or as many as fit a window; None: as many as there are.
+
+        python: whether it has Python operators.
+        """
         if spec.admission is not None:
             return spec.admission
         own = set(spec.operators)
         service = sum(s for o, s in self._services.items() if not own.isdisjoint(o))
-        return max(1, round(spec.parallelism * self._window / service)) if service else None
+        if not service:
+            return _FEW * spec.parallelism if python else None
+        return max(1, round(spec.parallelism * self._window / service))

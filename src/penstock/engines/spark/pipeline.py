@@ -28,6 +28,8 @@ from penstock.plan.plan import Pipeline
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_PYTHON = (*op.PYTHON_BODIES, op.Process)
+
 
 class RunningPipeline:
     """One pipeline at work.
@@ -72,7 +74,7 @@ class RunningPipeline:
         self.valve = Valve(
             open=True,
             parallelism=spec.parallelism,
-            admission=site.pace.admission(spec),
+            admission=site.pace.admission(spec, _in_python(site, spec)),
             cadence=spec.cadence,
             clocks=dict(clocks),
             limits=dict(limits),
@@ -105,8 +107,7 @@ class RunningPipeline:
         """Whether all that it does to rows is done in Python operators, which are timed."""
         bodies = [self.site.graph[n].body for n in self.spec.operators]
         steps = [b for b in bodies if not isinstance(b, op.Write)]
-        python = (*op.PYTHON_BODIES, op.Process)
-        return self.site.mail is not None and all(isinstance(b, python) for b in steps)
+        return self.site.mail is not None and all(isinstance(b, _PYTHON) for b in steps)
 
     @property
     def native_sink(self) -> connectors.Spark | None:
@@ -124,7 +125,8 @@ class RunningPipeline:
     @property
     def usual(self) -> dict[str, Any]:
         """What the valve lets through when nothing special is going on."""
-        return {"admission": self.site.pace.admission(self.spec), "cadence": self.spec.cadence}
+        rows = self.site.pace.admission(self.spec, _in_python(self.site, self.spec))
+        return {"admission": rows, "cadence": self.spec.cadence}
 
     def respecify(self, spec: Pipeline) -> None:
         """Go on under another specification that needs no restart."""
@@ -413,6 +415,11 @@ class RunningPipeline:
             return None
         error = self._error or self.query.exception()
         return error if error is not None else RuntimeError("the query ended without an error")
+
+
+def _in_python(site: Site, spec: Pipeline) -> bool:
+    """Whether rows go through operators whose time nobody can foresee."""
+    return any(isinstance(site.graph[name].body, _PYTHON) for name in spec.operators)
 
 
 def _can_reject(operator: Operator) -> bool:
