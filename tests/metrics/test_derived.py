@@ -111,3 +111,10 @@ def test_selectivity_and_throughput() -> None:
         source_pipelines=frozenset({"a"}),
     )
     assert flow.throughput == 5.0
+
+
+def test_batches_without_rows_are_no_work() -> None:
+    batches = PipelineMetrics("x", 2, batches=9, rate_in=10.0, service=0.05, busy=0.97)
+    assert derived.at_work(batches) == pytest.approx(0.25)
+    assert derived.at_work(PipelineMetrics("x", 2, busy=0.97)) == 0.97
+    assert derived.at_work(PipelineMetrics("x", 2)) is None

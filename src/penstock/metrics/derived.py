@@ -18,6 +18,17 @@ def utilisation(pipeline: PipelineMetrics) -> float | None:
     return pipeline.arrival_rate * pipeline.service / pipeline.parallelism
 
 
+def at_work(pipeline: PipelineMetrics) -> float | None:
+    """Share of the time that an instance is at work on rows.
+
+    Batches that follow one another fill all the time, however few rows they have; so this is by
+    what rows take where that is known.
+    """
+    if pipeline.service is None:
+        return pipeline.busy
+    return pipeline.rate_in * pipeline.service / pipeline.parallelism
+
+
 def congestion(pipeline: PipelineMetrics) -> float | None:
     """Stela's ratio: rows that come for each row that is processed; infinite if none is."""
     if pipeline.arrival_rate is None:

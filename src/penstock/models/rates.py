@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from penstock.metrics import derived
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.models.topology import Topology
 
@@ -160,7 +161,7 @@ def _released(
     held: set[str] = set()  # those that something slow stands behind
     for name in reversed(tuple(topology.pipelines)):
         for reader in topology.downstream[name]:
-            if reader in held or (snapshot.pipelines[reader].busy or 0.0) >= _AT_WORK:
+            if reader in held or (derived.at_work(snapshot.pipelines[reader]) or 0.0) >= _AT_WORK:
                 held.add(name)
     freed = {}
     for name in held:

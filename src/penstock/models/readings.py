@@ -94,7 +94,7 @@ def _reading(pipeline: Pipeline, snapshot: Snapshot) -> Reading:
     return Reading(
         rate=metrics.rate_in,
         arrival=metrics.arrival_rate,
-        busy=metrics.busy,
+        busy=derived.at_work(metrics),
         need=_need(metrics),
         waiting=0.0 if metrics.backlog_rows == 0 else metrics.backlog_seconds,
         costs={name: cost for name, cost in costs.items() if cost is not None},

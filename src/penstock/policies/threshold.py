@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from penstock.control.context import Context
 from penstock.errors import InvalidInput
-from penstock.metrics.snapshot import PipelineMetrics, Snapshot
+from penstock.metrics import derived
+from penstock.metrics.snapshot import Snapshot
 from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
 from penstock.policies import slots
@@ -106,18 +107,10 @@ class Threshold:
 
 def _busy(topology: Topology, snapshot: Snapshot) -> tuple[dict[str, float], list[str]]:
     """The share of the time at work of every pipeline, and those for which it is not known."""
-    found = {n: _at_work(snapshot.pipelines.get(n)) for n in topology.pipelines}
+    known = snapshot.pipelines
+    found = {n: derived.at_work(known[n]) if n in known else None for n in topology.pipelines}
     lacking = [f"how busy {name} is" for name, busy in found.items() if busy is None]
     return {name: busy for name, busy in found.items() if busy is not None}, lacking
-
-
-def _at_work(metrics: PipelineMetrics | None) -> float | None:
-    """Time at work of one instance for each second; from its service time where that is known."""
-    if metrics is None:
-        return None
-    if metrics.service is not None:
-        return metrics.rate_in * metrics.service / metrics.parallelism
-    return metrics.busy
 
 
 def _calm(busy: Mapping[str, float], below: float, before: Mapping[str, int]) -> dict[str, int]:
