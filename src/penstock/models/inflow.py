@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from penstock.metrics.snapshot import PipelineMetrics
+from penstock.models.rates import received
 from penstock.models.topology import Topology
 
 _ROW = 1e-6
@@ -66,11 +67,10 @@ def _rate(
     output: Mapping[str, float],
 ) -> float:
     arrived = measured[name].arrival_rate or 0.0
-    sent = [(n, measured[up].rate_out) for up, n in topology.feeds[name].items()]
-    known = [n * rate for n, rate in sent if rate is not None]
-    if len(known) < len(sent):
+    sent = received(topology, measured, name)
+    if sent is None:
         return arrived
-    outside = max(0.0, arrived - math.fsum(known)) if name in topology.sources else 0.0
+    outside = max(0.0, arrived - sent) if name in topology.sources else 0.0
     return outside + math.fsum(n * output[up] for up, n in topology.feeds[name].items())
 
 

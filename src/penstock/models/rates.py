@@ -117,16 +117,30 @@ def measured(topology: Topology, snapshot: Snapshot, congested: float = CONGESTE
     for name in topology.pipelines:
         metrics = snapshot.pipelines[name]
         assert metrics.arrival_rate is not None
+        sent = received(topology, snapshot.pipelines, name)
+        arrival = metrics.arrival_rate if sent is None or name in topology.sources else sent
         processed = metrics.rate_in
         selectivity = 1.0
         if processed > 0 and metrics.rate_out is not None:
             selectivity = metrics.rate_out / processed
-        rate = Rate(metrics.arrival_rate, processed, processed, selectivity)
+        rate = Rate(arrival, processed, processed, selectivity)
         most = _possible(metrics)
         if most is not None and (rate.congestion <= congested or processed == 0):
             rate = replace(rate, capacity=max(processed, most))
         found[name] = rate
     return _released(topology, found, snapshot, congested)
+
+
+def received(
+    topology: Topology, measured: Mapping[str, PipelineMetrics], name: str
+) -> float | None:
+    """Rows per second that those before a pipeline have sent it; None where nobody counted.
+
+    This is over whole batches of theirs, where what was seen to arrive comes in bulks.
+    """
+    sent = [(n, measured[up].rate_out) for up, n in topology.feeds[name].items()]
+    known = [n * rate for n, rate in sent if rate is not None]
+    return math.fsum(known) if len(known) == len(sent) else None
 
 
 def _lacking(topology: Topology, snapshot: Snapshot) -> Iterable[str]:

@@ -29,13 +29,26 @@ class Trial:
         return tuple(attempt.section for attempt in self.attempts)
 
     def gains(self, plan: Plan, profile: Readings) -> Mapping[Section, float | None]:
-        """By which share more rows enter each section than before; None if not measured."""
+        """By which share more rows get through each section than before; None if not measured.
+
+        Where rows can wait inside a section, those that enter it are not all that get through: so
+        it may also be that what was changed inside takes more of them, or fewer.
+        """
+        choose = max if self.growing else min
+        before = set(self.origin.pipelines)
+        changed = {p.operators[0] for p in plan.pipelines if p not in before}
         gains: dict[Section, float | None] = {}
         for section in self.sections:
-            old = progress(section, self.origin, self.base)
-            new = progress(section, plan, profile)
-            gains[section] = None if old is None or new is None else _gain(old, new)
+            places = [section.entries, *((name,) for name in section.operators if name in changed)]
+            found = [self._gain_at(place, plan, profile) for place in places]
+            known = [gain for gain in found if gain is not None]
+            gains[section] = choose(known) if found[0] is not None else None
         return gains
+
+    def _gain_at(self, place: Sequence[str], plan: Plan, profile: Readings) -> float | None:
+        old = progress(place, self.origin, self.base)
+        new = progress(place, plan, profile)
+        return None if old is None or new is None else _gain(old, new)
 
     def failures(self, attempts: Iterable[Attempt], waiting: float) -> Iterator[Failure]:
         """Some of its attempts as failed under the load before the trial."""
@@ -83,11 +96,11 @@ def judged(
     )
 
 
-def progress(section: Section, plan: Plan, found: Readings) -> float | None:
-    """Rows per second that enter a section; None where that is not measured."""
-    rates: Sequence[float | None] = [found.operators.get(name) for name in section.entries]
+def progress(place: Sequence[str], plan: Plan, found: Readings) -> float | None:
+    """Rows per second that enter some operators; None where that is not measured."""
+    rates: Sequence[float | None] = [found.operators.get(name) for name in place]
     if None in rates:
-        heads = {plan.pipeline_of(name).name for name in section.entries}
+        heads = {plan.pipeline_of(name).name for name in place}
         metrics = [found.pipelines.get(name) for name in heads]
         rates = [None if reading is None else reading.rate for reading in metrics]
     known = [rate for rate in rates if rate is not None]
