@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import time
 from collections.abc import Callable
@@ -64,6 +65,7 @@ class Table:
         self.tried: list[tuple[int, ...]] = []
         self.said: list[str] = []
         self.refuse = False
+        self.offered: float | None = None
 
     def snapshot(self) -> Snapshot:
         self.at += 1.0
@@ -76,6 +78,7 @@ class Table:
                 batches=2,
                 rows_in=int(rate),
                 rate_in=rate,
+                arrival_rate=self.offered,
                 service=self.service(self.plan, p.name),
             )
             for p in self.plan.pipelines
@@ -273,6 +276,29 @@ def test_a_finished_profile_is_left_alone_while_all_is_well() -> None:
     for _ in range(30):
         assert platform.turn(policy).plan is None
     assert platform.memory.phase == "done"
+
+
+def test_instances_follow_the_load_when_the_profile_is_done() -> None:
+    costs = {"numbers": 0.002, "a": 0.01, "b": 0.02, "c": 0.005}
+    platform = Table(linear(), carried(12.0, costs), lambda plan, name: costs[name])
+    platform.limits = Limits(slots=13)
+    policy = Stepwise(observations=2, settle=0, calm=5.0)
+    platform.run(policy)
+    whole = platform.plan
+    most = platform.memory.profile.final.throughput
+    platform.offered = 0.25 * most
+    for _ in range(5):
+        assert platform.turn(policy).plan is None
+    fewer = platform.turn(policy).plan
+    assert fewer is not None
+    assert sizes(fewer) == tuple(math.ceil(n * 0.25 / 0.9) for n in sizes(whole))
+    assert fewer.slots < whole.slots
+    assert platform.turn(policy).plan is None
+    platform.offered = most
+    assert platform.turn(policy).plan == whole
+    # late rows are no time to take instances away
+    platform.offered, platform.answer = 0.25 * most, lambda plan: (most, 1.5)
+    assert all(platform.turn(policy).plan is None for _ in range(9))
 
 
 def test_rows_that_are_late_for_long_start_it_anew() -> None:

@@ -53,7 +53,8 @@ class Campaign:
 
     plan, kind, throttle: of the round under way; since: when that was decided; seen:
     what was observed of it so far; refused: since when its plan is not carried out; stuck: why it
-    cannot go on; late: since when a finished campaign sees rows late or waiting.
+    cannot go on; late: since when a finished campaign sees rows late or waiting; calm: since when
+    it could do with fewer instances.
     """
 
     ground: Ground
@@ -73,6 +74,7 @@ class Campaign:
     stuck: str | None = None
     profile: Profile | None = None
     late: float | None = None
+    calm: float | None = None
 
 
 def trying(campaign: Campaign, plan: Plan, kind: str, since: float, throttle: float) -> Campaign:
@@ -120,6 +122,14 @@ def sized(plan: Plan, sizes: Mapping[str, int], graph: Graph) -> Plan:
         size = max(bounds.least, sizes.get(pipeline.name, bounds.least))
         pipelines.append(resized(pipeline, size if bounds.most is None else min(size, bounds.most)))
     return replace(plan, pipelines=tuple(pipelines))
+
+
+def carrying(profile: Profile, load: float, share: float, graph: Graph) -> Plan:
+    """The best plan, cut down to what a load needs if it may use a share of its throughput."""
+    final = profile.final
+    needed = min(1.0, load / (share * final.throughput)) if final.throughput else 1.0
+    sizes = {p.name: math.ceil(round(needed * p.parallelism, 9)) for p in final.plan.pipelines}
+    return sized(final.plan, sizes, graph)
 
 
 def admitting(plan: Plan, rows: Mapping[str, int | None]) -> Plan:

@@ -53,7 +53,8 @@ class Stepwise:
 
     queue: seconds of backlog at a source; patience: seconds for which it or the latency may be
     beyond their bounds before all is profiled anew, and for which a plan is asked for again that
-    was not carried out.
+    was not carried out; calm: seconds for which less must be enough before instances go that the
+    load does not need. They come back with it.
     """
 
     latency: float = 0.5
@@ -71,6 +72,7 @@ class Stepwise:
     sample: int | None = None
     queue: float = 60.0
     patience: float = 60.0
+    calm: float = 15.0
 
     name = "stepwise"
 
@@ -247,8 +249,12 @@ class Stepwise:
         if latest is None or not usable(latest, state.since, self.settle):
             return Decision(None, "profiled; waits for the flow to settle"), state
         trouble = self._trouble(latest)
+        wanted = self._wanted(context, state, latest)
+        if wanted is not None and (trouble is None or wanted.slots > context.plan.slots):
+            return self._fitted(context, state, latest, wanted)
         if trouble is None:
-            return Decision(None, "profiled; all is within bounds"), replace(state, late=None)
+            later = replace(state, late=None, calm=None)
+            return Decision(None, "profiled; all is within bounds"), later
         since = latest.at if state.late is None else state.late
         if latest.at - since < self.patience:
             said = f"profiled; {trouble} for {latest.at - since:.0f} of {self.patience:g} s"
@@ -257,6 +263,31 @@ class Stepwise:
         fresh = self._begun(replace(context, plan=plan), context.now)
         reason = f"{trouble} for {self.patience:g} s: profiling starts anew"
         return Decision(None if fresh.plan == context.plan else fresh.plan, reason), fresh
+
+    def _wanted(self, context: Context, state: Campaign, latest: Snapshot) -> Plan | None:
+        """What the load needs of the best plan, if that is something else than there is."""
+        sources = [m for n, m in latest.pipelines.items() if n in state.ground.sources]
+        known = [m.arrival_rate for m in sources if m.arrival_rate is not None]
+        if state.profile is None or len(known) < len(state.ground.sources):
+            return None
+        plan = campaigns.carrying(state.profile, sum(known), self.alpha, context.graph)
+        return None if plan.slots == context.plan.slots else plan
+
+    def _fitted(self, context: Context, state: Campaign, latest: Snapshot, plan: Plan) -> Outcome:
+        """More instances at once when the load asks for them, fewer when it was low for a while."""
+        assert state.profile is not None
+        now, wanted = context.plan.slots, plan.slots
+        since = latest.at if state.calm is None else state.calm
+        if wanted < now and latest.at - since < self.calm:
+            said = f"profiled; {wanted} of {now} instances would do"
+            return Decision(None, said), replace(state, late=None, calm=since)
+        most = state.profile.final
+        reason = (
+            f"profiled: {most.plan.slots} instances carry {most.throughput:.4g}/s; the load needs "
+            f"{wanted}: {listed(_sizes(plan), ', ')}"
+        )
+        later = replace(state, since=context.now, late=None, calm=None)
+        return Decision(plan, reason, {"slots": float(wanted), **_FREE}), later
 
     def _trouble(self, latest: Snapshot) -> str | None:
         late = observed(latest, self.latency).latency
