@@ -120,11 +120,12 @@ class Climb:
     latency: float | None = None
     plan: Mapping[str, int] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    upkeep: float = 0.0
 
     def __call__(self, setting: Setting) -> Sequence[Record]:
         app = storm.app(self.app)
         app = app if self.latency is None else app.within(self.latency)
-        engine = app.engine(self.nodes, setting.seed, self.turn)
+        engine = app.engine(self.nodes, setting.seed, self.turn, upkeep=self.upkeep)
         plan = stress.first_plan(app.graph, self.nodes)
         engine.start(app.graph, slots.scaled_plan(plan, self.plan), setting.scratch)
         memory: Any = None

@@ -55,11 +55,13 @@ class App:
     load: str
     interference: float = 0.0
 
-    def engine(self, nodes: int, seed: int, window: float, finest: float = 0.1) -> SimulatorEngine:
+    def engine(
+        self, nodes: int, seed: int, window: float, finest: float = 0.1, upkeep: float = 0.0
+    ) -> SimulatorEngine:
         model = Model(
             self.steps,
             nodes=nodes,
-            node=Node(cores=2, interference=self.interference),
+            node=Node(cores=2, interference=self.interference, upkeep=upkeep),
             delay=0.0002,
             queue=1024,
             timing=Timing(executor_start=0.0, instance_start=0.0, restart=0.0, state_rate=1e12),
