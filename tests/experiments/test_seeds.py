@@ -10,8 +10,8 @@ import pytest
 
 from penstock import experiments
 from penstock.control.context import Context
-from penstock.engines.simulator.layout import LINEAR
 from penstock.engines.simulator.scenario import prime_tester
+from penstock.engines.simulator.topologies import LINEAR
 from penstock.experiments.experiment import Experiment
 from penstock.experiments.nephele import Buffers
 from penstock.experiments.runner import Order, carry_out

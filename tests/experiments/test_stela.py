@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from penstock.control.context import Context
-from penstock.engines.simulator.layout import PAGE_LOAD, PROCESSING, SCALING, Layout, slots
+from penstock.engines.simulator.layout import Layout, slots
+from penstock.engines.simulator.topologies import PAGE_LOAD, PROCESSING, SCALING
 from penstock.experiments.experiment import Setting
 from penstock.experiments.stela import Dealt, best, chanced
 from penstock.plan.limits import Limits

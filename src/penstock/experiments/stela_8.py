@@ -11,8 +11,8 @@ from typing import Any
 
 from penstock.control.context import Context
 from penstock.engines.simulator.failure import Failure
-from penstock.engines.simulator.layout import SCALING
 from penstock.engines.simulator.scenario import Scenario
+from penstock.engines.simulator.topologies import SCALING
 from penstock.experiments import reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read, Record, Setting
 from penstock.experiments.play import Play

@@ -144,7 +144,7 @@ def _of_best(app: str) -> Read:
 
 def kept(data: Data, app: str) -> tuple[Level, ...]:
     """What the plan that stepwise profiling keeps carries, and the best static one."""
-    levels = (Level(throughput(data, f"{app}: stepwise"), "kept"),)
+    levels: tuple[Level, ...] = (Level(throughput(data, f"{app}: stepwise"), "kept"),)
     if f"{app}: {BEST}" in data.cases:
         levels += (Level(throughput(data, f"{app}: {BEST}"), BEST),)
     return levels

@@ -1,16 +1,15 @@
-"""Stela's topologies, ready to be simulated: components, and what its Table I says of them."""
+"""A topology of Storm's as Stela describes it, ready to be simulated."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from statistics import fmean, pstdev
 
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow, Stream
-from penstock.engines.simulator.model import Model, Node, Step, Timing
+from penstock.engines.simulator.model import Keys, Model, Node, Step, Timing
 from penstock.engines.simulator.scenario import Scenario, never
 from penstock.engines.simulator.service import Gamma
 from penstock.plan.plan import Pipeline, Plan
@@ -20,6 +19,12 @@ OFFERED = 2.5
 emit as fast as they can, and no component can be more than doubled."""
 
 
+_KEYED = "-keyed"
+"""Behind the name of a component: the operator in it that has keys."""
+
+_ROW = "n bigint"
+
+
 @dataclass(frozen=True)
 class Layout:
     """Components and who reads whom, in the order of the stream.
@@ -27,8 +32,9 @@ class Layout:
     tasks: the most instances of a component, executors: those it has at first, in Storm's words;
     machines: before the scaling, and after it; times: seconds of a tuple by component, where they
     are known, and varies: their coefficient of variation; passes: tuples out for one in, 1 where
-    it says nothing; emits: tuples a second of each executor of a source, more than the components
-    carry where it is None; spouts: executors of a source, None for as many as the others have.
+    it says nothing; keys: of components to which a tuple goes by its key; emits: tuples a second of
+    each executor of a source, more than the components carry where it is None; spouts: executors of
+    a source, None for as many as the others have.
     """
 
     name: str
@@ -39,6 +45,7 @@ class Layout:
     times: Mapping[str, float] = field(default_factory=dict)
     varies: float = 0.5
     passes: Mapping[str, float] = field(default_factory=dict)
+    keys: Mapping[str, Keys] = field(default_factory=dict)
     emits: float | None = None
     spouts: int | None = None
 
@@ -86,9 +93,16 @@ class Layout:
         for name, before in self.inputs.items():
             made = (found[up] * self.passes.get(up, 1.0) for up in before)
             comes = sum(made) if before else self.offered(times)
-            most = instances[name] / times[name] if name in times else math.inf
-            found[name] = min(comes, most)
+            most = 1 / times[name] if name in times else math.inf
+            number = instances.get(name, self._executors(name))
+            found[name] = sum(min(comes * s, most) for s in self._shares(name, number))
         return math.fsum(found[name] for name in self.sinks)
+
+    def _shares(self, name: str, instances: int) -> Sequence[float]:
+        """The share of the tuples that each instance gets."""
+        if name not in self.keys:
+            return [1 / instances] * instances
+        return [float(share) for share in self.keys[name].shares(instances)]
 
     def scenario(
         self,
@@ -112,7 +126,12 @@ class Layout:
             operators = self._attach(flow, streams, name, before)
             pipelines.append(Pipeline(operators, self._executors(name)))
         steps = {
-            name: Step(Gamma(time, self.varies), self.passes.get(name, 1.0), cpu=cpu)
+            name + _KEYED * (name in self.keys): Step(
+                Gamma(time, self.varies),
+                self.passes.get(name, 1.0),
+                self.keys.get(name, Keys()),
+                cpu=cpu,
+            )
             for name, time in times.items()
         }
         model = Model(
@@ -132,114 +151,30 @@ class Layout:
         """Add a component to a dataflow; the operators it is made of."""
         most = {"max_parallelism": max(self.tasks, self._executors(name))}
         if not before:
-            streams[name] = flow.source(name, Generator(never, "n bigint"), **most)
+            streams[name] = flow.source(name, Generator(never, _ROW), **most)
             return (name,)
         first, *others = (streams[up] for up in before)
-        if name in self.sinks and not others:
+        if name in self.sinks and not others and name not in self.keys:
             first.sink(name, Discard(), **most)
             return (name,)
         if others:
             streams[name] = first.union(name, *others, **most)
         else:
-            streams[name] = first.map(name, never, schema="n bigint", **most)
-        if name not in self.sinks:
-            return (name,)
-        streams[name].sink(f"{name}-end", Discard(), **most)
-        return (name, f"{name}-end")
-
-
-def _chain(*names: str) -> dict[str, tuple[str, ...]]:
-    return {name: names[at - 1 : at] if at else () for at, name in enumerate(names)}
-
-
-STAR = Layout(
-    "star",
-    {
-        "north": (),
-        "south": (),
-        "centre": ("north", "south"),
-        "east": ("centre",),
-        "west": ("centre",),
-    },
-    tasks=4,
-    executors=2,
-    machines=(4, 5),
-)
-LINEAR = Layout("linear", _chain("source", "first", "second", "third", "sink"), 12, 6, (6, 7))
-DIAMOND = Layout(
-    "diamond",
-    {
-        "source": (),
-        **dict.fromkeys(("first", "second", "third", "fourth"), ("source",)),
-        "sink": ("first", "second", "third", "fourth"),
-    },
-    tasks=8,
-    executors=4,
-    machines=(6, 7),
-)
-_LINES = (28, 73, 121, 30, 6, 31, 10, 23)
-"""Characters of the log lines that the sources of page load and processing emit, each as often as
-the others, in the topologies that the seed's authors have published
-(github.com/flint-stone/storm-elasticity-topologies). A component waits a millisecond for each
-character: transform, which passes on four fifths of a line; filter, which passes on four tuples
-of five; aggregate. Joins and sinks but `join-2` of processing, which transforms, take no time."""
-
-_WHOLE = fmean(_LINES) / 1000
-_CUT = fmean(int(0.8 * n) for n in _LINES) / 1000
-_VARIES = pstdev(_LINES) / fmean(_LINES)
-
-PAGE_LOAD = Layout(
-    "page-load",
-    _chain("views", "transform", "filter", "join", "filter-2", "aggregate", "loads"),
-    tasks=8,
-    executors=4,
-    machines=(7, 8),
-    times={"transform": _WHOLE, "filter": _CUT, "filter-2": _CUT, "aggregate": _CUT},
-    varies=_VARIES,
-    passes={"filter": 0.8, "filter-2": 0.8},
-)
-PROCESSING = Layout(
-    "processing",
-    {
-        "views": (),
-        "transform": ("views",),
-        "filter": ("transform",),
-        "join-1": ("filter",),
-        "failures": ("join-1",),
-        "join-2": ("transform",),
-        "normalise": ("join-2",),
-        "times": ("normalise",),
-    },
-    tasks=8,
-    executors=4,
-    machines=(8, 9),
-    times={"transform": _WHOLE, "filter": _CUT, "join-2": _CUT},
-    varies=_VARIES,
-    passes={"filter": 0.8},
-)
-SCALING = replace(PAGE_LOAD, tasks=15, executors=15, machines=(8, 4), emits=20.0, spouts=30)
-"""The last line of Table I, as published: twice as many executors of the source, each of which
-waits 50 ms between two lines. So every machine has the executors of one component, and two have
-those of the source: the seed says fewer than two operators a machine, and that two machines were
-best to remove."""
-
-NETWORK = Layout(
-    "network",
-    {
-        "connections": (),
-        "parse": ("connections",),
-        "scans": ("parse",),
-        "floods": ("parse",),
-        "scores": ("scans", "floods"),
-        "alert": ("scores",),
-        "alerts": ("alert",),
-    },
-    tasks=8,
-    executors=4,
-    machines=(8, 9),
-)
-MICRO = (STAR, LINEAR, DIAMOND)
-APPLICATIONS = (PAGE_LOAD, PROCESSING, NETWORK)
+            streams[name] = first.map(name, never, schema=_ROW, **most)
+        operators: tuple[str, ...] = (name,)
+        if name in self.keys:
+            keyed = streams[name].key_by("n")
+            streams[name] = keyed.aggregate(
+                f"{name}{_KEYED}",
+                m="count(*)",
+                schema=_ROW,
+                max_parallelism=most["max_parallelism"],
+            )
+            operators += (f"{name}{_KEYED}",)
+        if name in self.sinks:
+            streams[name].sink(f"{name}-end", Discard(), **most)
+            operators += (f"{name}-end",)
+        return operators
 
 
 def slots(layout: Layout) -> int:
