@@ -13,26 +13,30 @@ from penstock.experiments.rivals import best_static
 
 NOTE = (
     "Best static: the plan that carries most under stress, whatever its latency, of those that a "
-    "hill climb tried; it begins with instances in proportion to the work of operators, which fill "
-    "the processors. Spark's dynamic allocation has nothing to decide here: the machines are given."
+    "hill climb tried; it begins with instances in proportion to the work of operators, enough to "
+    "fill the processors once to four times. Spark's dynamic allocation has nothing to decide here: "
+    "the machines are given."
 )
+
+STARTS = (1, 2, 3, 4)
+"""How often the plans to begin with fill the processors: with more, machines are more even."""
 
 
 @dataclass(frozen=True)
 class Best:
-    """The static plan that carries most, by a search from one that fills the processors.
+    """The static plan that carries most, by a search from some that fill the processors.
 
     Its score is the throughput under stress; what it takes to meet the latency is left out. What
     looks best is observed for as long as a round, since one look may flatter. tries: plans that
-    are looked at; finalists: those that are observed, beside the one it begins with.
+    are looked at; a tenth of them, and the one it begins with, are observed.
     """
 
     climb: Climb
     tries: int
-    finalists: int = 5
 
     def __call__(self, setting: Setting) -> Sequence[Record]:
-        start = filling(storm.app(self.climb.app), 2 * self.climb.nodes)
+        app, processors = storm.app(self.climb.app), 2 * self.climb.nodes
+        starts = [filling(app, times * processors) for times in STARTS]
         brief = replace(self.climb, turn=0.5, settle=3.0, observations=4)
         looked: dict[tuple[int, ...], float] = {}
         scratches = (setting.scratch / str(n) for n in count())
@@ -49,9 +53,10 @@ class Best:
             looked[tuple(found.values())] = throughput
             return throughput
 
+        start = max(starts, key=score)
         choices = {name: range(1, 2 * n + 3) for name, n in start.items()}
         best_static(choices, score, start, exhaustive=0, patience=0)
-        best = sorted(looked, key=lambda found: looked[found], reverse=True)[: self.finalists]
+        best = sorted(looked, key=lambda found: looked[found], reverse=True)[: 1 + self.tries // 10]
         seen = dict.fromkeys([tuple(start.values()), *best])
         rounds = [carried(dict(zip(start, found, strict=True)), self.climb) for found in seen]
         return max(rounds, key=lambda found: float(found[0]["throughput"]))
