@@ -16,7 +16,7 @@ from penstock.experiments.stepwise import PAPER, final, first, gain, line, note,
 from penstock.experiments.stepwise_static import NOTE, Best
 from penstock.plan.limits import Limits
 from penstock.policies.stepwise import Stepwise
-from penstock.report.figures import Figure, Level, Panel
+from penstock.report.figures import Figure, Line, Mark, Panel
 
 APPS = ("linear", "diamond", "star", "WC", "SWC", "TSA")
 WAYS = ("stepwise", "Stela", "threshold")
@@ -146,21 +146,19 @@ def _of_best(app: str) -> Read:
     return lambda data: throughput(data, f"{app}: stepwise") / throughput(data, f"{app}: {BEST}")
 
 
-def kept(data: Data, app: str) -> tuple[Level, ...]:
-    """What the plan that stepwise profiling keeps carries, and the best static one."""
-    levels: tuple[Level, ...] = (Level(throughput(data, f"{app}: stepwise"), "kept"),)
-    if f"{app}: {BEST}" in data.cases:
-        levels += (Level(throughput(data, f"{app}: {BEST}"), BEST),)
-    return levels
-
-
 def picture(data: Data) -> Figure:
     apps = [a for a in APPS if any(c.startswith(f"{a}:") for c in data.cases)]
     panels = []
     for app in apps:
         here = [w for w in WAYS if f"{app}: {w}" in data.cases]
-        lines = tuple(line(data, f"{app}: {w}", w, WAYS.index(w)) for w in here)
-        panels.append(Panel("round", "records/s", lines, levels=kept(data, app), title=app))
+        lines = [line(data, f"{app}: {w}", w, WAYS.index(w)) for w in here]
+        if f"{app}: {BEST}" in data.cases:
+            most = throughput(data, f"{app}: {BEST}")
+            ends = (1.0, max(one.x[-1] for one in lines) + 1)
+            lines.append(Line(BEST, ends, (most, most), tone=len(WAYS)))
+        own = final(data, f"{app}: {WAYS[0]}")
+        marks = (Mark(float(own["number"]), "kept"),)
+        panels.append(Panel("round", "records/s", tuple(lines), marks=marks, title=app))
     return Figure(
         "Scaling up, round by round", tuple(panels), columns=2, note=note(data, "figure 11")
     )

@@ -9,7 +9,7 @@ from penstock.experiments.climb import Climb
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock.experiments.stepwise import PAPER, final, gain, line, note, rounds, throughput
 from penstock.experiments.stepwise_static import NOTE, Best
-from penstock.report.figures import Bars, Figure, Panel
+from penstock.report.figures import Bars, Figure, Level, Panel
 
 DEPTHS = {6: 0.335, 8: 0.24, 12: 0.205}
 """By how much the seed's final plans carry more than the first ones, by depth."""
@@ -78,10 +78,7 @@ def picture(data: Data) -> Figure:
     deep = [c for c in data.cases if c.startswith("depth") and not c.endswith(BEST)]
     large = [c for c in data.cases if c.endswith("machines")]
     both = [c for c in (*deep, *large) if f"{c}{BEST}" in data.cases]
-    bars = tuple(
-        Bars(label, tuple(throughput(data, f"{case}{end}") for case in both))
-        for label, end in (("kept by stepwise", ""), ("best static", BEST))
-    )
+    shares = Bars("kept by stepwise", tuple(_of_best(case)(data) for case in both))
     return Figure(
         "Stepwise profiling of deeper topologies and on more machines",
         (
@@ -94,7 +91,13 @@ def picture(data: Data) -> Figure:
                 )
                 for title, found in (("linear", deep), ("word count", large))
             ),
-            Panel("application", "records/s", categories=tuple(both), bars=bars),
+            Panel(
+                "application",
+                "throughput (share)",
+                categories=tuple(both),
+                bars=(shares,),
+                levels=(Level(1.0, "best static"),),
+            ),
         ),
         columns=2,
         note=note(data, "figure 12"),

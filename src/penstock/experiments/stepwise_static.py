@@ -13,9 +13,9 @@ from penstock.experiments.rivals import best_static
 
 NOTE = (
     "Best static: the plan that carries most under stress, whatever its latency, of those that a "
-    "hill climb tried; it begins with instances in proportion to the work of operators, enough to "
-    "fill the processors once to four times. Spark's dynamic allocation has nothing to decide here: "
-    "the machines are given."
+    "hill climb tried. It begins with instances in proportion to the work of operators, enough to "
+    "fill the processors once to four times. Spark's dynamic allocation has nothing to decide, "
+    "since the machines are given."
 )
 
 STARTS = (1, 2, 3, 4)
