@@ -10,7 +10,7 @@ means over some draws.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -75,12 +75,12 @@ class Draw:
             ranking = strategies.RANKINGS["least-link-load"]
             decide = Once("least-link-load", AT, lambda c: strategies.scale_out(c, added, ranking))
         elif self.policy == "default":
-            scenario, decide = _rebalanced(scenario), Once("default", AT, _only_machines(added))
+            scenario, decide = missed_after(scenario), Once("default", AT, _only_machines(added))
         else:
             decide = Once("best-static", AT, _to(best(self.layout, times, scenario)))
         options: dict[str, Any] = {"step": TURN}
         if self.policy == "default":
-            options["failures"] = _all_down(self.layout)
+            options["failures"] = broken(range(self.layout.machines[0]))
         play = Play(scenario, decide, turn=TURN, every=TURN, options=options)
         return tuple(play(chanced(setting, self.number)))
 
@@ -144,14 +144,15 @@ def _only_machines(added: int) -> Callable[[Context], Decision]:
     return choose
 
 
-def _rebalanced(scenario: Scenario) -> Scenario:
-    """Storm stops everything, waits, and starts everything again."""
-    timing = replace(scenario.model.timing, detection=REBALANCING)
+def missed_after(scenario: Scenario, seconds: float = REBALANCING) -> Scenario:
+    """The same with a time until something that broke is started again: Storm waits so long."""
+    timing = replace(scenario.model.timing, detection=seconds)
     return replace(scenario, model=replace(scenario.model, timing=timing))
 
 
-def _all_down(layout: Layout) -> tuple[Failure, ...]:
-    return tuple(Failure(AT + 1.0, executor=str(n)) for n in range(layout.machines[0]))
+def broken(machines: Iterable[Any]) -> tuple[Failure, ...]:
+    """Machines that stop with all that is on them when the request has come."""
+    return tuple(Failure(AT + 1.0, executor=str(one)) for one in machines)
 
 
 def cases(layouts: Sequence[Layout], draws: int) -> tuple[Case, ...]:

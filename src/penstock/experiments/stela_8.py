@@ -10,8 +10,6 @@ from statistics import fmean
 from typing import Any
 
 from penstock.control.context import Context
-from penstock.engines.simulator.failure import Failure
-from penstock.engines.simulator.scenario import Scenario
 from penstock.engines.simulator.topologies import SCALING
 from penstock.experiments import reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read, Record, Setting
@@ -21,11 +19,12 @@ from penstock.experiments.stela import (
     AT,
     FIXED,
     PAPER,
-    REBALANCING,
     TURN,
     Once,
+    broken,
     chanced,
     draws,
+    missed_after,
     named,
 )
 from penstock.plan.decision import Decision
@@ -62,11 +61,11 @@ class Draw:
             policy = Once(way, AT, lambda context: stela.scale_in(context, GONE))
         elif way == RANDOM:
             policy = Once(way, AT, lambda context: _without(context, group))
-            scenario = missed_after(scenario, REBALANCING)
-            options["failures"] = _broken(map(str, range(SCALING.machines[0])))
+            scenario = missed_after(scenario)
+            options["failures"] = broken(range(SCALING.machines[0]))
         elif way == LOST:
             scenario = missed_after(scenario, NEVER)
-            options["failures"] = _broken(group)
+            options["failures"] = broken(group)
         else:
             scenario = replace(scenario, plan=replace(scenario.plan, executors=SCALING.machines[1]))
         limits = Limits(executor_slots=64)
@@ -76,16 +75,6 @@ class Draw:
     def _group(self, setting: Setting) -> tuple[str, ...]:
         rng = random.Random(f"{setting.seed} {self.number}")
         return tuple(map(str, sorted(rng.sample(range(SCALING.machines[0]), GONE))))
-
-
-def missed_after(scenario: Scenario, seconds: float) -> Scenario:
-    """The same with another time until something that broke is started again."""
-    timing = replace(scenario.model.timing, detection=seconds)
-    return replace(scenario, model=replace(scenario.model, timing=timing))
-
-
-def _broken(machines: Any) -> tuple[Failure, ...]:
-    return tuple(Failure(AT + 1.0, executor=one) for one in machines)
 
 
 def _without(context: Context, group: tuple[str, ...]) -> Decision:
@@ -175,12 +164,13 @@ def _spread(data: Data, policies: Sequence[str]) -> tuple[Bars, ...]:
 
 
 _PLACE = (
-    "it hardly matters which machines go as long as all instances find a place on the rest: those "
-    "that wait do as much there, and those that work take turns on the processors (both rows "
-    "below); it matters where they find none, which leaves nothing of a component that was on one "
-    "machine. The seed's random groups are between the two: its 32 worker processes fill the four "
-    "places of each machine, so that Storm's even scheduler has no free one left for those that "
-    "went, while Stela moves them into processes that are there"
+    "it does not matter which machines go as long as all instances find a place on the rest. Those "
+    "that wait, as published, do as much there; those that work take turns on the processors, of "
+    "which ETP knows nothing, so that Stela's choice is no better than others (rows below). It "
+    "matters where they find no place: then nothing is left of a component that was on one "
+    "machine (row below). The seed's random groups are between the two, and that may be why: its "
+    "32 worker processes fill the four places of each machine, so that Storm's even scheduler has "
+    "no free one for those that went, while Stela moves them into processes that are there"
 )
 
 FIGURE_8 = Experiment(
