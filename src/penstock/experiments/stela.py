@@ -155,11 +155,13 @@ def broken(machines: Iterable[Any]) -> tuple[Failure, ...]:
     return tuple(Failure(AT + 1.0, executor=str(one)) for one in machines)
 
 
-def cases(layouts: Sequence[Layout], draws: int) -> tuple[Case, ...]:
+def cases(
+    layouts: Sequence[Layout], draws: int, policies: Sequence[str] = POLICIES
+) -> tuple[Case, ...]:
     return tuple(
         Case(named(layout.name, policy, number), Draw(layout, policy, number))
         for layout in layouts
-        for policy in POLICIES
+        for policy in policies
         for number in range(draws)
     )
 

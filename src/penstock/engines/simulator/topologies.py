@@ -145,5 +145,8 @@ NETWORK = Layout(
     keys={"join": Counts()},
 )
 
+EVEN = replace(NETWORK, name="network, even keys", keys={})
+"""The same with a join that deals its tuples out evenly."""
+
 MICRO = (STAR, LINEAR, DIAMOND)
 APPLICATIONS = (PAGE_LOAD, PROCESSING, NETWORK)
