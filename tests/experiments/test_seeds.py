@@ -10,12 +10,12 @@ import pytest
 
 from penstock import experiments
 from penstock.control.context import Context
-from penstock.engines.simulator.layout import LINEAR
 from penstock.engines.simulator.scenario import prime_tester
+from penstock.engines.simulator.topologies import LINEAR
 from penstock.experiments.experiment import Experiment
 from penstock.experiments.nephele import Buffers
 from penstock.experiments.runner import Order, carry_out
-from penstock.experiments.stela import best, drawn
+from penstock.experiments.stela import best, taken
 from penstock.experiments.table import DIFFERS
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 
@@ -72,7 +72,7 @@ def test_stela_gains_in_a_chain_and_costs_differ_by_seed(tmp_path: Path) -> None
     found = {row["what"]: row["simulator"]["value"] for row in rows}
     assert found["linear: throughput of Stela beside the default scheduler"] > 1.1
     assert found["linear: Stela beside best static"] < 1.03
-    assert drawn(LINEAR, 5, 0) != drawn(LINEAR, 6, 0)
+    assert taken(LINEAR, 5, 0) != taken(LINEAR, 6, 0)
 
 
 def test_the_best_static_plan_gives_the_slots_to_the_slowest() -> None:

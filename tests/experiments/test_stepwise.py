@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ from penstock.errors import InvalidInput
 from penstock.experiments import storm
 from penstock.experiments.climb import Climb
 from penstock.experiments.experiment import Data, Experiment, Record, Setting
-from penstock.experiments.stepwise_11 import FIGURE_11, filling
+from penstock.experiments.stepwise_11 import FIGURE_11
 from penstock.experiments.stepwise_12 import FIGURE_12
 from penstock.experiments.stepwise_13 import FIGURE_13, needed, saved
 from penstock.experiments.stepwise_14 import FIGURE_14
+from penstock.experiments.stepwise_static import Best, filling
 from penstock.experiments.table import AGREES, tabulate
 from penstock.plan.fusion import finest_plan
 
@@ -80,6 +82,22 @@ def test_the_word_count_keeps_what_the_seed_prints_of_it() -> None:
 def test_a_plan_that_fills_the_processors() -> None:
     found = filling(storm.app("WC"), 12)
     assert found == {"tweets": 3, "parse": 3, "split": 3, "count": 5}
+
+
+def test_the_best_of_a_search_carries_no_less_than_its_start(tmp_path: Path) -> None:
+    climb = Climb("linear", "", 6, 3, 0.5, 3.0, 5)
+    start = replace(climb, way="static", plan=filling(storm.app("linear"), 24))
+    (first,) = start(Setting(1, tmp_path / "start"))
+    (best,) = Best(climb, 4)(Setting(1, tmp_path / "best"))
+    assert best["final"]
+    assert best["throughput"] >= first["throughput"]
+
+
+def test_what_only_fills_queues_is_no_throughput(tmp_path: Path) -> None:
+    """Two operators of 1 ms beside many of the first: no more than one instance of it does."""
+    plan = {"op-1": 6, "op-2": 6, "op-3": 1}
+    (found,) = climbed("static", tmp_path, plan=plan, settle=1.0, observations=2)
+    assert found["throughput"] < 1050
 
 
 # --- reading ------------------------------------------------------------------------------------

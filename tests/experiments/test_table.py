@@ -1,9 +1,22 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from penstock.experiments.experiment import Claim
-from penstock.experiments.table import AGREES, BETTER, DIFFERS, DIRECTION, Row, judged, number
+from penstock.experiments.table import (
+    AGREES,
+    BETTER,
+    DIFFERS,
+    DIRECTION,
+    Row,
+    judged,
+    markdown,
+    number,
+)
+
+from .made_up import MADE_UP
 
 
 def claim(seed: float | None, **more: object) -> Claim:
@@ -53,6 +66,13 @@ def test_what_differs_has_a_reason_or_says_that_there_is_none() -> None:
     assert Row(claim(1.0, why="because"), {"simulator": off}).why == "because"
     assert Row(claim(1.0), {"simulator": off}).why == "no reason known"
     assert Row(claim(1.0, why="because"), {"simulator": judged(claim(1.0), 1.0)}).why == ""
+
+
+def test_what_is_always_to_be_said_stands_below_the_reasons() -> None:
+    row = Row(claim(1.0, why="because"), {"simulator": judged(claim(1.0), 9.0)})
+    lines = markdown(replace(MADE_UP, note="By the way."), (row,)).splitlines()
+    assert [line for line in lines if line][-3:-1] == ["1. because", "By the way."]
+    assert lines[-1].startswith("Not on Spark here")
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,16 @@ def test_growth_that_never_gains_comes_to_an_end() -> None:
     assert step == "throttle"
 
 
+def test_small_gains_in_a_row_are_a_gain() -> None:
+    """None of them is significant beside the one before, all of them are beside the first."""
+    search, step = next_step(Search(), seen(100, "start"), RULES)
+    for mean in (100.6, 101.2, 101.8, 102.4, 103.0):
+        search, step = next_step(search, seen(mean, step), RULES)
+        assert step in ("source", "sinks")
+    assert search.best is not None
+    assert search.best.throughput > 101
+
+
 # --- single instances ---------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ from penstock.experiments.experiment import Record, Setting
 from penstock.experiments.play import FREE, short
 from penstock.models.campaign import Campaign
 from penstock.models.observation import Observation, observed, round_of
-from penstock.models.profile import Round
+from penstock.models.profile import Feature, Round, features
 from penstock.models.readings import usable
 from penstock.plan import fusion
 from penstock.plan.decision import Decision
@@ -44,7 +44,8 @@ class Attempts:
 class Rival:
     """Another way of scaling up, observed in rounds as those of stepwise profiling are.
 
-    grow: the next plan, None where it would change nothing; rounds: at which it ends.
+    grow: the next plan, None where it would change nothing; rounds: at which it ends; features:
+    of the pipelines, by which it is known what of the throughput only fills queues.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Rival:
     rounds: int
     settle: float
     observations: int
+    features: Mapping[str, Feature]
 
     def decide(self, context: Context, memory: Attempts | None) -> tuple[Decision, Attempts]:
         state, latest = memory or Attempts(), context.latest
@@ -61,7 +63,7 @@ class Rival:
         if len(state.seen) < self.observations:
             return Decision(None, "observes"), state
         kind = self.name if state.rounds else "start"
-        found = (*state.rounds, round_of(context.plan, kind, 0.0, state.seen, {}))
+        found = (*state.rounds, round_of(context.plan, kind, 0.0, state.seen, self.features))
         plan = self.grow(context) if len(found) < self.rounds else None
         after = Attempts(found, since=context.now, done=plan is None)
         return Decision(plan, self.name, {"undo": 1.0}), after
@@ -85,10 +87,15 @@ def stela(context: Context) -> Plan | None:
 
 
 def threshold(context: Context, above: float = 0.8) -> Plan | None:
-    """One instance more of what is most at work, if that is more than 80 % of the time."""
+    """One instance more of what is most at work, if that is more than 80 % of the time.
+
+    The seed's capacity is that of operators behind the sources.
+    """
     assert context.latest is not None
     at_work = observed(context.latest, LATENCY).capacities
-    able = (n for n in at_work if fusion.bounds(context.graph, _of(context, n)).most != 1)
+    sources = context.latest.source_pipelines
+    inner = (n for n in at_work if n not in sources)
+    able = (n for n in inner if fusion.bounds(context.graph, _of(context, n)).most != 1)
     name = max(able, key=lambda n: at_work[n])
     if at_work[name] <= above:
         return None
@@ -106,8 +113,9 @@ class Climb:
     way: stepwise, Stela, threshold, or static, which is the plan to start with; rounds: the most
     that others than stepwise may take; turn: seconds of an observation; settle: seconds after a
     change that are not observed; latency: another bound than the application has; plan: instances
-    to start with, one where it says nothing; options: of the stepwise profiler. A record for each
-    round, and one `found` for what stepwise profiling knows of the operators.
+    to start with, one where it says nothing; options: of the stepwise profiler; upkeep: the share
+    of a processor that an instance takes. A record for each round, and one `found` for what
+    stepwise profiling knows of the operators.
     """
 
     app: str
@@ -120,11 +128,12 @@ class Climb:
     latency: float | None = None
     plan: Mapping[str, int] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    upkeep: float = storm.UPKEEP
 
     def __call__(self, setting: Setting) -> Sequence[Record]:
         app = storm.app(self.app)
         app = app if self.latency is None else app.within(self.latency)
-        engine = app.engine(self.nodes, setting.seed, self.turn)
+        engine = app.engine(self.nodes, setting.seed, self.turn, upkeep=self.upkeep)
         plan = stress.first_plan(app.graph, self.nodes)
         engine.start(app.graph, slots.scaled_plan(plan, self.plan), setting.scratch)
         memory: Any = None
@@ -145,7 +154,7 @@ class Climb:
         control(
             engine,
             app.graph,
-            self.policy(),
+            self.policy(app, plan),
             now=lambda: engine.now,
             wait=wait,
             record=record,
@@ -158,7 +167,7 @@ class Climb:
             return [found, *records(memory.profile.rounds, final)]
         return records(memory.rounds, len(memory.rounds) - 1)
 
-    def policy(self) -> Any:
+    def policy(self, app: storm.App, plan: Plan) -> Any:
         if self.way == "stepwise":
             return Stepwise(
                 latency=LATENCY,
@@ -168,7 +177,11 @@ class Climb:
                 **self.options,
             )
         grow = {"Stela": stela, "threshold": threshold, "static": lambda context: None}[self.way]
-        return Rival(self.way, grow, self.rounds, self.settle, self.observations)
+        heads = {p.name: p.operators[0] for p in plan.pipelines}
+        times = {name: app.steps[head].service.mean for name, head in heads.items()}
+        rows = app.rows()
+        known = features(app.graph, plan, times, {n: rows[head] for n, head in heads.items()})
+        return Rival(self.way, grow, self.rounds, self.settle, self.observations, known)
 
 
 def records(rounds: Sequence[Round], final: int) -> list[Record]:

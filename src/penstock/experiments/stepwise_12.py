@@ -8,12 +8,14 @@ from dataclasses import replace
 from penstock.experiments.climb import Climb
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock.experiments.stepwise import PAPER, final, gain, line, note, rounds, throughput
-from penstock.report.figures import Figure, Panel
+from penstock.experiments.stepwise_static import NOTE, Best
+from penstock.report.figures import Bars, Figure, Level, Panel
 
 DEPTHS = {6: 0.335, 8: 0.24, 12: 0.205}
 """By how much the seed's final plans carry more than the first ones, by depth."""
 
 NODES = (6, 10, 14)
+BEST = ", best static"
 KINDS = "ciw"
 """The seed mixes operators of all kinds and does not say which comes where: here they take turns,
 bound by the processor, by I/O, and waiting."""
@@ -22,14 +24,17 @@ bound by the processor, by I/O, and waiting."""
 def cases(
     depths: Sequence[int],
     nodes: Sequence[int],
+    tries: int,
     turn: float,
     settle: float,
     observations: int,
 ) -> Sequence[Case]:
     climb = Climb("", "stepwise", turn=turn, settle=settle, observations=observations)
-    deep = [Case(f"depth {n}", replace(climb, app=f"linear:{_kinds(n)}")) for n in depths]
-    large = [Case(f"{n} machines", replace(climb, app="WC", nodes=n)) for n in nodes]
-    return (*deep, *large)
+    deep = {f"depth {n}": replace(climb, app=f"linear:{_kinds(n)}") for n in depths}
+    large = {f"{n} machines": replace(climb, app="WC", nodes=n) for n in nodes}
+    every = {**deep, **large}
+    own = [Case(name, one) for name, one in every.items()]
+    return (*own, *(Case(f"{name}{BEST}", Best(one, tries)) for name, one in every.items()))
 
 
 def _kinds(depth: int) -> str:
@@ -49,6 +54,10 @@ def _per_node(data: Data, nodes: int) -> float:
     return throughput(data, f"{nodes} machines") / nodes
 
 
+def _of_best(case: str) -> Read:
+    return lambda data: throughput(data, case) / throughput(data, f"{case}{BEST}")
+
+
 def _instances(case: str) -> Read:
     return lambda data: float(sum(final(data, case)["instances"]))
 
@@ -66,18 +75,29 @@ def _longer(data: Data, one: str, other: str) -> float:
 
 
 def picture(data: Data) -> Figure:
-    deep = [c for c in data.cases if c.startswith("depth")]
+    deep = [c for c in data.cases if c.startswith("depth") and not c.endswith(BEST)]
     large = [c for c in data.cases if c.endswith("machines")]
+    both = [c for c in (*deep, *large) if f"{c}{BEST}" in data.cases]
+    shares = Bars("kept by stepwise", tuple(_of_best(case)(data) for case in both))
     return Figure(
         "Stepwise profiling of deeper topologies and on more machines",
-        tuple(
+        (
+            *(
+                Panel(
+                    "round",
+                    "records/s",
+                    tuple(line(data, case, case, tone) for tone, case in enumerate(found)),
+                    title=title,
+                )
+                for title, found in (("linear", deep), ("word count", large))
+            ),
             Panel(
-                "round",
-                "records/s",
-                tuple(line(data, case, case, tone) for tone, case in enumerate(found)),
-                title=title,
-            )
-            for title, found in (("linear", deep), ("word count", large))
+                "application",
+                "throughput (share)",
+                categories=tuple(both),
+                bars=(shares,),
+                levels=(Level(1.0, "best static"),),
+            ),
         ),
         columns=2,
         note=note(data, "figure 12"),
@@ -134,16 +154,29 @@ FIGURE_12 = Experiment(
             Claim(f"WC: instances on {n} machines", None, _instances(f"{n} machines"))
             for n in NODES
         ),
+        *(
+            Claim(f"{case}: beside the best static plan", None, _of_best(case))
+            for case in (*(f"depth {d}" for d in DEPTHS), *(f"{n} machines" for n in NODES))
+        ),
     ),
     picture,
+    note=NOTE,
     size={
         "depths": tuple(DEPTHS),
         "nodes": NODES,
+        "tries": 40,
         "turn": 0.5,
         "settle": 8.0,
         "observations": 20,
     },
-    quick={"turn": 0.5, "settle": 4.0, "observations": 8, "nodes": (6, 14), "depths": (6, 12)},
+    quick={
+        "tries": 8,
+        "turn": 0.5,
+        "settle": 4.0,
+        "observations": 8,
+        "nodes": (6, 14),
+        "depths": (6, 12),
+    },
     no_spark="depth and machines are what it is about, and there are two cores",
 )
 

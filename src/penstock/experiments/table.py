@@ -95,11 +95,10 @@ def markdown(experiment: Experiment, rows: tuple[Row, ...]) -> str:
                 else [number(cell.value), number(cell.ratio), cell.verdict + note]
             )
         lines.append(_line(words))
+    told = [f"{n}. {text}" for n, text in enumerate(notes, start=1)]
+    told += [experiment.note] if experiment.note else []
     if "spark" not in engines and experiment.spark is None:
-        notes.append(f"Not on Spark here: {experiment.no_spark}.")
-        told = [f"{n}. {text}" for n, text in enumerate(notes[:-1], start=1)] + [notes[-1]]
-    else:
-        told = [f"{n}. {text}" for n, text in enumerate(notes, start=1)]
+        told.append(f"Not on Spark here: {experiment.no_spark}.")
     title = f"# {experiment.title}\n\n{experiment.paper}, {experiment.figure}.\n\n"
     return title + "\n".join(lines) + "\n" + "".join(f"\n{text}\n" for text in told)
 

@@ -54,12 +54,14 @@ def next_step(search: Search, seen: Round, rules: Rules) -> tuple[Search, Step]:
         reference = search.reference.throughputs
         change = compare(reference, seen.throughputs, rules.level, rules.least)
     top = search.best
-    if top is None or (change == "increased" and seen.throughput > top.throughput):
+    # small gains in a row, none of which is significant, are one when they are added up
+    record = top is not None and _above(top, seen, rules)
+    if top is None or record or (change == "increased" and seen.throughput > top.throughput):
         search = replace(search, best=seen)
     search = replace(search, reference=seen)
     if change == "increased":
         return _grown(search, seen)
-    search = replace(search, barren=search.barren + 1)
+    search = replace(search, barren=0 if record else search.barren + 1)
     if seen.kind == "throttle":
         return _throttled(search, seen, change, rules)
     hurt = (
@@ -70,6 +72,10 @@ def next_step(search: Search, seen: Round, rules: Rules) -> tuple[Search, Step]:
     if hurt or search.barren >= rules.fruitless:
         return limit(search, rules)
     return search, "source" if seen.kind == "sinks" else "sinks"
+
+
+def _above(top: Round, seen: Round, rules: Rules) -> bool:
+    return compare(top.throughputs, seen.throughputs, rules.level, rules.least) == "increased"
 
 
 def limit(search: Search, rules: Rules) -> tuple[Search, Step]:

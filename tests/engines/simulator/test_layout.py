@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.simulator.layout import (
+from penstock.engines.simulator.layout import Layout, slots
+from penstock.engines.simulator.topologies import (
     APPLICATIONS,
     DIAMOND,
     LINEAR,
@@ -14,21 +15,19 @@ from penstock.engines.simulator.layout import (
     NETWORK,
     PROCESSING,
     STAR,
-    Layout,
-    slots,
 )
 
 
 def test_a_reader_gets_all_that_is_written() -> None:
     assert STAR.visits == {"north": 1, "south": 1, "centre": 2, "east": 2, "west": 2}
     assert DIAMOND.visits["sink"] == 4
-    assert NETWORK.visits["scores"] == 2
+    assert NETWORK.visits["join"] == 1  # half of them have failed, the others have not
     assert (STAR.sources, STAR.sinks) == (("north", "south"), ("east", "west"))
     assert PROCESSING.sinks == ("failures", "times")
 
 
 def test_a_machine_gets_as_many_instances_as_the_others_have() -> None:
-    assert [slots(one) for one in (*MICRO, *APPLICATIONS)] == [3, 5, 4, 4, 4, 4]
+    assert [slots(one) for one in (*MICRO, *APPLICATIONS)] == [3, 5, 4, 4, 4, 5]
 
 
 def test_the_slowest_component_decides_what_is_carried() -> None:
@@ -41,10 +40,19 @@ def test_the_slowest_component_decides_what_is_carried() -> None:
     assert LINEAR.throughput(times, dict.fromkeys(six, 100)) == pytest.approx(500)
 
 
-@pytest.mark.parametrize("layout", [STAR, DIAMOND, PROCESSING])
+def test_most_tuples_of_a_join_go_to_one_of_its_instances() -> None:
+    keys = NETWORK.keys["join"]
+    assert keys.shares(4).tolist() == pytest.approx([0.65, 0.1, 0.1, 0.15])
+    assert keys.shares(8).tolist() == pytest.approx([0.6, *[0.05] * 6, 0.1])
+    first = NETWORK.throughput(NETWORK.times, NETWORK.first)
+    wider = NETWORK.throughput(NETWORK.times, {**NETWORK.first, "join": 8})
+    assert wider / first == pytest.approx(1.1, abs=0.001)
+
+
+@pytest.mark.parametrize("layout", [STAR, DIAMOND, PROCESSING, NETWORK])
 def test_the_simulated_topology_carries_that(layout: Layout, tmp_path: Path) -> None:
     names = [n for n in layout.inputs if n not in layout.sources]
-    times = {name: 0.05 + 0.01 * at for at, name in enumerate(names)}
+    times = layout.times or {name: 0.05 + 0.01 * at for at, name in enumerate(names)}
     scenario = layout.scenario(times, 100.0)
     engine = scenario.engine(3, step=5.0)
     engine.start(scenario.graph, scenario.plan, tmp_path)

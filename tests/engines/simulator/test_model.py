@@ -138,6 +138,17 @@ def test_all_slow_down_where_more_cores_are_wanted_than_there_are() -> None:
     assert memory.tolist() == [1.5, 0.5]
 
 
+def test_what_instances_take_for_themselves_is_gone_for_all() -> None:
+    placement = Placement(("0", "1"), {"a": np.array([0, 0, 0, 0, 1])})
+    wanted = {"a": np.array([0.4, 0.4, 0.4, 0.4, 1.0])}
+    factor, _ = slowdown(placement, wanted, {}, Node(cores=2, upkeep=0.1))
+    assert factor.tolist() == pytest.approx([1.0, 1.0])  # 1.6 of the 1.6 cores that are left
+    factor, _ = slowdown(placement, wanted, {}, Node(cores=2, upkeep=0.3))
+    assert factor.tolist() == pytest.approx([2.0, 1.0])
+    with pytest.raises(InvalidInput, match="upkeep"):
+        Node(upkeep=1.5)
+
+
 def test_a_packed_plan_fills_executor_after_executor() -> None:
     plan = Plan((Pipeline(("a",), 3), Pipeline(("b",), 3)), executors=3)
     found = packed(plan)

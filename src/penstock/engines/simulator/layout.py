@@ -1,15 +1,15 @@
-"""Stela's topologies, ready to be simulated: components, and what its Table I says of them."""
+"""A topology of Storm's as Stela describes it, ready to be simulated."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow, Stream
-from penstock.engines.simulator.model import Model, Node, Step, Timing
+from penstock.engines.simulator.model import Keys, Model, Node, Step, Timing
 from penstock.engines.simulator.scenario import Scenario, never
 from penstock.engines.simulator.service import Gamma
 from penstock.plan.plan import Pipeline, Plan
@@ -19,12 +19,22 @@ OFFERED = 2.5
 emit as fast as they can, and no component can be more than doubled."""
 
 
+_KEYED = "-keyed"
+"""Behind the name of a component: the operator in it that has keys."""
+
+_ROW = "n bigint"
+
+
 @dataclass(frozen=True)
 class Layout:
     """Components and who reads whom, in the order of the stream.
 
     tasks: the most instances of a component, executors: those it has at first, in Storm's words;
-    machines: before the scaling, and after it.
+    machines: before the scaling, and after it; times: seconds of a tuple by component, where they
+    are known, and varies: their coefficient of variation; passes: tuples out for one in, 1 where
+    it says nothing; keys: of components to which a tuple goes by its key; emits: tuples a second of
+    each executor of a source, more than the components carry where it is None; spouts: executors of
+    a source, None for as many as the others have.
     """
 
     name: str
@@ -32,6 +42,12 @@ class Layout:
     tasks: int
     executors: int
     machines: tuple[int, int]
+    times: Mapping[str, float] = field(default_factory=dict)
+    varies: float = 0.5
+    passes: Mapping[str, float] = field(default_factory=dict)
+    keys: Mapping[str, Keys] = field(default_factory=dict)
+    emits: float | None = None
+    spouts: int | None = None
 
     @cached_property
     def sinks(self) -> tuple[str, ...]:
@@ -47,8 +63,24 @@ class Layout:
         """Tuples that come to a component for each tuple of each source; every reader gets all."""
         found: dict[str, float] = {}
         for name, before in self.inputs.items():
-            found[name] = sum(found[up] for up in before) if before else 1.0
+            made = (found[up] * self.passes.get(up, 1.0) for up in before)
+            found[name] = sum(made) if before else 1.0
         return found
+
+    @property
+    def first(self) -> Mapping[str, int]:
+        """The executors of each component at first."""
+        return {name: self._executors(name) for name in self.inputs}
+
+    def _executors(self, name: str) -> int:
+        source = not self.inputs[name]
+        return self.spouts if source and self.spouts is not None else self.executors
+
+    def offered(self, times: Mapping[str, float]) -> float:
+        """Tuples a second that each source emits."""
+        if self.emits is not None:
+            return self.emits * self._executors(self.sources[0])
+        return OFFERED * self.carries(times, self.first)
 
     def carries(self, times: Mapping[str, float], instances: Mapping[str, int]) -> float:
         """Tuples a second of each source that the slowest component can take."""
@@ -57,134 +89,94 @@ class Layout:
 
     def throughput(self, times: Mapping[str, float], instances: Mapping[str, int]) -> float:
         """Tuples a second of all sinks in the long run, where as much comes as in `scenario`."""
-        offered = OFFERED * self.carries(times, dict.fromkeys(self.inputs, self.executors))
         found: dict[str, float] = {}
         for name, before in self.inputs.items():
-            comes = sum(found[up] for up in before) if before else offered
-            most = instances[name] / times[name] if name in times else math.inf
-            found[name] = min(comes, most)
+            made = (found[up] * self.passes.get(up, 1.0) for up in before)
+            comes = sum(made) if before else self.offered(times)
+            most = 1 / times[name] if name in times else math.inf
+            number = instances.get(name, self._executors(name))
+            found[name] = sum(min(comes * s, most) for s in self._shares(name, number))
         return math.fsum(found[name] for name in self.sinks)
 
+    def _shares(self, name: str, instances: int) -> Sequence[float]:
+        """The share of the tuples that each instance gets."""
+        if name not in self.keys:
+            return [1 / instances] * instances
+        return [float(share) for share in self.keys[name].shares(instances)]
+
     def scenario(
-        self, times: Mapping[str, float], seconds: float, cores: int = 64, packed: bool = False
+        self,
+        times: Mapping[str, float],
+        seconds: float,
+        cores: int = 64,
+        packed: bool = False,
+        cpu: float = 1.0,
     ) -> Scenario:
         """Everything saturated. times: seconds of a tuple, by component but for the sources.
 
         Queues have no bound and machines have a core for every instance: in the seed congestion
         shows as more coming than is processed, and moving executors to other machines did not
-        help because they were not short of resources. packed: components side by side, not mixed.
+        help because they were not short of resources. packed: components side by side, not mixed;
+        cpu: the share of the times that needs a processor.
         """
         flow = Dataflow(self.name)
         streams: dict[str, Stream] = {}
         pipelines = []
         for name, before in self.inputs.items():
             operators = self._attach(flow, streams, name, before)
-            pipelines.append(Pipeline(operators, self.executors))
+            pipelines.append(Pipeline(operators, self._executors(name)))
+        steps = {
+            name + _KEYED * (name in self.keys): Step(
+                Gamma(time, self.varies),
+                self.passes.get(name, 1.0),
+                self.keys.get(name, Keys()),
+                cpu=cpu,
+            )
+            for name, time in times.items()
+        }
         model = Model(
-            {name: Step(Gamma(time, 0.5)) for name, time in times.items()},
+            steps,
             nodes=max(self.machines),
             node=Node(cores=cores),
             queue=None,
             packed=packed,
             timing=Timing(executor_start=10.0),
         )
-        start = self.carries(times, dict.fromkeys(self.inputs, self.executors))
         plan = Plan(tuple(pipelines), self.machines[0])
-        return Scenario(flow.graph, plan, model, f"{OFFERED * start:.3f}/s", seconds)
+        return Scenario(flow.graph, plan, model, f"{self.offered(times):.3f}/s", seconds)
 
     def _attach(
         self, flow: Dataflow, streams: dict[str, Stream], name: str, before: tuple[str, ...]
     ) -> tuple[str, ...]:
         """Add a component to a dataflow; the operators it is made of."""
-        most = {"max_parallelism": self.tasks}
+        most = {"max_parallelism": max(self.tasks, self._executors(name))}
         if not before:
-            streams[name] = flow.source(name, Generator(never, "n bigint"), **most)
+            streams[name] = flow.source(name, Generator(never, _ROW), **most)
             return (name,)
         first, *others = (streams[up] for up in before)
-        if name in self.sinks and not others:
+        if name in self.sinks and not others and name not in self.keys:
             first.sink(name, Discard(), **most)
             return (name,)
         if others:
             streams[name] = first.union(name, *others, **most)
         else:
-            streams[name] = first.map(name, never, schema="n bigint", **most)
-        if name not in self.sinks:
-            return (name,)
-        streams[name].sink(f"{name}-end", Discard(), **most)
-        return (name, f"{name}-end")
-
-
-def _chain(*names: str) -> dict[str, tuple[str, ...]]:
-    return {name: names[at - 1 : at] if at else () for at, name in enumerate(names)}
-
-
-STAR = Layout(
-    "star",
-    {
-        "north": (),
-        "south": (),
-        "centre": ("north", "south"),
-        "east": ("centre",),
-        "west": ("centre",),
-    },
-    tasks=4,
-    executors=2,
-    machines=(4, 5),
-)
-LINEAR = Layout("linear", _chain("source", "first", "second", "third", "sink"), 12, 6, (6, 7))
-DIAMOND = Layout(
-    "diamond",
-    {
-        "source": (),
-        **dict.fromkeys(("first", "second", "third", "fourth"), ("source",)),
-        "sink": ("first", "second", "third", "fourth"),
-    },
-    tasks=8,
-    executors=4,
-    machines=(6, 7),
-)
-PAGE_LOAD = Layout(
-    "page-load",
-    _chain("views", "transform", "filter", "join", "filter-2", "aggregate", "loads"),
-    tasks=8,
-    executors=4,
-    machines=(7, 8),
-)
-PROCESSING = Layout(
-    "processing",
-    {
-        "views": (),
-        "transform": ("views",),
-        "filter": ("transform",),
-        "join-1": ("filter",),
-        "failures": ("join-1",),
-        "join-2": ("transform",),
-        "normalise": ("join-2",),
-        "times": ("normalise",),
-    },
-    tasks=8,
-    executors=4,
-    machines=(8, 9),
-)
-NETWORK = Layout(
-    "network",
-    {
-        "connections": (),
-        "parse": ("connections",),
-        "scans": ("parse",),
-        "floods": ("parse",),
-        "scores": ("scans", "floods"),
-        "alert": ("scores",),
-        "alerts": ("alert",),
-    },
-    tasks=8,
-    executors=4,
-    machines=(8, 9),
-)
-MICRO = (STAR, LINEAR, DIAMOND)
-APPLICATIONS = (PAGE_LOAD, PROCESSING, NETWORK)
+            streams[name] = first.map(name, never, schema=_ROW, **most)
+        operators: tuple[str, ...] = (name,)
+        if name in self.keys:
+            keyed = streams[name].key_by("n")
+            streams[name] = keyed.aggregate(
+                f"{name}{_KEYED}",
+                m="count(*)",
+                schema=_ROW,
+                max_parallelism=most["max_parallelism"],
+            )
+            operators += (f"{name}{_KEYED}",)
+        if name in self.sinks:
+            streams[name].sink(f"{name}-end", Discard(), **most)
+            operators += (f"{name}-end",)
+        return operators
 
 
 def slots(layout: Layout) -> int:
     """Instances that a new machine gets: as many as the others have on average."""
-    return math.floor(len(layout.inputs) * layout.executors / layout.machines[0] + 0.5)
+    return math.floor(sum(layout.first.values()) / layout.machines[0] + 0.5)

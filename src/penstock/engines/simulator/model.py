@@ -133,7 +133,8 @@ class Node:
 
     interference: by how much a record takes longer for each busy slot beside it, as a share;
     spill: how many times as long a record takes once state does not fit into memory; processors:
-    what batches really share (None: one for each slot).
+    what batches really share (None: one for each slot); upkeep: the share of a core that every
+    instance takes whether it works or not, for threads that are woken and switched.
     """
 
     cores: int = 4
@@ -141,8 +142,11 @@ class Node:
     interference: float = 0.0
     spill: float = 5.0
     processors: float | None = None
+    upkeep: float = 0.0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.upkeep <= 1:
+            raise InvalidInput(f"an upkeep of {self.upkeep:g} is not a share of a core")
         if self.processors is not None and not 0 < self.processors < math.inf:
             raise InvalidInput(f"a machine with {self.processors:g} processors cannot be")
 

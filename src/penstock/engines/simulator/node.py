@@ -110,7 +110,9 @@ def slowdown(
             cores += np.bincount(hosts, wanted[name], minlength=size)
         used += np.bincount(hosts, minlength=size) * (state.get(name, 0.0) / max(len(hosts), 1))
     memory = used / node.memory
-    factor = np.maximum(cores / node.cores, 1.0)
+    # what instances take for themselves is gone for all of them, but for a little
+    left = np.maximum(node.cores - node.upkeep * placement.loads(), 0.01 * node.cores)
+    factor = np.maximum(cores / left, 1.0)
     if node.interference:
         # what an instance sees is the others: at most all cores but its own
         beside = np.minimum(np.maximum(cores - 1.0, 0.0), node.cores - 1.0)

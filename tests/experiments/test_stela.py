@@ -1,0 +1,66 @@
+"""Stela's experiments: which machines go, where instances go, and what published times give."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from penstock.control.context import Context
+from penstock.engines.simulator.layout import Layout, slots
+from penstock.engines.simulator.topologies import PAGE_LOAD, PROCESSING, SCALING
+from penstock.experiments.experiment import Setting
+from penstock.experiments.stela import Dealt, best, chanced
+from penstock.plan.limits import Limits
+from penstock.policies import stela
+
+
+def test_the_machines_of_the_source_go_first_and_the_rest_end_up_even(tmp_path: Path) -> None:
+    scenario = SCALING.scenario(SCALING.times, 100.0, cores=1, packed=True, cpu=0.0)
+    engine = scenario.engine(3, step=5.0)
+    engine.start(scenario.graph, scenario.plan, tmp_path)
+    engine.advance(60.0)
+    seen = engine.observe()
+    assert [dict(e.instances) for e in seen.executors.values()] == [
+        {name: 15} for name in ("views", *SCALING.inputs)
+    ]
+    limits = Limits(executor_slots=64)
+    context = Context(scenario.graph, scenario.plan, (seen,), 60.0, limits=limits)
+    decision = stela.scale_in(context, 4)
+    assert decision.plan is not None
+    # all sinks are behind the congested transform: what only feeds it counts for nothing
+    assert [decision.numbers[f"{n}.etp_sum"] for n in range(8)] == [0, 0] + [15] * 6
+    assert decision.plan.leaving[:2] == ("0", "1")
+    assert [p.parallelism for p in decision.plan.pipelines] == list(SCALING.first.values())
+    engine.apply(decision.plan)
+    engine.advance(20.0)
+    left = [sum(e.instances.values()) for e in engine.observe().executors.values()]
+    assert left == [30] * 4  # as Stela deals them out in turn
+
+
+@pytest.mark.parametrize(
+    ("layout", "before", "after"), [(PAGE_LOAD, 63.6, 1.585), (PROCESSING, 178.9, 1.5)]
+)
+def test_four_more_executors_at_the_best_places(
+    layout: Layout, before: float, after: float
+) -> None:
+    carried = layout.throughput(layout.times, layout.first)
+    assert carried == pytest.approx(before, rel=1e-3)
+    plan = best(layout, layout.times, layout.scenario(layout.times, 10.0))
+    more = {p.name: p.parallelism for p in plan.pipelines}
+    assert sum(more.values()) <= sum(layout.first.values()) + slots(layout)
+    assert layout.throughput(layout.times, more) / carried == pytest.approx(after, rel=1e-3)
+
+
+def test_components_that_work_carry_no_more_than_the_processors(tmp_path: Path) -> None:
+    found = Dealt(PAGE_LOAD, 7, 0)(Setting(1, tmp_path))
+    ticks = [r for r in found if r["kind"] == "tick"]
+    carried = ticks[-1]["delivered"] / ticks[-1]["at"]
+    assert 0 < carried < PAGE_LOAD.throughput(PAGE_LOAD.times, PAGE_LOAD.first)
+    assert all(a["delivered"] <= b["delivered"] for a, b in pairwise(ticks))
+
+
+def test_repetitions_have_chances_of_their_own(tmp_path: Path) -> None:
+    seeds = {chanced(Setting(s, tmp_path), n).seed for s in range(3) for n in range(10)}
+    assert len(seeds) == 30
