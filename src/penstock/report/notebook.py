@@ -113,7 +113,7 @@ def _(decision: Decision) -> Child:
     head = tag("h3", "decision ", tag("span", what, class_=f"badge {look}"))
     parts: list[Child] = [head, tag("p", decision.reason)]
     if decision.numbers:
-        rows = ((name, f"{value:.4g}") for name, value in decision.numbers.items())
+        rows = ((name, text.figure(value)) for name, value in decision.numbers.items())
         parts.append(table(("number", ""), rows, numbers=(1,)))
     if decision.plan is not None:
         parts.append(body(decision.plan))
