@@ -61,5 +61,7 @@ def _words(row: Row, engines: Sequence[EngineName]) -> list[str]:
     words = [f"{row.claim.what}{unit}", number(row.claim.seed)]
     for engine in engines:
         cell = row.cells.get(engine)
-        words += ["-"] * 3 if cell is None else [number(cell.value), number(cell.ratio), cell.verdict]
+        words += (
+            ["-"] * 3 if cell is None else [number(cell.value), number(cell.ratio), cell.verdict]
+        )
     return [*words, row.why]

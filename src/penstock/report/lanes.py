@@ -16,9 +16,7 @@ Point = tuple[str, int]
 """An operator's place in its own layer, or its lane in a later one."""
 
 
-def bundled(
-    graph: Graph, layer: Mapping[str, int], last: Mapping[str, int]
-) -> dict[Point, float]:
+def bundled(graph: Graph, layer: Mapping[str, int], last: Mapping[str, int]) -> dict[Point, float]:
     """The row of every point; `last` is the last layer that an operator's edges pass."""
     own = _own(graph, layer)
     rows: dict[Point, float] = {(name, layer[name]): row for name, row in own.items()}
