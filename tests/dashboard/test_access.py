@@ -54,7 +54,7 @@ def test_elsewhere_nobody_may_look_without_the_token() -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:8765", "127.0.0.1.evil.example", ""]
+    "host", ["evil.example", "evil.example:8765", "127.0.0.1.evil.example", "", "[", "[::1"]
 )
 def test_a_foreign_name_that_points_to_this_machine_is_turned_away(host: str) -> None:
     assert status(LOCAL, "GET", "/api/moment", host=host) == 421

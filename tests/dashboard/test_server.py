@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from starlette.testclient import TestClient
 from penstock.control.history import transitions
 from penstock.dashboard.access import Access
 from penstock.dashboard.recording import Recording
-from penstock.dashboard.server import PAGE, application
+from penstock.dashboard.server import PAGE, _written, application
 from penstock.engines.memory import MemoryEngine
 from tests.control.doubles import running
 
@@ -103,6 +104,11 @@ def test_a_turn_that_is_gone_is_told(page: TestClient) -> None:
     assert answer.json() == {"error": "turn 0 is not in the history any more"}
 
 
+def test_numbers_that_are_none_are_not_measured() -> None:
+    assert _written({"mean": 1.5, "p95": None}) == '{"mean": 1.5, "p95": null}'
+    assert json.loads(_written({"mean": [math.nan, math.inf, 2]})) == {"mean": [None, None, 2]}
+
+
 def events(text: str) -> list[tuple[str, dict[str, Any]]]:
     found = re.findall(r"event: (\w+)\ndata: (.*)\n\n", text)
     return [(name, json.loads(data)) for name, data in found]
@@ -183,6 +189,9 @@ def test_a_run_that_is_over_takes_no_requests(page: TestClient) -> None:
         (b"{", "application/json", "a request is written as"),
         (b"[]", "application/json", "a request is written as"),
         (b'{"request": 4}', "application/json", "a request is written as"),
+        (b'{"request": "count=4\\n"}', "application/json", "a request is written as"),
+        (b'{"request": "\\ud800=4"}', "application/json", "a request is written as"),
+        (b"[" * 4000, "application/json", "a request is written as"),
         (b" " * 5000, "application/json", "4096 bytes at most"),
     ],
 )

@@ -159,6 +159,27 @@ def test_the_fingerprint_follows_the_structure_and_not_the_load() -> None:
     assert one.fingerprint != written("10/s", "other").graph.fingerprint
 
 
+def test_what_a_run_goes_on_with_and_what_makes_it_another_dataflow() -> None:
+    def written(
+        name: str = "m",
+        schema: str = "n int",
+        sql: str = "count(*)",
+        latency: str = "1s",
+        most: int = 9,
+    ) -> str:
+        flow = Dataflow("flow")
+        numbers = flow.source("in", Generator(fail, "n int"))
+        mapped = numbers.map(name, lambda r: (name, sql), schema=schema, max_parallelism=most)
+        mapped.key_by("n").aggregate("c", z=sql).sink("out", Memory())
+        flow.constrain("in", "c", latency=latency)
+        return flow.graph.fingerprint
+
+    for goes_on in (written(), written(latency="9s"), written(most=3)):
+        assert goes_on == written()
+    for other in (written(name="other"), written(schema="n bigint"), written(sql="sum(n)")):
+        assert other != written()
+
+
 def test_another_load_replaces_that_of_every_generator() -> None:
     flow = Dataflow("load")
     source(flow).sink("out", Memory())

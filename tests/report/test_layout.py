@@ -139,11 +139,40 @@ def test_few_more_cross_than_must_and_never_more_than_as_written() -> None:
     assert least <= ours <= 1.25 * least
 
 
-def test_a_thousand_operators_take_less_than_a_second_or_so() -> None:
-    large = tangle(1000, 1500, 30, 1)
+def skipping(operators: int, edges: int, seed: int) -> Graph:
+    """A chain, with edges from anywhere to anywhere behind."""
+    chance = random.Random(seed)
+    pairs = {*pairwise(range(operators))}
+    pairs |= {tuple(sorted(chance.sample(range(operators), 2))) for _ in range(edges)}
+    return graph(*(f"{a} {b}" for a, b in sorted(pairs)))
+
+
+@pytest.mark.parametrize(
+    "large", [tangle(1000, 1500, 30, 1), tangle(1000, 8000, 1000, 2), skipping(1000, 1000, 3)]
+)
+def test_a_thousand_operators_of_any_shape_take_less_than_two_seconds(large: Graph) -> None:
     start = process_time()
     layout(large)
     assert process_time() - start < 2.0
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_is_too_large_to_be_untangled_has_its_places_too(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_EFFORT", 0)
+    for drawn in (skipping(30, 20, seed), tangle(30, 45, 30, seed), graph("a b", "c d", "a d")):
+        found = check(drawn)
+        below = max(place.row for place in found.places.values())
+        lanes = [place.row for route in found.routes for place in route.places[1:-1]]
+        assert all(row > below for row in lanes)
+
+
+def test_lanes_that_do_not_overlap_share_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_EFFORT", 0)
+    found = check(graph("a b", "b c", "c d", "d e", "a d", "b d", "c e"))
+    lanes = {r.source: r.places[1].row for r in found.routes if len(r.places) > 2}
+    assert lanes == {"a": 1, "b": 2, "c": 1}
 
 
 def test_nothing_has_an_empty_layout() -> None:

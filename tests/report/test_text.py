@@ -74,3 +74,18 @@ def test_a_long_chain_loses_its_middle() -> None:
     assert text.chain(names, 60) == "tweets · parse · split · count · counts"
     assert text.chain(names, 30) == "tweets · parse · … · counts"
     assert text.chain(names, 10) == "tweets · …"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), None])
+def test_what_is_no_number_is_a_dash(value: float | None) -> None:
+    for show in (text.count, text.rate, text.span, text.share, text.size, text.figure):
+        assert show(value) == "-"
+
+
+def test_rounding_leaves_no_sign() -> None:
+    assert [text.span(v) for v in (-1e-12, -0.002, -75)] == ["0.0 ms", "-2.0 ms", "-75.0 s"]
+    assert text.share(-0.001) == "0%"
+
+
+def test_what_a_record_brings_along_is_not_obeyed_by_a_terminal() -> None:
+    assert text.line("bad \x1b[31mred\x1b[0m\n\trecord\x07\u202e") == "bad  [31mred [0m record  "

@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
@@ -67,7 +67,7 @@ class Access:
     def refusal(self, method: str, path: str, headers: Headers) -> tuple[HTTPStatus, str] | None:
         """Why a request is turned away, if it is."""
         host = headers.get("host", "")
-        if self.local and not is_local(urlsplit(f"//{host}").hostname or ""):
+        if self.local and not is_local(_split(f"//{host}").hostname or ""):
             return HTTPStatus.MISDIRECTED_REQUEST, f"this page is not served as '{host}'"
         changing = method not in ("GET", "HEAD")
         if changing and _foreign(headers, host):
@@ -87,7 +87,15 @@ def _foreign(headers: Headers, host: str) -> bool:
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return True
     origin = headers.get("origin")
-    return origin is not None and urlsplit(origin).netloc != host
+    return origin is not None and _split(origin).netloc != host
+
+
+def _split(address: str) -> SplitResult:
+    """An address in its parts; what is none has no parts."""
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return urlsplit("")
 
 
 class Guarded:

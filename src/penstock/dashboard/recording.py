@@ -23,6 +23,9 @@ from penstock.errors import PenstockError, RunDirectoryError
 from penstock.report import chronicle
 from penstock.report.layout import layout
 
+DRAWN = 300
+"""Operators that a page draws; more are a table, not a picture."""
+
 _FULL = 2000  # points that are kept; above it they are thinned to half
 _FRESH = 0.4  # seconds for which nobody reads again
 _SILENT = 15.0  # seconds without a turn after which a running flow is silent
@@ -80,6 +83,7 @@ class Recording:
 
     def _begin(self) -> None:
         self._graph: Graph | None = None
+        self._drawn: dict[str, Any] | None = None
         self._points: list[Point] = []
         self._entries: list[Entry] = []
         self._x: dict[int, float] = {}
@@ -103,8 +107,8 @@ class Recording:
                 "dataflow": None,
             }
             if self._graph is not None:
-                shown["dataflow"] = structure.to_json(self._graph)
-                shown["layout"] = layout(self._graph).to_json()
+                self._drawn = self._drawn or _drawn(self._graph)
+                shown |= self._drawn
             return shown
 
     def since(self, turn: int) -> News:
@@ -273,6 +277,12 @@ class Recording:
     def _summary(self) -> dict[str, Any] | None:
         found = _json(self.run_dir / "summary.json") if self._summed_up() else {}
         return {key: found.get(key) for key in ("exact", "exact_reason")} if found else None
+
+
+def _drawn(graph: Graph) -> dict[str, Any]:
+    """The dataflow, and where its operators stand; very many are not drawn."""
+    placed = layout(graph).to_json() if len(graph.operators) <= DRAWN else None
+    return {"dataflow": structure.to_json(graph), "layout": placed}
 
 
 def _open(entry: Entry) -> bool:

@@ -28,6 +28,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from penstock.control import mailbox
+from penstock.control.plain import plain
 from penstock.dashboard.access import Access, Guarded
 from penstock.dashboard.recording import Recording
 from penstock.errors import InvalidInput, PenstockError, Refused
@@ -75,15 +76,15 @@ class _Answers:
 
     async def run(self, request: Request) -> Response:
         head = await run_sync(self._recording.head)
-        return JSONResponse({**head, "status": await run_sync(self._recording.status)})
+        return _answer({**head, "status": await run_sync(self._recording.status)})
 
     async def history(self, request: Request) -> Response:
         news = await run_sync(self._recording.since, _number(request, "since") or 0)
-        return JSONResponse(asdict(news))
+        return _answer(asdict(news))
 
     async def moment(self, request: Request) -> Response:
         turn = _number(request, "turn")
-        return JSONResponse(await run_sync(self._recording.moment, turn))
+        return _answer(await run_sync(self._recording.moment, turn))
 
     async def stream(self, request: Request) -> Response:
         since = _number(request, "since") or 0
@@ -112,7 +113,7 @@ class _Answers:
         run_dir = self._recording.run_dir
         asking = partial(mailbox.ask, run_dir, wanted, timeout=_PATIENCE)
         answer = await run_sync(asking, abandon_on_cancel=True, limiter=self._askers)
-        return JSONResponse(answer.to_json())
+        return _answer(answer.to_json())
 
 
 async def _failed(request: Request, error: Exception) -> Response:
@@ -136,9 +137,9 @@ async def _wanted(request: Request) -> str:
             raise InvalidInput(f"a request has {_LONGEST} bytes at most")
     try:
         wanted = json.loads(body)["request"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         wanted = None
-    if not isinstance(wanted, str):
+    if not isinstance(wanted, str) or not wanted.isprintable():
         raise InvalidInput('a request is written as {"request": "count=4"}')
     return wanted
 
@@ -153,4 +154,16 @@ def _number(request: Request, name: str) -> int | None:
 
 
 def _event(name: str, value: dict[str, Any]) -> str:
-    return f"event: {name}\ndata: {json.dumps(value)}\n\n"
+    return f"event: {name}\ndata: {_written(value)}\n\n"
+
+
+def _answer(value: Any) -> Response:
+    return Response(_written(value), media_type="application/json")
+
+
+def _written(value: Any) -> str:
+    """As JSON that browsers read: a number that is none was not measured."""
+    try:
+        return json.dumps(value, allow_nan=False)
+    except ValueError:
+        return json.dumps(plain(value), allow_nan=False)

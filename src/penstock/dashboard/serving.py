@@ -87,6 +87,7 @@ def serve(
             access_log=False,
             lifespan="off",
             server_header=False,
+            proxy_headers=False,
             timeout_graceful_shutdown=2,
         )
     )

@@ -64,7 +64,7 @@ class Event:
 
     def __str__(self) -> str:
         kind = "" if self.kind == "changed" else f"{self.kind}: "
-        return f"[{text.clock(self.at):>7}] {kind}{self.what}"
+        return f"[{text.clock(self.at):>7}] {kind}{text.line(self.what)}"
 
 
 def step(moments: Iterable[Moment], lines: int = 30) -> float:

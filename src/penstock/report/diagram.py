@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import Operator, State
@@ -138,7 +139,7 @@ class _Diagram:
                 said += [f"{word} {value}"] if value != "-" else []
         return "; ".join(said)
 
-    @property
+    @cached_property
     def costs(self) -> Mapping[str, float]:
         """The share of every operator in the work of all, as far as it was measured."""
         found = self.snapshot.operators if self.snapshot else {}
@@ -159,8 +160,14 @@ class _Diagram:
         steps: list[tuple[float, ...]] = []
         at = start
         for x, y in between:
-            steps += [_bend(at, (x - _WIDE / 2, y)), (x + _WIDE / 2, y)]
-            at = (x + _WIDE / 2, y)
+            beyond = (x + _WIDE / 2, y)
+            if y != at[1]:
+                steps += [_bend(at, (x - _WIDE / 2, y)), beyond]
+            elif steps:  # the line of before goes on
+                steps[-1] = beyond
+            else:
+                steps = [beyond]
+            at = beyond
         flow = self.flow(route.source)
         width = 1.4 if flow is None else 1.2 + 3.8 * math.sqrt(flow / (self.strongest or 1.0))
         steps.append(_bend(at, (last[0] - _WIDE / 2 - 5 - width / 2, last[1])))
@@ -174,7 +181,7 @@ class _Diagram:
         rate = None if found is None else found.rate_out
         return rate if rate is not None and math.isfinite(rate) and rate >= 0 else None
 
-    @property
+    @cached_property
     def strongest(self) -> float:
         return max((self.flow(one.name) or 0.0 for one in self.graph.operators), default=0.0)
 
@@ -184,12 +191,14 @@ class _Diagram:
         planned = self.plan.pipelines if self.plan else ()
         known = [p for p in planned if all(name in self.graph for name in p.operators)]
         fields = {p.name: self.field(p) for p in known}
+        inside = {name for p in known for name in p.operators}
+        alone = {o.name: self.area(o.name) for o in self.graph.operators if o.name not in inside}
+        crowded = _crowded(fields | alone)
         for pipeline in known:
             measured = self.snapshot.pipelines.get(pipeline.name) if self.snapshot else None
             role = f"pipeline{heat(measured.busy if measured else None)}"
             field = fields[pipeline.name]
-            others = (f for name, f in fields.items() if name != pipeline.name)
-            if any(field.meets(o) for o in others) or not self.free(pipeline, field):
+            if pipeline.name in crowded:
                 yield from self.tube(pipeline, role)
                 field = self.area(pipeline.name, _PAD, self.foot)
             else:
@@ -207,18 +216,11 @@ class _Diagram:
             max(a.bottom for a in areas),
         )
 
-    def free(self, pipeline: Pipeline, field: _Area) -> bool:
-        """Whether nobody else's operator stands in a field."""
-        return not any(
-            field.meets(self.area(o.name))
-            for o in self.graph.operators
-            if o.name not in pipeline.operators
-        )
-
     def tube(self, pipeline: Pipeline, role: str) -> Iterator[Shape]:
         """A pipeline that cannot have a field of its own: its operators, joined along its edges."""
         inside = set(pipeline.operators)
-        edges = [self.edge(r) for r in self.layout.routes if {r.source, r.target} <= inside]
+        routes = self.layout.routes if len(inside) > 1 else ()
+        edges = [self.edge(r) for r in routes if r.source in inside and r.target in inside]
         for grown, suffix in ((1.2, "-rim"), (0.0, "-body")):
             for one in edges:
                 yield Curve(one.start, one.steps, role + suffix, 22 + 2 * grown)
@@ -240,6 +242,18 @@ class _Diagram:
         if self.plan is not None:
             yield Dot(x + 3, y - 3, 3, "instance")
             yield Label(x + 10, y, "an instance", "faint", 10)
+
+
+def _crowded(areas: Mapping[str, _Area]) -> set[str]:
+    """Which of them meet another one: looked at from left to right, while they are passed."""
+    found: set[str] = set()
+    passed: list[tuple[str, _Area]] = []
+    for name, area in sorted(areas.items(), key=lambda one: one[1].left):
+        passed = [one for one in passed if one[1].right > area.left]
+        met = [other for other, there in passed if there.meets(area)]
+        found.update(met, [name] if met else [])
+        passed.append((name, area))
+    return found
 
 
 def _instances(

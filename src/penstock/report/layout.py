@@ -14,13 +14,11 @@ from itertools import pairwise
 from typing import Any
 
 from penstock.dataflow.graph import Graph
+from penstock.report.lanes import Point, bundled
 
 _SWEEPS = 12  # passes over the layers, forth and back; more of them hardly change anything
-_EFFORT = 400_000  # points looked at in all: very long edges must not make a drawing slow
+_EFFORT = 60_000  # points and pieces of edges that are looked at in all: drawing is not slow
 _STRAIGHT = (8.0, 1.0, 1.0)  # weight of a piece of an edge, by the operators at its ends
-
-Point = tuple[str, int]
-"""An operator's place in its own layer, or its lane in a later one."""
 
 
 @dataclass(frozen=True)
@@ -73,20 +71,26 @@ class Layout:
 def layout(graph: Graph) -> Layout:
     """Place a dataflow. Raises `CycleError` where there is no forwards."""
     layer = layers(graph)
-    mesh = _Mesh.of(graph, layer)
-    rows = _rows(mesh, _order(mesh))
-
-    def place(owner: str, at: int) -> Place:
-        return Place(at, rows[owner, at])
+    last = {n: max((layer[r] - 1 for r in graph.successors[n]), default=layer[n]) for n in layer}
+    pieces = sum(last[n] - at + 1 + len(graph.successors[n]) for n, at in layer.items())
+    if pieces > _EFFORT:
+        rows = bundled(graph, layer, last)
+    else:
+        mesh = _Mesh.of(graph, layer)
+        rows = _rows(mesh, _order(mesh))
+    lanes = {
+        name: [Place(at, rows[name, at]) for at in range(layer[name], last[name] + 1)]
+        for name in graph.topological
+    }
 
     def route(name: str, reader: str) -> Route:
-        lane = (place(name, at) for at in range(layer[name], layer[reader]))
-        return Route(name, reader, (*lane, place(reader, layer[reader])))
+        lane = lanes[name][: layer[reader] - layer[name]]
+        return Route(name, reader, (*lane, lanes[reader][0]))
 
     return Layout(
-        {name: place(name, layer[name]) for name in graph.topological},
+        {name: lane[0] for name, lane in lanes.items()},
         tuple(route(n, reader) for n in graph.topological for reader in graph.successors[n]),
-        len(mesh.columns),
+        1 + max(layer.values(), default=-1),
         max(rows.values(), default=0.0),
     )
 
@@ -142,7 +146,8 @@ class _Mesh:
 
     @property
     def sweeps(self) -> int:
-        return max(1, min(_SWEEPS, _EFFORT // (1 + len(self.after))))
+        size = len(self.after) + sum(map(len, self.after.values()))
+        return max(1, min(_SWEEPS, _EFFORT // (1 + size)))
 
 
 # --- the order within each layer ----------------------------------------------------------------

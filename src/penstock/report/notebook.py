@@ -6,7 +6,8 @@ and inherit `penstock.shown.Shown`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import base64
+from collections.abc import Iterable, Iterator, Sequence
 from functools import singledispatch
 from typing import Protocol, runtime_checkable
 
@@ -20,7 +21,7 @@ from penstock.report import charts, style, text
 from penstock.report.diagram import diagram, heat
 from penstock.report.explain import admission_text, cadence_text
 from penstock.report.figures import Figure
-from penstock.report.markup import Child, Html, pairs, table, tag
+from penstock.report.markup import Child, Html, table, tag
 from penstock.report.summary import LatencySummary, Summary
 from penstock.report.svg import svg
 
@@ -51,9 +52,27 @@ def body(value: object) -> Child:
     """What is inside; for other types, register a function of their own."""
     if isinstance(value, Tabled):
         heads, rows = value.table()
-        drawn = (tag("figure", Html(charts.chart(one))) for one in value.figures())
+        drawn = (_picture(_chart(one), one.title) for one in value.figures())
         return [tag("h3", value.title), table(heads, rows), drawn]
     return tag("code", repr(value))
+
+
+def _picture(drawing: str, words: str) -> Html:
+    """A drawing as an image: a notebook that is not trusted shows images, and no other drawing."""
+    data = base64.b64encode(drawing.encode()).decode()
+    return tag("figure", tag("img", src=f"data:image/svg+xml;base64,{data}", alt=words))
+
+
+def _chart(figure: Figure) -> str:
+    """A chart that needs no page around it."""
+    look = f"svg{{{style.LIGHT};background:#fff;font-family:sans-serif}}{charts.STYLE}"
+    head, rest = charts.chart(figure).split(">", 1)
+    return f'{head} xmlns="http://www.w3.org/2000/svg"><style>{look}</style>{rest}'
+
+
+def _pairs(rows: Iterable[tuple[str, Child]]) -> Html:
+    """Names and what they stand for, as a table: notebooks have other ideas of lists."""
+    return table((), ((tag("span", name, class_="faint"), what) for name, what in rows))
 
 
 # --- dataflows and plans ------------------------------------------------------------------------
@@ -67,7 +86,7 @@ def _(flow: Dataflow) -> Child:
 @body.register
 def _(graph: Graph) -> Child:
     try:
-        drawn: Child = tag("figure", Html(svg(diagram(graph), inline=True)))
+        drawn: Child = _picture(svg(diagram(graph), still=True), f"dataflow {graph.name}")
     except CycleError as error:
         drawn = tag("p", f"it cannot be drawn, for it has a cycle: {error}", class_="bad")
     bounds = [
@@ -113,7 +132,7 @@ def _(decision: Decision) -> Child:
     head = tag("h3", "decision ", tag("span", what, class_=f"badge {look}"))
     parts: list[Child] = [head, tag("p", decision.reason)]
     if decision.numbers:
-        rows = ((name, f"{value:.4g}") for name, value in decision.numbers.items())
+        rows = ((name, text.figure(value)) for name, value in decision.numbers.items())
         parts.append(table(("number", ""), rows, numbers=(1,)))
     if decision.plan is not None:
         parts.append(body(decision.plan))
@@ -139,7 +158,7 @@ def _(done: Transition) -> Child:
     if done.state_rows_moved is not None:
         rows.append(("state moved", f"{moved[0]} rows, {moved[1]}"))
     rows.append(("replayed", f"{_number(done.rows_replayed, 'row')}"))
-    return [tag("h3", "transition"), pairs(rows)]
+    return [tag("h3", "transition"), _pairs(rows)]
 
 
 # --- what was measured --------------------------------------------------------------------------
@@ -164,7 +183,7 @@ def _(summary: Summary) -> Child:
         ("directory", tag("code", summary.run_dir)),
     ]
     last = tag("details", tag("summary", "the last plan"), body(summary.plan))
-    return [tag("h3", f"run of {summary.flow}"), pairs(rows), last]
+    return [tag("h3", f"run of {summary.flow}"), _pairs(rows), last]
 
 
 def _rows(summary: Summary) -> str:
@@ -198,7 +217,8 @@ def _(snapshot: Snapshot) -> Child:
 
 def _measured(snapshot: Snapshot) -> Iterator[Child]:
     if snapshot.latency:
-        yield pairs((f"latency {_pair(n)}", _latency(one)) for n, one in snapshot.latency.items())
+        rows = ((f"latency {_pair(n)}", _latency(one)) for n, one in snapshot.latency.items())
+        yield _pairs(rows)
     if snapshot.pipelines:
         yield _pipelines(snapshot)
     if snapshot.operators:

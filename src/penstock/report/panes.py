@@ -245,7 +245,7 @@ def _note(one: Note, width: int) -> list[Text]:
     """What and what it cost, then why; the cost goes with the reason where there is no room."""
     at = f" {text.clock(one.at):>6}  "
     kind = (f"{one.kind}: ", _KINDS.get(one.kind, "yellow")) if one.kind else ""
-    first, why = Text.assemble((at, "dim"), kind, one.what), one.why
+    first, why = Text.assemble((at, "dim"), kind, text.line(one.what)), text.line(one.why)
     if len(first) + len(one.cost) <= width:
         first.append(one.cost, "dim")
     else:

@@ -30,7 +30,7 @@ class PlainView:
                 self._write(status, status.phase)
         if status.trouble != self._trouble:
             self._trouble = status.trouble
-            self._write(status, f"trouble: {status.trouble}")
+            self._write(status, f"trouble: {status.trouble or 'over'}")
         if tick is None or tick is self._tick:
             return
         self._tick = tick
@@ -48,7 +48,8 @@ class PlainView:
         self._out.flush()
 
     def _write(self, status: Status, what: str) -> None:
-        print(f"[{text.clock(status.elapsed):>5}] {status.graph.name}: {what}", file=self._out)
+        line = text.line(f"{status.graph.name}: {what}")
+        print(f"[{text.clock(status.elapsed):>5}] {line}", file=self._out)
         self._out.flush()
 
 

@@ -54,5 +54,6 @@ class ProgressView:
 
     def _write(self, status: Status, what: str) -> None:
         self._written = status.elapsed
-        print(f"[{text.clock(status.elapsed):>5}] {status.graph.name}: {what}", file=self._out)
+        line = text.line(f"{status.graph.name}: {what}")
+        print(f"[{text.clock(status.elapsed):>5}] {line}", file=self._out)
         self._out.flush()

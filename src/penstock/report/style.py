@@ -6,7 +6,7 @@ from functools import cache
 
 from penstock.report import charts, svg
 
-_LIGHT = (
+LIGHT = (
     "--paper:#ffffff;--ink:#1b2733;--faint:#5a6878;--line:#dfe5ec;--field:#f4f7fa;"
     "--accent:#7a4fc0;--good:#12725e;--warn:#8a5c00;--bad:#b3261e;--t0:#1769aa;--t1:#c7761a;"
     "--t2:#12876f;--t3:#7a4fc0;--t4:#a33b6b;--t5:#6b8fb5"
@@ -16,6 +16,8 @@ _DARK = (
     "--accent:#b79af0;--good:#4fc9ab;--warn:#e6b450;--bad:#ff8a80;--t0:#62a8e5;--t1:#e8a04c;"
     "--t2:#4fc9ab;--t3:#b79af0;--t4:#e587b1;--t5:#8fb4dc"
 )
+
+_TURNED = "filter:invert(.91) hue-rotate(180deg)"  # a light picture on a dark page
 
 _PARTS = """\
 .penstock{color:var(--ink);background:var(--paper);line-height:1.5;\
@@ -51,7 +53,8 @@ vertical-align:top;text-align:left}
 .penstock ul{margin:6px 0;padding-left:20px}
 .penstock code{font-size:12.5px;overflow-wrap:anywhere;background:none;color:inherit}
 .penstock figure{margin:12px 0;overflow-x:auto}
-.penstock figure>svg{min-width:640px}
+.penstock figure>svg,.penstock figure>img{min-width:640px}
+.penstock img{max-width:100%;height:auto}
 .penstock figcaption{color:var(--faint);font-size:12.5px}
 .penstock.note{padding:4px 14px 8px;border-radius:8px}
 .penstock.note h3{margin:8px 0 4px}
@@ -73,10 +76,13 @@ def sheet() -> str:
     """All rules. On paper it is always light."""
     return "\n".join(
         (
-            f".penstock{{{_LIGHT}}}",
+            f".penstock{{{LIGHT}}}",
             f"@media screen and (prefers-color-scheme:dark){{.penstock{{{_DARK}}}}}",
-            *(f"{page} .penstock{{{_LIGHT}}}" for page in svg.LIGHT),
+            *(f"{page} .penstock{{{LIGHT}}}" for page in svg.LIGHT),
             *(f"{page} .penstock{{{_DARK}}}" for page in svg.DARK),
+            f"@media screen and (prefers-color-scheme:dark){{.penstock img{{{_TURNED}}}}}",
+            *(f"{page} .penstock img{{filter:none}}" for page in svg.LIGHT),
+            *(f"{page} .penstock img{{{_TURNED}}}" for page in svg.DARK),
             _PARTS,
             charts.STYLE,
             _PRINT,

@@ -14,15 +14,15 @@ DARK = ('body[data-jp-theme-light="false"]', ".vscode-dark")
 _FONT = "font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif"
 
 
-def svg(sketch: Sketch, *, inline: bool = False) -> str:
-    """The sketch as a file, or to stand inside a page."""
+def svg(sketch: Sketch, *, inline: bool = False, still: bool = False) -> str:
+    """The sketch as a file, or to stand inside a page; `still`: light, whatever the reader has."""
     width, height = _number(sketch.width), _number(sketch.height)
     name = "" if inline else ' xmlns="http://www.w3.org/2000/svg"'
     return "\n".join(
         [
             f'<svg{name} class="penstock-sketch" viewBox="0 0 {width} {height}" width="{width}" '
             f'height="{height}" role="img" aria-label="{escape(clean(sketch.title))}">',
-            f"<style>{style()}</style>",
+            f"<style>{style(still)}</style>",
             f'<rect class="page" width="{width}" height="{height}" rx="8"/>',
             *map(_shape, sketch.shapes),
             "</svg>",
@@ -31,21 +31,19 @@ def svg(sketch: Sketch, *, inline: bool = False) -> str:
 
 
 @cache
-def style() -> str:
-    """The colours of all roles, for both kinds of page."""
+def style(still: bool = False) -> str:
+    """The colours of all roles, for both kinds of page, or for light ones alone."""
     light = [_rule(role, tone.fill, tone.line) for role, tone in TONES.items()]
     dark = [_rule(role, tone.dark_fill, tone.dark_line) for role, tone in TONES.items()]
     themed = [f"{page} {rule}" for page in LIGHT for rule in light]
     themed += [f"{page} {rule}" for page in DARK for rule in dark]
+    both = ["@media screen and (prefers-color-scheme:dark){", *dark, "}", *themed]
     return "\n".join(
         [
             f".penstock-sketch{{{_FONT};max-width:100%;height:auto}}",
             ".penstock-sketch .bold{font-weight:600}",
             *light,
-            "@media screen and (prefers-color-scheme:dark){",
-            *dark,
-            "}",
-            *themed,
+            *([] if still else both),
         ]
     )
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import TypeGuard
 
 _NOTHING = "-"
 _SPARKS = "▁▂▃▄▅▆▇█"
 
 
+def _known(value: float | None) -> TypeGuard[float]:
+    """A number that is not finite says as little as one that was not measured."""
+    return value is not None and math.isfinite(value)
+
+
 def count(value: float | None) -> str:
     """`812`, `9,950`, `63.2k`, `1.25M`: at most six characters up to a trillion."""
-    if value is None:
+    if not _known(value):
         return _NOTHING
     if abs(value) < 9999.5:
         return f"{value:,.0f}"
@@ -21,18 +28,26 @@ def count(value: float | None) -> str:
     return f"{value / 1e12:.3g}T"
 
 
+def figure(value: float | None) -> str:
+    """A number of a decision, whose unit only its name tells."""
+    return f"{value:.4g}" if _known(value) else _NOTHING
+
+
 def rate(value: float | None) -> str:
     """Rows per second; small rates keep a digit."""
-    if value is None:
+    if not _known(value):
         return _NOTHING
     return f"{value:.1f}" if 0 < value < 9.95 else count(value)
 
 
 def span(seconds: float | None) -> str:
     """`8.2 ms`, `410 ms`, `1.32 s`, `12.4 s`, `3m10s`."""
-    if seconds is None:
+    if not _known(seconds):
         return _NOTHING
+    if seconds <= -0.00005:
+        return f"-{span(-seconds)}"
     if seconds < 0.00995:
+        seconds = abs(seconds)  # what is left of it by rounding has no sign
         return f"{1000 * seconds:.1f} ms"
     if seconds < 0.9995:
         return f"{1000 * seconds:.0f} ms"
@@ -56,12 +71,12 @@ def clock(seconds: float) -> str:
 
 def share(value: float | None) -> str:
     """A part of one as a percentage."""
-    return _NOTHING if value is None else f"{100 * value:.0f}%"
+    return f"{100 * value:.0f}%".replace("-0%", "0%") if _known(value) else _NOTHING
 
 
 def size(value: float | None) -> str:
     """Bytes, in the units of the operating system's tools: `1.5 GiB`."""
-    if value is None:
+    if not _known(value):
         return _NOTHING
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(value) < 1024:
@@ -72,7 +87,7 @@ def size(value: float | None) -> str:
 
 def spark(values: Sequence[float], width: int, top: float | None = None) -> str:
     """The last `width` values as small bars from zero to `top` (their largest if not given)."""
-    shown = [max(0.0, v) for v in values[-width:]]
+    shown = [max(0.0, v) if math.isfinite(v) else 0.0 for v in values[-width:]]
     top = max(shown, default=0.0) if top is None else top
     if top <= 0:
         return _SPARKS[0] * len(shown)
@@ -82,7 +97,7 @@ def spark(values: Sequence[float], width: int, top: float | None = None) -> str:
 
 def bar(value: float, width: int) -> tuple[str, str]:
     """A part of one as a bar: what is full and what is left."""
-    full = min(width, max(0, round(value * width)))
+    full = min(width, max(0, round(value * width))) if math.isfinite(value) else 0
     return "█" * full, "░" * (width - full)
 
 
@@ -102,3 +117,8 @@ def chain(names: Sequence[str], width: int) -> str:
 def cut(text: str, width: int) -> str:
     """The text, or its beginning and an ellipsis."""
     return text if len(text) <= width else text[: max(0, width - 1)] + "…"
+
+
+def line(text: str) -> str:
+    """A text on one line of a terminal: what it holds may come from a record, and is not obeyed."""
+    return "".join(c if c.isprintable() else " " for c in " ".join(text.split()))

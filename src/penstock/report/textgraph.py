@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from rich.text import Text
 
@@ -20,6 +21,7 @@ from penstock.report.layout import Layout, Place, layout
 _LEFT, _RIGHT, _UP, _DOWN = 1, 2, 4, 8
 _JOINTS = (" ", *"───│╯╰┴│╮╭┬│┤├┼")  # by the sides that are joined
 _LABELS = (44, 36, 30, 24, 20, 16, 12, 9)
+_LEAST = 6  # letters that a pipeline takes at least
 _HEAT = {"": "bold", "-warm": "bold yellow", "-hot": "bold red"}
 
 
@@ -32,9 +34,10 @@ def textgraph(
     """
     if len(plan.pipelines) < 2:
         return None
+    if len(plan.pipelines) * _LEAST > width * height:
+        return None
     topology = Topology(graph, plan)
-    nodes = tuple(Operator(n, Union(), topology.upstream[n]) for n in topology.pipelines)
-    placed = layout(Graph(graph.name, nodes))
+    placed = _placed(tuple((name, topology.upstream[name]) for name in topology.pipelines))
     if _line(placed.rows) >= height:
         return None
     for room in _LABELS:
@@ -42,6 +45,12 @@ def textgraph(
         if drawn.width <= width:
             return [*drawn.lines(_styles(snapshot))]
     return None
+
+
+@lru_cache(maxsize=8)
+def _placed(upstream: tuple[tuple[str, tuple[str, ...]], ...]) -> Layout:
+    """It is drawn several times a second, and changes with the plan."""
+    return layout(Graph("pipelines", tuple(Operator(n, Union(), i) for n, i in upstream)))
 
 
 def _labels(plan: Plan, room: int) -> dict[str, str]:

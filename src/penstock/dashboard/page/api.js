@@ -44,17 +44,18 @@ export async function ask(request) {
 }
 
 const SILENCE = 6000;
+const PATIENCE = 20000; // a long history takes its time before the first word
 
 /** Read server-sent events until they end. Throws when the connection is lost. */
 async function read(since, heard) {
   const control = new AbortController();
   let watch = 0;
-  const alive = () => {
+  const alive = (limit = SILENCE) => {
     clearTimeout(watch);
-    watch = setTimeout(() => control.abort(), SILENCE);
+    watch = setTimeout(() => control.abort(), limit);
   };
   try {
-    alive();
+    alive(PATIENCE);
     const response = await fetch(`/api/stream?since=${since}`, { headers: headers(), signal: control.signal });
     if (!response.ok) await answered(response);
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();

@@ -31,14 +31,16 @@ export class Asking {
     ]);
     if (shape === this.shape) return;
     this.shape = shape;
-    const typing = document.activeElement?.dataset?.keep;
-    const kept = typing && document.activeElement.value;
-    $("ask").replaceChildren(...this.#parts(pipeline, offers).filter(Boolean));
-    const again = typing && $("ask").querySelector(`[data-keep="${typing}"]`);
-    if (again) {
-      again.value = kept;
-      again.focus();
+    const room = $("ask");
+    const before = keyed(room);
+    const focused = document.activeElement?.dataset?.keep;
+    room.replaceChildren(...this.#parts(pipeline, offers).filter(Boolean));
+    const now = keyed(room);
+    for (const [key, one] of before) {
+      const typed = one.value !== one.defaultValue && now.has(key);
+      if (typed && one.tagName === "INPUT") now.get(key).value = one.value;
     }
+    if (before.has(focused)) (now.get(focused) ?? room).focus();
   }
 
   #parts(pipeline, offers) {
@@ -76,14 +78,16 @@ export class Asking {
   }
 
   #button(name, request, more = {}) {
-    return el("button", { type: "button", disabled: this.busy, onclick: () => this.send(request()), ...more }, name);
+    const busy = this.busy ? "true" : null; // still to be focused, so that a keyboard stays where it is
+    const send = () => this.send(request());
+    return el("button", { type: "button", "data-keep": name, "aria-disabled": busy, onclick: send, ...more }, name);
   }
 
   #scale(pipeline, { least, most }) {
     const input = el("input", {
       type: "number",
       id: "instances",
-      "data-keep": "instances",
+      "data-keep": `instances of ${pipeline.name}`,
       min: least,
       max: most,
       value: pipeline.parallelism,
@@ -95,6 +99,7 @@ export class Asking {
         "button",
         {
           type: "button",
+          "data-keep": by > 0 ? "more" : "less",
           "aria-label": by > 0 ? "One instance more" : "One instance less",
           onclick: () => {
             input.value = Math.max(least, Math.min(most ?? Infinity, Number(input.value) + by));
@@ -199,6 +204,9 @@ export class Asking {
     say(room, text);
   }
 }
+
+/** What can be focused or filled in, by its key. */
+const keyed = (room) => new Map([...room.querySelectorAll("[data-keep]")].map((one) => [one.dataset.keep, one]));
 
 function row(word, ...parts) {
   return el("div", { class: "row" }, typeof word === "string" ? el("span", { class: "word" }, word) : word, ...parts);

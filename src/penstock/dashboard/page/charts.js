@@ -5,6 +5,7 @@ import { el } from "./dom.js";
 import { count, rate, round, roundSize, size, span } from "./format.js";
 
 const COLOURS = 8;
+const MOST = 8; // series in a chart; of more, the smaller ones are one
 
 /** A colour for a name that stays the same while others come and go. */
 class Palette {
@@ -18,14 +19,31 @@ class Palette {
 
 const names = (points, part) => [...new Set(points.flatMap((point) => Object.keys(point[part])))];
 
-/** One series for each name in a part of the points. */
+/** One series for each name in a part of the points; of very many, the highest and the rest. */
 function parts(palette, points, part, more) {
-  return names(points, part).map((name) => ({
+  const all = names(points, part);
+  const shown = all.length > MOST ? highest(all, points, part) : all;
+  const series = shown.map((name) => ({
     name,
     of: (point) => point[part][name] ?? null,
     style: palette.of(name),
     ...more,
   }));
+  const others = all.filter((name) => !shown.includes(name));
+  const rest = (point) => {
+    const there = others.map((name) => point[part][name]).filter((value) => value !== undefined && value !== null);
+    if (!there.length) return null;
+    return more.area ? there.reduce((sum, value) => sum + value, 0) : Math.max(...there);
+  };
+  const name = more.area ? `${others.length} others together` : `highest of ${others.length} others`;
+  if (others.length) series.push({ name, of: rest, style: "others", ...more });
+  return series;
+}
+
+function highest(all, points, part) {
+  const top = new Map(all.map((name) => [name, Math.max(...points.map((point) => point[part][name] ?? 0))]));
+  const ranked = [...all].sort((one, other) => top.get(other) - top.get(one)).slice(0, MOST - 1);
+  return all.filter((name) => ranked.includes(name));
 }
 
 export class Charts {

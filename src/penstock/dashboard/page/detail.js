@@ -121,6 +121,7 @@ function bars(list) {
     { class: "bars" },
     list.map(({ name, part, text, heavy }) => {
       const bar = el("i", {});
+      bar.hidden = part === null || part === undefined;
       bar.style.width = `${Math.round(100 * Math.min(1, part ?? 0))}%`;
       return el(
         "div",

@@ -1,7 +1,7 @@
 // Numbers as people read them. None is a dash: not measured, never 0.
 
 const NONE = "–";
-const missing = (value) => value === null || value === undefined;
+const missing = (value) => value === null || value === undefined || !Number.isFinite(value);
 
 /** 812, 9,950, 63.2k, 1.25M */
 export function count(value) {
@@ -29,7 +29,8 @@ export function rate(value) {
 /** 8.2 ms, 410 ms, 1.32 s, 3m10s */
 export function span(seconds) {
   if (missing(seconds)) return NONE;
-  if (seconds === 0) return "0 s";
+  if (Math.abs(seconds) < 5e-8) return "0 s"; // what rounding has left
+  if (seconds < 0) return `−${span(-seconds)}`;
   if (seconds < 0.0000995) return `${(1e6 * seconds).toFixed(1)} µs`;
   if (seconds < 0.000995) return `${(1e6 * seconds).toFixed(0)} µs`;
   if (seconds < 0.00995) return `${(1000 * seconds).toFixed(1)} ms`;

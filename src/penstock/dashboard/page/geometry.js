@@ -1,7 +1,7 @@
 // Where things stand in the drawing: layers from left to right, or from above where there is
 // little room. The server says who stands in which layer and row.
 
-const ACROSS = { along: 182, aside: 146, box: [-68, -62, 68, 62], lane: 8, down: false };
+const ACROSS = { along: 172, aside: 146, box: [-68, -62, 68, 62], lane: 8, down: false };
 const DOWN = { along: 124, aside: 176, box: [-34, -42, 136, 44], lane: 8, down: true };
 
 /** The biggest and the smallest circle of an operator. */

@@ -6,7 +6,7 @@ import { count, cut, rate, share, span } from "./format.js";
 import { BIG, Geometry, radius } from "./geometry.js";
 import { beside, flow, instances } from "./marks.js";
 
-const MANY = 300; // operators; more are a table, not a picture
+const LEAST = 0.79; // of its size: smaller, names cannot be read
 const GLYPHS = {
   source: "M-5,0H4M0,-4L4,0L0,4",
   sink: "M-5,-3V4H5V-3M0,-6V1M-3,-2L0,1L3,-2",
@@ -21,6 +21,14 @@ export class Graph {
     this.head = null;
     this.frame = null;
     this.selected = null;
+    this.whole = false;
+    this.fit = el("button", { type: "button", class: "plain", hidden: true, "aria-pressed": "false" }, "Whole");
+    this.fit.addEventListener("click", () => {
+      this.whole = !this.whole;
+      this.fit.setAttribute("aria-pressed", String(this.whole));
+      this.#build();
+    });
+    room.previousElementSibling.append(this.fit);
     new ResizeObserver(() => this.#resized()).observe(room);
   }
 
@@ -40,22 +48,24 @@ export class Graph {
   }
 
   #build() {
-    this.built = this.room.clientWidth;
     const { layout, dataflow } = this.head;
-    const names = dataflow.operators.map((one) => one.name);
-    if (names.length > MANY) {
+    if (!layout) {
       this.room.replaceChildren(
         el(
           "p",
           { class: "empty" },
-          `${count(names.length)} operators are too many to draw; the table of pipelines has them all.`,
+          `${count(dataflow.operators.length)} operators are too many to draw; the table of pipelines has them all.`,
         ),
       );
       return;
     }
+    this.#span();
+    this.built = this.room.clientWidth;
     this.geometry = new Geometry(layout, this.built);
     const { width: wide, height } = this.geometry;
-    const scale = Math.max(0.85, Math.min(1, this.built / wide));
+    const fitting = Math.min(1, this.built / wide);
+    const scale = this.whole ? fitting : Math.max(LEAST, fitting);
+    this.fit.hidden = fitting >= LEAST;
     this.svg = svg("svg", {
       viewBox: `0 0 ${wide} ${height}`,
       width: wide * scale,
@@ -80,6 +90,14 @@ export class Graph {
     this.room.replaceChildren(this.svg);
     this.#reachable(this.selected ?? this.#inOrder()[0]);
     if (this.frame) this.#turn();
+  }
+
+  /** A long dataflow has the whole width of the page, and what else there is stands below. */
+  #span() {
+    const card = this.room.parentNode;
+    card.classList.remove("long");
+    const { width: wide } = new Geometry(this.head.layout, this.room.clientWidth);
+    card.classList.toggle("long", wide * LEAST > this.room.clientWidth);
   }
 
   #inOrder() {

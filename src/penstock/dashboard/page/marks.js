@@ -9,8 +9,9 @@ const missing = (value) => value === null || value === undefined;
 /** How many instances a pipeline has, a dot for each as far as there is room, and what is wrong. */
 export function instances(one, [left, top, , bottom], down) {
   const [x, y] = down ? [left + 72, top + 13] : [left + 10, top + 14];
-  const [perRow, most] = down ? [5, 10] : [10, 20];
-  const from = x + 14 + 7 * String(one.parallelism).length;
+  const perRow = down ? 4 : 11 - String(one.parallelism).length;
+  const most = 2 * perRow;
+  const from = x + 16 + 8 * String(one.parallelism).length;
   const place = (n) => ({ x: from + 9.4 * (n % perRow), y: y - 1 + 9 * Math.floor(n / perRow) });
   const shown = one.instances.slice(0, one.parallelism > most ? most - 2 : most);
   const rest = place(shown.length);

@@ -28,7 +28,7 @@ export class Overview {
     shown.forEach(([value, unit, note, bad], n) => {
       const one = this.tiles[n];
       say(one.value, value);
-      say(one.unit, unit);
+      say(one.unit, value === "–" ? "" : unit);
       say(one.note, note);
       one.tile.classList.toggle("bad", Boolean(bad));
     });
@@ -44,10 +44,14 @@ function figuresOf(frame, point) {
   const instances = Object.values(point.instances).reduce((sum, n) => sum + n, 0);
   const many = (n, word) => `${count(n)} ${word}${n === 1 ? "" : "s"}`;
   return [
-    [rate(point.offered), "rows/s", `${count(frame.totals.offered)} so far`],
+    [rate(point.offered), "rows/s", known(frame.totals.offered, "so far")],
     [rate(point.sustained), "rows/s", `${count(frame.totals.ingested)} taken in`, short],
     latency(frame),
-    [count(instances), "", `${many(point.executors, "executor")}, ${share(frame.load)} at work`],
+    [
+      count(instances),
+      "",
+      [many(point.executors, "executor"), known(frame.load, "at work", share)].filter(Boolean).join(", "),
+    ],
     [waiting.length ? count(waiting.reduce((sum, n) => sum + n, 0)) : "–", "rows", longest(frame)],
     [
       state.length ? size(state.reduce((sum, n) => sum + n, 0)) : "–",
@@ -56,6 +60,8 @@ function figuresOf(frame, point) {
     ],
   ];
 }
+
+const known = (value, words, as = count) => (value === null ? "" : `${as(value)} ${words}`);
 
 /** The constraint that is nearest to its bound, or farthest beyond it. */
 function latency(frame) {

@@ -1,0 +1,57 @@
+"""What an experiment has found, in a notebook."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import InvalidInput
+from penstock.experiments.experiment import Claim, Data, Experiment
+from penstock.experiments.result import Result, read
+from penstock.experiments.store import Store
+from penstock.experiments.table import markdown
+from penstock.report.figures import Figure, Line, Panel
+from penstock.report.notebook import Tabled
+
+FOUND = Experiment(
+    "found",
+    "Testers",
+    "Nobody",
+    "figure 0",
+    lambda: (),
+    (
+        Claim("ratio", 2.0, lambda d: 2.1, neutral=1.0),
+        Claim("hours", 4.0, lambda d: 9.0, "h", why="<machines> are slower"),
+        Claim("on Spark", 1.0, lambda d: 1.0, only="spark"),
+    ),
+    lambda data: Figure("testers", (Panel("s", "n", (Line("a", (0.0, 1.0), (1.0, 2.0)),)),)),
+)
+
+
+def test_it_is_the_table_beside_the_seed_and_a_picture_for_each_engine() -> None:
+    found = Result(FOUND, {"simulator": Data(({"case": "a", "kind": "tick"},))})
+    assert isinstance(found, Tabled)
+    heads, rows = found.table()
+    assert heads == ["", "seed", "simulated", "here / seed", "verdict", "why"]
+    assert rows[0] == ["ratio", "2.00", "2.10", "1.05", "agrees", ""]
+    assert rows[1] == ["hours (h)", "4.00", "9.00", "2.25", "differs", "<machines> are slower"]
+    assert rows[2][2:5] == ["-", "-", "-"]
+    for cell in rows[1][1:4]:
+        assert cell in markdown(FOUND, found.rows)
+    page = found._repr_html_()
+    assert "&lt;machines&gt;" in page
+    assert page.count("<img") == 1
+
+
+def test_it_is_read_from_its_directory(tmp_path: Path) -> None:
+    home = tmp_path / "nephele-3"
+    home.mkdir()
+    with pytest.raises(InvalidInput, match="holds no experiment"):
+        read(home)
+    engines = {"simulator": {"seed": 1, "parameters": {}}}
+    head = {"experiment": "nephele-3", "engines": engines}
+    (home / "manifest.json").write_text(json.dumps(head))
+    assert read(home).data == Store(home).data() == {}
+    assert read(home).experiment.name == "nephele-3"
