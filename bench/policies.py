@@ -173,6 +173,7 @@ def run(spark: Any, folder: Path) -> Result:
         f"Policies on three operators that wait {', '.join(f'{s:g} s' for s in WAITS.values())}, "
         f"from one instance each, at most {BUDGET} for the three of them. The best of all "
         f"{len(list(plans()))} plans does {rate:.0f} rows/s; that is the load for {HIGH} s "
-        f"(stepwise: {LONG['stepwise']} s), then {LITTLE:g} of it. rows/s: at the sink in the last {LAST} s of the large load."
+        f"(stepwise: {LONG['stepwise']} s), then {LITTLE:g} of it. rows/s: "
+        f"at the sink in the last {LAST} s of the large load."
     )
     return Result("policies", about, rows, claims)
