@@ -29,7 +29,7 @@ MASTER = "local[16]"
 WAITS = {"a": 0.006, "b": 0.015, "c": 0.009}
 BUDGET = 8
 HIGH, LOW = 75, 75
-LONG = {"stepwise": 330}
+LONG = {"stepwise": 250}
 """Who tries many plans, each for a while, needs longer."""
 LAST = 20
 LITTLE = 0.15
@@ -42,7 +42,7 @@ POLICIES = (
     "organic:profile=5s,settle=2s",
     "stela:automatic=true",
     "es-stream:steady=5s,changing=5s",
-    "stepwise:observations=3",
+    "stepwise:observations=4",
     "ds2",
     "drs:adjust=5s",
     "threshold",

@@ -31,18 +31,19 @@ class Trial:
     def gains(self, plan: Plan, profile: Readings) -> Mapping[Section, float | None]:
         """By which share more rows get through each section than before; None if not measured.
 
-        Where rows can wait inside a section, those that enter it are not all that get through: so
-        it may also be that what was changed inside takes more of them, or fewer.
+        Where rows can wait inside a section, those that enter it need not get through. So it is by
+        what comes to its end, or by what was changed inside, which may have to wait for others.
         """
         choose = max if self.growing else min
         before = set(self.origin.pipelines)
         changed = {p.operators[0] for p in plan.pipelines if p not in before}
         gains: dict[Section, float | None] = {}
         for section in self.sections:
-            places = [section.entries, *((name,) for name in section.operators if name in changed)]
-            found = [self._gain_at(place, plan, profile) for place in places]
-            known = [gain for gain in found if gain is not None]
-            gains[section] = choose(known) if found[0] is not None else None
+            inside = [name for name in section.operators if name in changed]
+            places = [(name,) for name in (section.operators[-1], *inside)]
+            found = [self._gain_at(place, plan, profile) for place in (*places, section.entries)]
+            known = [gain for gain in found[: len(places)] if gain is not None]
+            gains[section] = choose(known, default=found[-1])
         return gains
 
     def _gain_at(self, place: Sequence[str], plan: Plan, profile: Readings) -> float | None:

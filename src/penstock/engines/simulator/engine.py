@@ -140,6 +140,16 @@ class SimulatorEngine:
                 settled=True,
             )
 
+    def _settled(self) -> bool:
+        """Whether the window shows the plan in force, with whole batches where records wait."""
+        sim = self._sim
+        if sim.now - self._changed < sim.window - _SAME:
+            return False
+        return sim.model.batch is None or all(
+            stage.gauge.rates(sim.now, sim.window) or not stage.waiting(sim.now)
+            for stage in sim.stages.values()
+        )
+
     def observe(self) -> Snapshot:
         with self._lock:
             self._expect("running", "stopped")
@@ -147,7 +157,7 @@ class SimulatorEngine:
             sim = self._sim
             return snapshot(
                 sim,
-                settled=sim.now - self._changed >= sim.window - _SAME,
+                settled=self._settled(),
                 drained=self._drained,
                 slot_seconds=self._slot_seconds,
                 detail=self._detail,

@@ -73,6 +73,15 @@ _SUMS = (
 )
 
 
+@dataclass(frozen=True)
+class Cycle:
+    """A batch: when the one before was done, when it is, and its records."""
+
+    before: float | None
+    at: float
+    rows: int
+
+
 _WATCHED = 512
 """Times between records of an instance that are looked at in one step."""
 
@@ -84,6 +93,8 @@ class Gauge:
         self._instances = instances
         self._last: dict[int, float] = {}
         self._past: deque[tuple[float, Spell]] = deque()
+        self._cycles: deque[Cycle] = deque()
+        self._passed = 1.0
         self.now = Spell(instances)
 
     def served(
@@ -125,8 +136,31 @@ class Gauge:
         self.now.gap += float(gaps.sum())
         self.now.gap_squares += _squares(gaps)
 
+    def batch(self, at: float, rows: int) -> None:
+        """A batch of so many records will be done at a time. The first is for finding out when."""
+        before = self._cycles[-1].at if self._cycles else None
+        self._cycles.append(Cycle(before, at, rows))
+
+    def rates(self, now: float, window: float) -> tuple[float, float] | None:
+        """Records a second in and out, over whole batches; None if there was none.
+
+        Of batches that take longer than the window the last one is what is known.
+        """
+        whole = [c for c in self._cycles if c.before is not None and c.at <= now]
+        some = [c for c in whole if c.at > now - window] or whole[-1:]
+        if not some:
+            return None
+        first, last = some[0].before or 0.0, some[-1].at
+        late = now - last > 2 * (last - first) / len(some)
+        rate = sum(c.rows for c in some) / max((now if late else last) - first, 1e-9)
+        return rate, rate * self._passed
+
     def close(self, end: float, window: float) -> None:
         """End a step; what is older than the window is forgotten."""
+        done = sum(self.now.done.values())
+        self._passed = self.now.out / done if done else self._passed
+        while len(self._cycles) > 2 and self._cycles[1].at <= end - window:
+            self._cycles.popleft()
         self._past.append((end, self.now))
         self.now = Spell(self._instances)
         while self._past and self._past[0][0] <= end - window + 1e-9:
@@ -135,6 +169,7 @@ class Gauge:
     def clear(self) -> None:
         """Forget everything, as after a change."""
         self._past.clear()
+        self._cycles.clear()
         self._last.clear()
         self.now = Spell(self._instances)
 

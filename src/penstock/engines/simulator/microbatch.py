@@ -212,6 +212,7 @@ class BatchStage(Stage):
         gathered = float((start - np.maximum(records.time, min(free, start))).sum())
         self.gauge.served(records.time, start + service, service, gathered, rows)
         self.gauge.gaps(0, np.array([start]))
+        self.gauge.batch(done, len(records))
         now.batches += 1
         now.batch_seconds += done + took.commit - start
         spans = {

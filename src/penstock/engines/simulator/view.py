@@ -65,6 +65,7 @@ def _pipeline(sim: Simulation, stage: Stage, spell: Spell, detail: int) -> Pipel
     if seconds:
         share = spell.running if sim.model.batch else float(spell.busy.mean())
         busy = min(1.0, share / seconds)
+    rate_in, rate_out = _rates(sim, stage, spell)
     stateful = stage.work.stateful is not None
     rows, size = sim.state(stage)
     return PipelineMetrics(
@@ -73,8 +74,8 @@ def _pipeline(sim: Simulation, stage: Stage, spell: Spell, detail: int) -> Pipel
         batches=batches,
         rows_in=done,
         rows_out=spell.out,
-        rate_in=done / seconds if seconds else 0.0,
-        rate_out=spell.out / seconds if seconds else None,
+        rate_in=rate_in,
+        rate_out=rate_out,
         arrival_rate=spell.came / seconds if seconds else None,
         service=spell.service / taken if taken else None,
         task_overhead=spell.overhead / spell.tasks if spell.tasks else None,
@@ -91,6 +92,14 @@ def _pipeline(sim: Simulation, stage: Stage, spell: Spell, detail: int) -> Pipel
         state_bytes=int(size) if stateful else None,
         instances=_instances(sim, stage, spell) if stage.instances <= detail else (),
     )
+
+
+def _rates(sim: Simulation, stage: Stage, spell: Spell) -> tuple[float, float | None]:
+    """Records a second in and out: over whole batches, or over the window where there are none."""
+    whole, seconds = stage.gauge.rates(sim.now, sim.window), spell.seconds
+    if whole is not None:
+        return whole
+    return (sum(spell.done.values()) / seconds, spell.out / seconds) if seconds else (0.0, None)
 
 
 def _to_output(spell: Spell) -> float | None:
@@ -118,7 +127,9 @@ def _instances(sim: Simulation, stage: Stage, spell: Spell) -> tuple[InstanceMet
 
 def _operators(sim: Simulation, stage: Stage, spell: Spell) -> dict[str, OperatorMetrics]:
     """Operators share what their pipeline measured, in proportion to what they take."""
-    seconds = spell.seconds
+    done, seconds = sum(spell.done.values()), spell.seconds
+    rate, _ = _rates(sim, stage, spell)
+    each = rate / done if done else None if rate else 0.0
     found = {}
     alone = len(stage.pipeline.operators) == 1
     slow, wait = _slowness(stage, spell)
@@ -132,8 +143,8 @@ def _operators(sim: Simulation, stage: Stage, spell: Spell) -> dict[str, Operato
             name=name,
             rows_in=round(rows_in),
             rows_out=round(rows_out),
-            rate_in=rows_in / seconds if seconds else None,
-            rate_out=rows_out / seconds if seconds else None,
+            rate_in=rows_in * each if seconds and each is not None else None,
+            rate_out=rows_out * each if seconds and each is not None else None,
             service=service if spell.taken else None,
             service_cv=variation(spell.taken, spell.service, spell.squares) if alone else None,
             arrival_cv=variation(spell.gaps, spell.gap, spell.gap_squares),
