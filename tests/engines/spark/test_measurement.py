@@ -115,12 +115,15 @@ def test_skew_is_seen(start: Callable[..., SparkEngine], hot: bool) -> None:
             "spread", lambda df: df.withColumn("key", df.id.cast("string"))
         )
     places = rows.key_by("key").process("position", Position, schema=POSITIONS)
-    places.frame("behind", lambda df: df.where("id % 4 = 0")).sink("out", Memory())
+    if hot:  # operators behind state are tried and counted too
+        places = places.frame("behind", lambda df: df.where("id % 4 = 0"))
+    places.sink("out", Memory())
     engine = start(flow, window=3.0)
-    seen = settled(engine, lambda s: s.operators["behind"].service is not None)
+    seen = settled(engine, lambda s: not hot or s.operators["behind"].service is not None)
     pipeline = seen.pipelines["numbers"]
-    counted = seen.operators["behind"].rows_in
-    assert counted == pytest.approx(seen.operators["position"].rows_in, rel=0.1)
+    if hot:
+        counted = seen.operators["behind"].rows_in
+        assert counted == pytest.approx(seen.operators["position"].rows_in, rel=0.1)
     assert len(pipeline.instances) == 2
     assert pipeline.skew is not None
     assert pipeline.hottest is not None

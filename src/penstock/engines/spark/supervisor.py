@@ -62,11 +62,22 @@ class Supervisor:
             for pipeline in tuple(self._pipelines.values()):
                 if self._observer.take(pipeline):
                     self._restarts[pipeline.name] = 0
+                    self._hasten(pipeline)
                 error = pipeline.failure()
                 if error is not None:
                     self._mend(pipeline, error)
             self._clean()
             self._look_at_changes()
+
+    def _hasten(self, pipeline: RunningPipeline) -> None:
+        """Let a pipeline that began with a few rows take more of them."""
+        last, valve = self._observer.last(pipeline.name), pipeline.valve
+        if last is None or not valve.open:
+            return
+        pace = self._site.pace
+        rows = pace.hastened(pipeline.spec, valve.admission, last.rows_in, last.seconds)
+        if rows:
+            pipeline.turn(admission=rows)
 
     def hold(self, name: str, rows: Mapping[str, int]) -> None:
         """Keep rows in channels, from these on, until the hold of that name is let go."""
