@@ -95,11 +95,9 @@ def markdown(experiment: Experiment, rows: tuple[Row, ...]) -> str:
                 else [number(cell.value), number(cell.ratio), cell.verdict + note]
             )
         lines.append(_line(words))
+    told = [*(f"{n}. {text}" for n, text in enumerate(notes, start=1)), *experiment.notes]
     if "spark" not in engines and experiment.spark is None:
-        notes.append(f"Not on Spark here: {experiment.no_spark}.")
-        told = [f"{n}. {text}" for n, text in enumerate(notes[:-1], start=1)] + [notes[-1]]
-    else:
-        told = [f"{n}. {text}" for n, text in enumerate(notes, start=1)]
+        told.append(f"Not on Spark here: {experiment.no_spark}.")
     title = f"# {experiment.title}\n\n{experiment.paper}, {experiment.figure}.\n\n"
     return title + "\n".join(lines) + "\n" + "".join(f"\n{text}\n" for text in told)
 
@@ -114,6 +112,7 @@ def as_json(experiment: Experiment, rows: tuple[Row, ...]) -> dict[str, Any]:
         "title": experiment.title,
         "paper": experiment.paper,
         "figure": experiment.figure,
+        "notes": list(experiment.notes),
         "rows": [
             {
                 "what": row.claim.what,
