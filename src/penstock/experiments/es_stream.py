@@ -11,9 +11,9 @@ The weight of an instance, beta, is not printed either. It is the one with which
 seed's 14 instances at 1,800 tuples/s; all other numbers of instances follow.
 
 Nor is how many instances the rivals have. An even plan here has the fewest that keep up with the
-rate, as many of each operator, on all machines, as somebody sets it by hand; DRS deals as many anew.
-What comes of it if they have as many as Es-Stream is told as well. Times of changes are chosen: 1 s
-for a machine, 0.5 s for an instance, 0.2 s to restart.
+rate, as many of each operator, on all machines, as somebody sets it by hand; DRS deals as many
+anew. What comes of it if they have as many as Es-Stream is told as well. Times of changes are
+chosen: 1 s for a machine, 0.5 s for an instance, 0.2 s to restart.
 """
 
 from __future__ import annotations

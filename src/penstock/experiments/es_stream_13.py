@@ -3,18 +3,19 @@
 Figure 13 raises the rate by 500 tuples/s at a time. That all cores together carry 15,000 and 13,500
 is what service times are taken from; read off is how much of that each way of dealing instances
 reaches. EvenScheduler has 24 instances, as many as the plans that the seed compares, and DRS deals
-the same number anew; Es-Stream takes what it needs of the 52 that the machines hold. The best static
-plan is that of all deals of 52 whose slowest operator, or all cores together, carry most.
+the same number anew; Es-Stream takes what it needs of the 52 that the machines hold. The best
+static plan is that of all deals of 52 whose slowest operator, or all cores together, carry most.
 
-Figures 14 and 15: instances, 16 and 17: machines. What the seed says of figures 14, 16 and 17 has no
-numbers: which instances become more, and that machines follow the rate under Es-Stream alone. The
-best static plan there has as many instances as Es-Stream at the highest rate, dealt for that rate.
+Figures 14 and 15: instances, 16 and 17: machines. What the seed says of figures 14, 16 and 17 has
+no numbers: which instances become more, and that machines follow the rate under Es-Stream alone.
+The best static plan there has as many instances as Es-Stream at the highest rate, dealt for that
+rate.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import fmean
 
@@ -66,7 +67,7 @@ def _dealt(scenario: Scenario, app: Application) -> Plan:
         return min(most, *each), min(each)
 
     few = itertools.product(range(1, ROOM), repeat=len(names) - 1)
-    deals = ((*deal, ROOM - sum(deal)) for deal in few if sum(deal) < ROOM)
+    deals: Iterable[Sequence[int]] = ((*deal, ROOM - sum(deal)) for deal in few if sum(deal) < ROOM)
     return scaled(scenario.plan, dict(zip(names, max(deals, key=carries), strict=True)))
 
 

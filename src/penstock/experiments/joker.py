@@ -19,8 +19,8 @@ so this is between 32 and 64, here in the middle:
 
     FIXED + 48 MULTIPLICATION = HOP/4
 
-That makes 2.1 ns for a multiplication, 0.21 us for an operator and 1.25 us for a hop. The hop hardly
-depends on the third number: 1.2 us if a multiplication takes 1.5 ns.
+That makes 2.1 ns for a multiplication, 0.21 us for an operator and 1.25 us for a hop. The hop
+hardly depends on the third number: 1.2 us if a multiplication takes 1.5 ns.
 """
 
 from __future__ import annotations
@@ -92,10 +92,10 @@ def scenario(
 
     Sources always have something to emit, so they are held back by what follows, or by their own
     thread. Queues hold what one thread does in about a second, which the seed does not print.
-    Changes take less than a second, as it says: threads stand still for half of one here, and new ones
-    take 0.2 s more, which is a choice. grain: tuples for each that would else be there,
-    each so much cheaper; finer where two streams of costly tuples meet, coarser where cheap ones
-    are too many.
+    Changes take less than a second, as it says: threads stand still for half of one here, and new
+    ones take 0.2 s more, which is a choice. grain: tuples for each that would else be there, each
+    so much cheaper; finer where costly ones are too few to be dealt evenly, coarser where cheap
+    ones are too many.
     """
     sources = {o.name: Step(Gamma(source / grain, 0.1)) for o in graph.sources}
     whole = (hop + sum(step.service.mean for step in steps.values())) / grain

@@ -12,8 +12,8 @@ before it that makes a hop of 1.6 us and 0.38 us for an operator (the other expe
     HOP + 12.5 FIXED + 4096 MULTIPLICATION = 1/80
     4 HOP + 6.5 FIXED + 2048 MULTIPLICATION = 1/(1.04 * 80)
 
-What the policy makes of it, and what every later attempt brings, is read off. Tried as well: keys as
-the workload has them, 200 of which some come often (Zipf, 0.5); and the same cut of one, two and
+What the policy makes of it, and what every later attempt brings, is read off. Tried as well: keys
+as the workload has them, 200 of which some come often (Zipf, 0.5); and the same cut of one, two and
 three replicas, with a source that is never full.
 """
 
@@ -23,8 +23,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from penstock.engines.simulator.scenario import Scenario
 from penstock.engines.simulator.model import Keys
+from penstock.engines.simulator.scenario import Scenario
 from penstock.experiments import joker, reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock.experiments.joker import MULTIPLICATION, ONE_MACHINE, PAPER
@@ -169,8 +169,8 @@ _FULL = (
     "nothing; in the seed they do 195"
 )
 _AGAIN = (
-    "a cut brings no more with two or three replicas than with one where threads do nothing but hops "
-    "and operators (below); in the seed it brings 4, 9 and 14 %, by what it does not say"
+    "a cut brings no more with two or three replicas than with one where threads do nothing but "
+    "hops and operators (below); in the seed it brings 4, 9 and 14 %, by what it does not say"
 )
 
 

@@ -22,8 +22,8 @@ from penstock.engines.simulator.service import Gamma
 from penstock.experiments import joker, reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock.experiments.joker import ONE_MACHINE, PAPER
-from penstock.experiments.joker_best import Best
 from penstock.experiments.joker_5 import region
+from penstock.experiments.joker_best import Best
 from penstock.experiments.play import Play
 from penstock.experiments.rivals import scaled
 from penstock.policies.organic import Organic
@@ -97,11 +97,7 @@ def picture_11(data: Data) -> Figure:
     cases = [str(b) for b in BUSY] + ["organic"]
     rate = Line("offered", *reading.rates(data, "0.8", 2.0, "offered"), tone=6, faint=True)
     through = [Line(_named(c), *reading.rates(data, c, 2.0)) for c in cases]
-    counts = tuple(
-        reading.line(data, c, lambda t: joker.replicas(t, "multiply-1") + 0.04 * at, _named(c),
-                     style="step")
-        for at, c in enumerate(cases)
-    )  # fmt: skip
+    counts = tuple(_replicas(data, c, 0.04 * at) for at, c in enumerate(cases))
     return Figure(
         "When a thread counts as too busy",
         (
@@ -109,6 +105,13 @@ def picture_11(data: Data) -> Figure:
             Panel("time (s)", "replicas", counts),
         ),
         note=joker.note(data, "figure 11"),
+    )
+
+
+def _replicas(data: Data, case: str, apart: float) -> Line:
+    """Lines a little apart, so that none hides another."""
+    return reading.line(
+        data, case, lambda t: joker.replicas(t, "multiply-1") + apart, _named(case), style="step"
     )
 
 
@@ -186,14 +189,15 @@ def _beside(gain: float | str, which: int) -> Read:
 
 def picture_12(data: Data) -> Figure:
     costs = data.parameters["costs"]
-    bars = tuple(
+    bars = [
         Bars(f"threshold {g:.0%}", tuple(joker.speedup(data, f"{g}, {c}") for c in costs))
         for g in GAINS
-    ) + (
-        Bars("best static", tuple(joker.speedup(data, f"best static, {c}", f"0.1, {c}")
-                                  for c in costs), tone=6),
-    )  # fmt: skip
-    panel = Panel("multiplications", "speed-up", categories=tuple(map(str, costs)), bars=bars)
+    ]
+    best = (joker.speedup(data, f"best static, {c}", f"0.1, {c}") for c in costs)
+    bars.append(Bars("best static", tuple(best), tone=6))
+    panel = Panel(
+        "multiplications", "speed-up", categories=tuple(map(str, costs)), bars=tuple(bars)
+    )
     return Figure("What a change has to bring", (panel,), note=joker.note(data, "figure 12"))
 
 

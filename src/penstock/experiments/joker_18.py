@@ -132,8 +132,9 @@ def picture(data: Data) -> Figure:
 
 
 _SKEW = (
-    "how often each word comes is not printed: where all come as often as each other, five counters "
-    "are enough; where they come as in English text, eight do about five times as much as one (below)"
+    "how often each word comes is not printed: where all come as often as each other, five "
+    "counters are enough; where they come as in English text, eight do about five times as much as "
+    "one (below)"
 )
 
 FIGURE_18 = Experiment(

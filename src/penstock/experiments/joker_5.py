@@ -31,13 +31,14 @@ FREE = ("fusion only", "fission only", "fusion first")
 
 
 def region(operators: int, multiplications: int, seconds: float, free: bool = False) -> Scenario:
-    """A source and one region of operators that are all alike; free: neither hops nor the source."""
+    """A source and one region of operators that are all alike; free: hops and the source are."""
     written = ",".join([str(multiplications)] * operators)
     graph = joker.workload("region-4", multiplications=written)
     step = joker.multiplying(multiplications)
     steps = {f"multiply-{n}": step for n in range(1, operators + 1)}
     if not free:
-        return joker.scenario(graph, steps, seconds)
+        grain = max(1, round(200 * operators * step.service.mean))
+        return joker.scenario(graph, steps, seconds, grain=grain)
     fast = joker.SOURCE / 100
     return joker.scenario(graph, steps, seconds, load=1.2 / fast, source=fast, hop=0.0, grain=0.03)
 
@@ -126,9 +127,9 @@ _THREADS = (
     "the sixth replica still pays"
 )
 _HOPS = (
-    "by the seed's own rates a hop costs as much as five of the cheap operators, so every cut wastes "
-    "threads, and both ways end where the source is full; with free hops and a source that is never "
-    "full both do more than either alone with cheap operators, too (below)"
+    "by the seed's own rates a hop costs as much as five of the cheap operators, so every cut "
+    "wastes threads, and both ways end where the source is full; with free hops and a source that "
+    "is never full both do more than either alone with cheap operators, too (below)"
 )
 
 

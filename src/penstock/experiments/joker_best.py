@@ -1,9 +1,10 @@
 """The best static plan for a flow on Joker's machine, found among all of them by a model.
 
-A thread does a tuple of its pipeline in the time of a hop and of its operators, and what the slowest
-pipeline does is what the flow does. So for any throughput it is known how many instances each
-pipeline would need, and which cuts of a region need the fewest threads. The highest throughput for
-which the threads suffice is the best there is; its plan is then run like any other.
+A thread does a tuple of its pipeline in the time of a hop and of its operators. What the slowest
+pipeline does is what the flow does, unless all hardware threads together do less. So for any
+throughput it is known how many instances each pipeline would need, and which cuts of a region need
+the fewest threads; and each throughput at which some pipeline is just busy is looked at. The plan
+that does most is then run like any other.
 """
 
 from __future__ import annotations
@@ -42,19 +43,17 @@ class Best:
     @property
     def plan(self) -> Plan:
         """The plan with the highest throughput, of equals the one with fewer threads."""
-        graph = self.scenario.graph
-        top = next(t for t in sorted(set(self._candidates()), reverse=True) if self._fits(t))
+        top = max(set(self._candidates()), key=self._worth)
         chosen = [s for region in self._regions for s in self._fewest(region, top)[1]]
-        plan = joker.fused(graph, *chosen)
+        plan = joker.fused(self.scenario.graph, *chosen)
         return scaled(plan, {plan.pipeline_of(s[0]).name: self._needs(s, top) for s in chosen})
 
-    def _fits(self, throughput: float) -> bool:
-        """Whether threads are enough: a little more than there are, for no source is always busy."""
+    def _worth(self, throughput: float) -> tuple[float, int]:
+        """What a plan for a throughput really does on all threads, and how few it has."""
         found = [self._fewest(region, throughput) for region in self._regions]
-        threads = sum(n for n, _ in found) + len(self.scenario.graph.sources)
         work = sum(self._work(s) for _, cuts in found for s in cuts)
         work += sum(self._work((o.name,)) for o in self.scenario.graph.sources)
-        return threads <= joker.THREADS + 1 and throughput * work <= joker.THREADS
+        return min(throughput, joker.THREADS / work), -sum(n for n, _ in found)
 
     @cached_property
     def _regions(self) -> tuple[Segment, ...]:
@@ -125,7 +124,9 @@ class Best:
         graph, found = self.scenario.graph, dict[str, float]()
         for name in graph.topological:
             before = graph[name].inputs
-            found[name] = sum(
-                found[b] * self.scenario.model.step(b).selectivity for b in before
-            ) if before else 1.0
+            found[name] = (
+                sum(found[b] * self.scenario.model.step(b).selectivity for b in before)
+                if before
+                else 1.0
+            )
         return found

@@ -2,8 +2,8 @@
 
 That the peak of 6,734 tweets a second was about very few topics is no part of the load here. It is
 tried beside it: 800 of 4,000 tweets a second pass the filter, then all 6,734 do, and only the tasks
-that find sentiments are looked at. The best static plan is the smallest that keeps both bounds while
-5,500 tweets a second come, the high of a day, which nobody knows beforehand.
+that find sentiments are looked at. The best static plan is the smallest that keeps both bounds
+while 5,500 tweets a second come, the high of a day, which nobody knows beforehand.
 """
 
 from __future__ import annotations
