@@ -39,7 +39,7 @@ SENT = LINK / 92
 """Tuples a second that a link takes."""
 
 STATE = 42e6
-AT = 12.0
+AT = 4.0
 LONGEST = 30.0
 
 
