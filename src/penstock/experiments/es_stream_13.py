@@ -29,7 +29,7 @@ from penstock.models import instances, jackson
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
 from penstock.policies.drs import Drs
-from penstock.report.figures import Bars, Figure, Level, Line, Panel
+from penstock.report.figures import Bars, Figure, Level, Line, Mark, Panel
 
 ROOM = es_stream.NODES * es_stream.INSTANCES
 FEW = 24
@@ -148,7 +148,7 @@ FIGURE_13 = Experiment(
     ),
     picture_13,
     size={"rates": tuple(range(2_000, 17_500, 500)), "step": 20.0},
-    quick={"rates": tuple(range(6_000, 17_000, 1_000)), "step": 12.0},
+    quick={"rates": tuple(range(9_000, 17_000, 500)), "step": 18.0},
     no_spark="26 cores are what it is about",
 )  # fmt: skip
 
@@ -243,11 +243,12 @@ def picture_15(data: Data) -> Figure:
     count = tuple(reading.line(data, c, es_stream.instances, style="step") for c in ways)
     nodes = tuple(reading.line(data, c, lambda t: t["executors"], style="step") for c in shown)
     times = tuple(reading.line(data, c, _latency) for c in shown)
+    changes = tuple(Mark(at, f"{to}/s") for at, to in zip(TIMES, ("3,600", "2,700"), strict=True))
     levels = tuple(Level(n, f"{app}, seed") for app, found in SEEDS.items() for n in found[1:2])
     return Figure(
         "1,800, then 3,600, then 2,700 tuples/s",
         (
-            Panel("time (s)", "instances", count, levels=levels),
+            Panel("time (s)", "instances", count, levels=levels, marks=changes),
             Panel("time (s)", "machines", nodes),
             Panel("time (s)", "mean latency (ms)", times, log=True),
         ),

@@ -171,7 +171,7 @@ def picture(data: Data) -> Figure:
         )
         names = tuple(f"{r:,}" for r in rates)
         panels.append(
-            Panel("tuples/s", "mean latency (ms)", categories=names, bars=bars, title=app, log=True)
+            Panel("tuples/s", "mean latency (ms)", categories=names, bars=bars, title=app)
         )
     return Figure(
         "Latency at steady rates", tuple(panels), note=es_stream.note(data, "figures 9 to 12")

@@ -35,7 +35,7 @@ def cases(step: float) -> Sequence[Case]:
         Case(batching, Play(_fixed(batching, step), "latency")),
         Case(buffers, Play(_fixed(buffers, step), Buffers())),
         Case("elastic", Play(_elastic(step), "latency")),
-        Case("best static", fewest_testers(_elastic, step, 320)),
+        Case("best static", fewest_testers(_elastic, step, 200 / PEAKS[batching] * RATES[-1])),
         Case("dynamic allocation", dynamic(_elastic(step), 130, {"test": 44})),
         Case("tests alone", Play(_alone(step))),
     )
@@ -204,7 +204,7 @@ FIGURE_3 = Experiment(
     ),
     picture,
     size={"step": 60.0},
-    quick={"step": 10.0},
+    quick={"step": 20.0},
 )
 
 EXPERIMENTS = (FIGURE_3,)

@@ -13,7 +13,12 @@ from typing import Any
 from penstock.control.guard import Guard
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow
-from penstock.engines.simulator.scenario import Scenario, prime_tester
+from penstock.engines.simulator.scenario import (
+    PRIME_RATES,
+    PRIME_SERVICE,
+    Scenario,
+    prime_tester,
+)
 from penstock.experiments import reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read, Record
 from penstock.experiments.nephele import PAPER, Buffers, dynamic, fewest_testers, note
@@ -29,11 +34,12 @@ def figure_6(step: float) -> Sequence[Case]:
     return (
         Case("latency", Play(scenario, "latency")),
         Case("static", Play(scenario, Buffers())),
-        Case("best static", fewest_testers(partial(_bounded, 20), step)),
+        Case("best static", fewest_testers(partial(_bounded, 20), step, PEAK)),
         Case("dynamic allocation", dynamic(scenario, 130, SMALL)),
     )
 
 
+PEAK = PRIME_RATES[-1] * PRIME_SERVICE
 SMALL = {"test": 36}
 """As few testers as the first step needs: what dynamic allocation begins with."""
 
@@ -231,7 +237,7 @@ HOURS = {30: 46.4, 40: 44.3, 50: 41.8, 100: 37.6}
 def task_hours(step: float) -> Sequence[Case]:
     elastic = [Case(f"{bound} ms", Play(_bounded(bound, step), "latency")) for bound in BOUNDS]
     best = [
-        Case(f"best static, {bound} ms", fewest_testers(partial(_bounded, bound), step))
+        Case(f"best static, {bound} ms", fewest_testers(partial(_bounded, bound), step, PEAK))
         for bound in (BOUNDS[0], BOUNDS[-1])
     ]
     return (
