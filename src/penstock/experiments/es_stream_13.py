@@ -113,7 +113,8 @@ def picture_13(data: Data) -> Figure:
     bars = tuple(Bars(w, tuple(bottleneck(data, f"{w}, {n}") for n in names)) for w in ways)
     seeds = Bars("es-stream, seed", tuple(app.bottleneck for app in APPS), tone=6)
     panel = Panel("application", "tuples/s", categories=names, bars=(*bars, seeds))
-    lines = [Line(w, *reading.rates(data, f"{w}, COMMCount", 5.0)) for w in ways]
+    few = ("es-stream", "drs", "even", "best static")
+    lines = [Line(w, *reading.rates(data, f"{w}, COMMCount", 5.0)) for w in few]
     times, offered = reading.rates(data, "even, COMMCount", 5.0, "offered")
     lines.append(Line("offered", times, offered, tone=6, faint=True))
     return Figure(

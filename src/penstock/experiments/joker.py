@@ -25,6 +25,7 @@ hardly depends on the third number: 1.2 us if a multiplication takes 1.5 ns.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +43,7 @@ from penstock.experiments.play import SparkPlay
 from penstock.plan import fusion
 from penstock.plan.plan import Plan
 from penstock.policies.organic import Organic
+from penstock.report.figures import Mark
 
 PAPER = "Joker: elastic stream processing with organic adaptation"
 
@@ -167,6 +169,21 @@ def speedup(data: Data, case: str, base: str | None = None) -> float:
 def replicas(tick: Record, operator: str) -> int:
     """Threads of the pipeline that begins with an operator."""
     return int(tick["pipelines"][operator]["instances"])
+
+
+def marks(data: Data, case: str) -> tuple[Mark, ...]:
+    """The changes that were made: a cut, one that is taken back, the replicas of a region."""
+    found = []
+    for change in data.of(case, "change"):
+        words = []
+        for action in change["actions"]:
+            grown = re.fullmatch(r".+: parallelism (\d+) -> (\d+)", action)
+            words.append(f"{grown[1]} → {grown[2]}" if grown else _CUTS.get(action.split()[0], ""))
+        found.append(Mark(float(change["at"]), ", ".join(dict.fromkeys(filter(None, words)))))
+    return tuple(found)
+
+
+_CUTS = {"split": "cut", "merge": "joined"}
 
 
 def note(data: Data, figure: str) -> str:

@@ -31,7 +31,7 @@ from penstock.experiments.joker import MULTIPLICATION, ONE_MACHINE, PAPER
 from penstock.experiments.joker_best import Best
 from penstock.experiments.play import Play
 from penstock.experiments.rivals import scaled
-from penstock.report.figures import Bars, Figure, Level, Mark, Panel
+from penstock.report.figures import Bars, Figure, Level, Panel
 
 COUNTS = (1024, 256, 1024, 2048)
 FACTORS = (4.0, 0.25, 0.5)
@@ -139,7 +139,7 @@ def picture(data: Data) -> Figure:
     return Figure(
         "Unequal operators: what each attempt brings",
         (
-            Panel("time (s)", "rows delivered/s", lines, marks=marks(data)),
+            Panel("time (s)", "ktps delivered", lines, marks=joker.marks(data, "seed")),
             Panel(
                 "attempt",
                 "more throughput (%)",
@@ -153,10 +153,6 @@ def picture(data: Data) -> Figure:
         ),
         note=joker.note(data, "figure 10"),
     )
-
-
-def marks(data: Data) -> tuple[Mark, ...]:
-    return reading.marks(data, "seed")
 
 
 _LINEAR = (

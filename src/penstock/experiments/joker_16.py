@@ -90,7 +90,7 @@ def after_third(what: str) -> Read:
 
 def picture_16(data: Data) -> Figure:
     lines = tuple(Line(case, *through(data, case)) for case in ("seed", "organic"))
-    panel = Panel("time (s)", "ktps delivered", lines, marks=reading.marks(data, "seed"))
+    panel = Panel("time (s)", "ktps delivered", lines, marks=joker.marks(data, "seed"))
     return Figure("What a change costs", (panel,), note=joker.note(data, "figure 16"))
 
 

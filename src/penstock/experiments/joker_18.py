@@ -121,7 +121,7 @@ def picture(data: Data) -> Figure:
                 times, found = reading.rates(data, case, 5.0, "ingested")
                 base = joker.before(data, f"seed, {name}")
                 lines.append(Line(way, times, tuple(f / base for f in found), tone=tone))
-        marks = reading.marks(data, f"seed, {name}") if f"seed, {name}" in data.cases else ()
+        marks = joker.marks(data, f"seed, {name}") if f"seed, {name}" in data.cases else ()
         levels = (Level(goal, "seed"),)
         panels.append(Panel("time (s)", "speed-up", tuple(lines), (), (), levels, marks, name))
     return Figure(

@@ -17,7 +17,7 @@ from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock.experiments.joker import ONE_MACHINE, PAPER
 from penstock.experiments.joker_best import Best
 from penstock.experiments.play import Play
-from penstock.report.figures import Bars, Figure, Level, Line, Panel
+from penstock.report.figures import Bars, Figure, Level, Panel
 
 ORDERS = {
     "fusion only": "fusion",
@@ -103,18 +103,12 @@ def joint_wins(data: Data) -> float:
 def picture(data: Data) -> Figure:
     costs = tuple(data.parameters["costs"])
     ways = [w for w in (*ORDERS, "organic", "best static") if f"{w}, {costs[-1]}" in data.cases]
-    if data.engine == "spark":
-        bars = tuple(Bars(w, tuple(speedup(data, w, c) for c in costs)) for w in ways)
-        panel = Panel("wait", "speed-up", categories=costs, bars=bars)
-    else:
-        lines = tuple(
-            Line(w, tuple(map(float, range(len(costs)))),
-                 tuple(speedup(data, w, c) for c in costs), faint=w == "best static")
-            for w in ways
-        )  # fmt: skip
-        told = ", ".join(map(str, costs))
-        levels = (Level(20, "joint, seed"), Level(10, "fission, seed"), Level(4, "fusion, seed"))
-        panel = Panel(f"multiplications: {told}", "speed-up", lines, levels=levels)
+    bars = tuple(Bars(w, tuple(speedup(data, w, c) for c in costs)) for w in ways)
+    what = "wait" if data.engine == "spark" else "multiplications of an operator"
+    seeds = (Level(20, "both, seed"), Level(10, "fission, seed"), Level(4, "fusion, seed"))
+    levels = () if data.engine == "spark" else seeds
+    names = tuple(map(str, costs))
+    panel = Panel(what, "speed-up", categories=names, bars=bars, levels=levels)
     return Figure(
         "Four operators: pipelines, replicas, and both",
         (panel,),
