@@ -78,13 +78,13 @@ def _small(scenario: Scenario, app: Application) -> Scenario:
 
 
 def bottleneck(data: Data, case: str) -> float:
-    """The highest rate of which all comes through, by the second half of its step.
+    """The highest rate of which all comes through, by the last quarter of its step.
 
     With a rate that is too high for a while, as before more instances are there, it goes on.
     """
     step, best = float(data.parameters["step"]), 0.0
     for number, rate in enumerate(data.parameters["rates"]):
-        begin, end = (number + 0.5) * step, (number + 1) * step
+        begin, end = (number + 0.75) * step, (number + 1) * step
         if reading.throughput(data, case, begin, end) >= 0.97 * rate:
             best = float(rate)
     return best
