@@ -137,8 +137,10 @@ class Moved:
             COUNT, f"{RATE}/s", 0.0, {**INSTANCES, "count": self.parallelism}, es_stream.NODES
         )
         links = min(self.parallelism + 1, es_stream.NODES)
-        rate = links * LINK if self.way == "parts" else CHECKPOINT
         keys = Keys(2000, bytes=STATE / 2000)
+        # both go over all of the state, not only over what moves
+        rate = links * LINK if self.way == "parts" else CHECKPOINT
+        rate *= keys.moved(self.parallelism, self.parallelism + 1)
         step = Step(found.model.step("count").service, keys=keys)
         steps = {**found.model.steps, "count": step}
         timing = Timing(instance_start=0.0, restart=0.0, state_rate=rate)

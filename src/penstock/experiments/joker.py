@@ -188,5 +188,5 @@ _CUTS = {"split": "cut", "merge": "joined"}
 
 def note(data: Data, figure: str) -> str:
     """The line below a picture."""
-    where = "simulated, a tuple for a thousand" if data.engine == "simulator" else "on Spark"
+    where = "simulated with fewer, longer tuples" if data.engine == "simulator" else "on Spark"
     return f"{where}, seed {data.seed}; after Joker, {figure}"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from penstock.experiments import joker, reading
-from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read
+from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read, Record
 from penstock.experiments.joker import ONE_MACHINE, PAPER
 from penstock.experiments.play import Play
 from penstock.experiments.rivals import scaled
@@ -81,8 +81,8 @@ def _time(case: str) -> Read:
 def picture_11(data: Data) -> Figure:
     cases = [str(b) for b in BUSY] + ["organic"]
     rate = Line("offered", *reading.rates(data, "0.8", 2.0, "offered"), tone=6, faint=True)
-    through = [Line(_named(c), *reading.rates(data, c, 2.0)) for c in cases]
-    counts = tuple(_replicas(data, c, 0.04 * at) for at, c in enumerate(cases))
+    through = [Line(_named(c), *reading.rates(data, c, 2.0), tone=at) for at, c in enumerate(cases)]
+    counts = tuple(_replicas(data, c, at) for at, c in enumerate(cases))
     return Figure(
         "When a thread counts as too busy",
         (
@@ -93,11 +93,13 @@ def picture_11(data: Data) -> Figure:
     )
 
 
-def _replicas(data: Data, case: str, apart: float) -> Line:
+def _replicas(data: Data, case: str, tone: int) -> Line:
     """Lines a little apart, so that none hides another."""
-    return reading.line(
-        data, case, lambda t: joker.replicas(t, "multiply-1") + apart, _named(case), style="step"
-    )
+
+    def read(tick: Record) -> float:
+        return joker.replicas(tick, "multiply-1") + 0.03 * tone
+
+    return reading.line(data, case, read, _named(case), style="step", tone=tone)
 
 
 def _named(case: str) -> str:

@@ -30,8 +30,9 @@ REGIONS = {
 """The regions of each topology by their operators; `gather` only brings two streams together."""
 
 
-GRAIN = 4
-"""Tuples for each of the other experiments: where two streams meet, few are shared unevenly."""
+GRAIN, FINE = 4, 512
+"""Tuples for each of the other experiments, from so many multiplications on: where two streams
+meet, few tuples are shared unevenly."""
 
 
 def topology(
@@ -46,7 +47,7 @@ def topology(
     steps = {op: joker.multiplying(cost) for op in first}
     steps |= {op: joker.multiplying(cost / ratio) for region in rest for op in region}
     steps |= {"gather": Step(selectivity=0.5 if pairs else 1.0)} if name == "reverse-tree" else {}
-    return joker.scenario(graph, steps, seconds, grain=GRAIN if cost >= 512 else 1)
+    return joker.scenario(graph, steps, seconds, grain=GRAIN if cost >= FINE else 1)
 
 
 def cases(costs: Sequence[int], seconds: float, profile: float) -> Sequence[Case]:
@@ -190,7 +191,9 @@ def picture_9(data: Data) -> Figure:
     speeds = tuple(joker.speedup(data, f"seed, {c}") for c in costs)
     up = tuple(_replicas("multiply-1", at)(data) for at in range(len(costs)))
     down = tuple(_replicas("multiply-2", at)(data) for at in range(len(costs)))
-    ticks = [reading.line(data, f"seed, {costs[-1]}", lambda t: t["throughput"], "rows/s")]
+    scale = GRAIN if costs[-1] >= FINE else 1
+    case = f"seed, {costs[-1]}"
+    ticks = [reading.line(data, case, lambda t: t["throughput"] / scale, "ktps")]
     return Figure(
         "A costly region before a cheap one",
         (
@@ -198,7 +201,7 @@ def picture_9(data: Data) -> Figure:
                   bars=(Bars("speed-up", speeds), Bars("replicas, first region", up),
                         Bars("replicas, second region", down)),
                   levels=(Level(12, "speed-up, seed"),)),
-            Panel("time (s)", "rows delivered/s", tuple(ticks),
+            Panel("time (s)", "ktps delivered", tuple(ticks),
                   marks=reading.marks(data, f"seed, {costs[-1]}", "multiply-1")),
         ),
         note=joker.note(data, "figure 9"),
