@@ -68,7 +68,8 @@ def _dealt(scenario: Scenario, app: Application) -> Plan:
 
     few = itertools.product(range(1, ROOM), repeat=len(names) - 1)
     deals: Iterable[Sequence[int]] = ((*deal, ROOM - sum(deal)) for deal in few if sum(deal) < ROOM)
-    return scaled(scenario.plan, dict(zip(names, max(deals, key=carries), strict=True)))
+    best = max(deals, key=carries)
+    return scaled(scenario.plan, dict(zip(names, best, strict=True)))
 
 
 def _small(scenario: Scenario, app: Application) -> Scenario:

@@ -30,9 +30,9 @@ REGIONS = {
 """The regions of each topology by their operators; `gather` only brings two streams together."""
 
 
-GRAIN, FINE = 4, 512
-"""Tuples for each of the other experiments, from so many multiplications on: where two streams
-meet, few tuples are shared unevenly."""
+GRAIN, MEET, FINE = 4, 12, 512
+"""Tuples for each of the other experiments, and where two streams meet, which share their room
+unevenly while tuples are few; from so many multiplications on."""
 
 
 def topology(
@@ -47,7 +47,8 @@ def topology(
     steps = {op: joker.multiplying(cost) for op in first}
     steps |= {op: joker.multiplying(cost / ratio) for region in rest for op in region}
     steps |= {"gather": Step(selectivity=0.5 if pairs else 1.0)} if name == "reverse-tree" else {}
-    return joker.scenario(graph, steps, seconds, grain=GRAIN if cost >= FINE else 1)
+    grain = MEET if name == "reverse-tree" else GRAIN
+    return joker.scenario(graph, steps, seconds, grain=grain if cost >= FINE else 1)
 
 
 def cases(costs: Sequence[int], seconds: float, profile: float) -> Sequence[Case]:
