@@ -236,7 +236,7 @@ FIGURE_32 = Experiment(
     ),
     picture_32,
     size={"factors": FACTORS, "seconds": 420.0, "profile": 30.0},
-    quick={"factors": (0.1, 0.4, 1.0), "seconds": 170.0, "profile": 10.0},
+    quick={"factors": (0.1, 1.0), "seconds": 150.0, "profile": 10.0},
     no_spark="its two cores show figure 5 only",
     notes=(ONE_MACHINE,),
 )  # fmt: skip
