@@ -198,7 +198,8 @@ FIGURE_10 = Experiment(
         Claim("few keys: what the second replica brings", GAINS[1],
               brings("few keys, 2", "few keys, 1")),
         Claim("few keys: what the third replica brings", GAINS[3],
-              brings("few keys, 3", "few keys, 2")),
+              brings("few keys, 3", "few keys, 2"),
+              why="which keys fall to the same replica is the chance of a hash"),
         *(Claim(f"the cut of {n} replica{'s'[: n - 1]}, source never full", None,
                 brings(f"cut, {n}", f"whole, {n}"))
           for n in (1, 2, 3)),
