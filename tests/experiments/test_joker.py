@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from penstock import experiments
-from penstock.experiments import es_stream, joker, joker_10
+from penstock.engines.simulator.scenario import Scenario
+from penstock.experiments import es_stream, es_stream_13, joker, joker_5, joker_8, joker_10
 from penstock.experiments.experiment import Data
-from penstock.models import instances
+from penstock.experiments.joker_best import Best
+from penstock.models import instances, splitting
 
 OURS = [e for e in experiments.every() if e.name.startswith(("joker", "es-stream"))]
 
@@ -21,6 +25,72 @@ def test_what_a_tuple_costs_gives_the_rates_that_the_seed_prints() -> None:
     hop, fixed = joker_10.HOP, joker_10.FIXED
     assert 1 / (hop + 12.5 * fixed + 4096 * m) == pytest.approx(80)
     assert 1 / (4 * hop + 6.5 * fixed + 2048 * m) == pytest.approx(1.04 * 80)
+
+
+@pytest.mark.parametrize(("multiplications", "pays"), [(32, False), (64, True)])
+def test_two_operators_are_cut_apart_from_64_multiplications_on(
+    multiplications: int, pays: bool
+) -> None:
+    cost = joker.multiplying(multiplications).service.mean
+    share = cost / (joker.HOP + 2 * cost)
+    assert (splitting.utility([share, share]) - 1 > joker.SEED.split_utility) is pays
+
+
+def test_a_finer_grain_is_the_same_work_in_more_tuples() -> None:
+    steps = {"multiply-1": joker.multiplying(4096)}
+    graph = joker.workload("region-4", multiplications="4096")
+    plain, fine = (joker.scenario(graph, steps, 1.0, grain=grain) for grain in (1.0, 8.0))
+    for name in ("numbers", "multiply-1"):
+        times = [s.model.step(name).service.mean for s in (plain, fine)]
+        assert times[0] == pytest.approx(8 * times[1])
+    assert plain.model.hop == pytest.approx(8 * fine.model.hop)
+    assert fine.load == f"{8 * 1.2 / joker.SOURCE:g}/s"
+
+
+def _does(scenario: Scenario, parts: Sequence[Sequence[str]], counts: Sequence[int]) -> float:
+    """Tuples a second of one region, cut into parts with so many instances each."""
+    model = scenario.model
+    source = model.step("numbers").service.mean
+    works = [model.hop + sum(model.step(n).service.mean for n in part) for part in parts]
+    slowest = max(w / n for w, n in zip(works, counts, strict=True))
+    return min(1 / slowest, joker.THREADS / (sum(works) + source), 1 / source)
+
+
+def _cuts(names: list[str]) -> Iterator[list[list[str]]]:
+    for ends in itertools.product((False, True), repeat=len(names) - 1):
+        parts = [[names[0]]]
+        for name, cut in zip(names[1:], ends, strict=True):
+            parts += [[name]] if cut else []
+            parts[-1] += [] if cut else [name]
+        yield parts
+
+
+@pytest.mark.parametrize("threads", [4, 7])
+@pytest.mark.parametrize("cost", [16, 256, 4096])
+def test_the_best_static_plan_is_as_good_as_any_that_is_tried(
+    threads: int, cost: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joker, "THREADS", threads)
+    monkeypatch.setattr(Best, "_share", lambda self, segment, instances: 1 / instances)
+    scenario = joker_5.region(3, cost, 1.0)
+    pipelines = [p for p in Best(scenario).plan.pipelines if p.name != "numbers"]
+    parts = [[n for n in p.operators if n != "results"] for p in pipelines]
+    found = _does(scenario, parts, [p.parallelism for p in pipelines])
+    names = [n for n in scenario.graph.topological if n.startswith("multiply")]
+    tried = (
+        _does(scenario, cuts, counts)
+        for cuts in _cuts(names)
+        for counts in itertools.product(range(1, threads + 2), repeat=len(cuts))
+    )
+    assert found == pytest.approx(max(tried))
+
+
+def test_the_best_plan_of_a_reverse_tree_has_twice_the_threads_at_its_root() -> None:
+    plan = Best(joker_8.topology("reverse-tree", 4096, 1.0)).plan
+    branch, root = plan.pipeline_of("from-north"), plan.pipeline_of("root")
+    assert root.parallelism == pytest.approx(2 * branch.parallelism, abs=1)
+    pairs = Best(joker_8.topology("reverse-tree", 4096, 1.0, pairs=True)).plan
+    assert pairs.pipeline_of("root").parallelism <= pairs.pipeline_of("from-north").parallelism + 1
 
 
 def test_the_selectivity_region_sees_twelve_and_a_half_tuples_for_one() -> None:
@@ -53,6 +123,26 @@ def test_all_cores_carry_the_highest_rate() -> None:
         cores = es_stream.NODES * es_stream.CORES
         assert cores / sum(app.services.values()) == pytest.approx(app.bottleneck)
     assert es_stream.TOP.even(18) == {"read": 5, "sold": 5, "count": 4, "rank": 4}
+
+
+@pytest.mark.parametrize("app", [es_stream.COUNT, es_stream.TOP], ids=lambda a: a.name)
+@pytest.mark.parametrize("rate", [900, 1800, 3600])
+def test_enough_is_the_fewest_even_instances_that_keep_up(
+    app: es_stream.Application, rate: int
+) -> None:
+    (each,) = set(app.enough(rate).values())
+    loads = [rate * s for s in app.services.values()]
+    assert max(loads) < each
+    assert not max(loads) < each - 1
+
+
+def test_the_best_deal_of_all_instances_keeps_up_with_the_highest_rate() -> None:
+    app = es_stream.TOP
+    scenario = es_stream.scenario(app, "1/s", 1.0, app.even(52), es_stream.NODES)
+    plan = es_stream_13._dealt(scenario, app)
+    deal = {n: plan.pipeline_of(n).parallelism for n in app.operators}
+    assert sum(deal.values()) == 52
+    assert min(k / app.services[n] for n, k in deal.items()) > app.bottleneck
 
 
 def _data(changes: list[tuple[float, str]], rates: list[float]) -> Data:
@@ -95,7 +185,7 @@ def test_the_same_seed_gives_the_same_records_and_another_one_others(tmp_path: A
     from penstock.experiments.experiment import Setting
 
     case = experiments.get("es-stream-18").made(
-        "simulator", {"intervals": (2.0,), "parallelism": (2,)}
+        "simulator", {"intervals": (2.0,), "parallelism": (2,), "states": ()}
     )[1]
     found = [list(case.job(Setting(seed, tmp_path / str(at)))) for at, seed in enumerate((1, 1, 2))]
     assert found[0] == found[1]

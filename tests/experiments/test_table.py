@@ -70,7 +70,7 @@ def test_what_differs_has_a_reason_or_says_that_there_is_none() -> None:
 
 def test_what_is_always_to_be_said_stands_below_the_reasons() -> None:
     row = Row(claim(1.0, why="because"), {"simulator": judged(claim(1.0), 9.0)})
-    lines = markdown(replace(MADE_UP, note="By the way."), (row,)).splitlines()
+    lines = markdown(replace(MADE_UP, notes=("By the way.",)), (row,)).splitlines()
     assert [line for line in lines if line][-3:-1] == ["1. because", "By the way."]
     assert lines[-1].startswith("Not on Spark here")
 

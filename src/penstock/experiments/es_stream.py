@@ -9,10 +9,16 @@ are exponential, as the seed's model has them.
 
 The weight of an instance, beta, is not printed either. It is the one with which COMMCount has the
 seed's 14 instances at 1,800 tuples/s; all other numbers of instances follow.
+
+Nor is how many instances the rivals have. An even plan here has the fewest that keep up with the
+rate, as many of each operator, on all machines, as somebody sets it by hand; DRS deals as many
+anew. What comes of it if they have as many as Es-Stream is told as well. Times of changes are
+chosen: 1 s for a machine, 0.5 s for an instance, 0.2 s to restart.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -26,6 +32,7 @@ from penstock.engines.simulator.scenario import Scenario
 from penstock.engines.simulator.service import Exponential
 from penstock.experiments import reading
 from penstock.experiments.experiment import Data, Record
+from penstock.experiments.rivals import DynamicAllocation
 from penstock.plan.plan import Pipeline, Plan
 from penstock.policies.es_stream import EsStream
 
@@ -35,6 +42,11 @@ NODES, CORES, INSTANCES = 13, 2, 4
 """Machines, cores of each, and instances that it may hold."""
 
 SEED = EsStream(share=0.003)
+
+RESTART = 0.2
+
+DYNAMIC = DynamicAllocation(NODES, CORES)
+"""Spark's own behaviour on the same machines; it begins with one of them."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +67,11 @@ class Application:
         """Seconds of a tuple at each operator."""
         whole = NODES * CORES / self.bottleneck / sum(self.weights)
         return {n: whole * w for n, w in zip(self.operators, self.weights, strict=True)}
+
+    def enough(self, rate: float) -> dict[str, int]:
+        """As many instances of each operator as of any other, the fewest that keep up."""
+        each = math.floor(max(rate * s for s in self.services.values())) + 1
+        return dict.fromkeys(self.operators, each)
 
     def even(self, instances: int) -> dict[str, int]:
         """So many instances, as many of one operator as of any other, the first get the rest."""
@@ -86,7 +103,7 @@ def scenario(
         {n: Step(Exponential(s), keys=Keys(5000)) for n, s in app.services.items()},
         nodes=NODES,
         node=Node(cores=CORES, memory=2e9),
-        timing=Timing(executor_start=1.0, instance_start=0.5, restart=0.2),
+        timing=Timing(executor_start=1.0, instance_start=0.5, restart=RESTART),
     )
     return Scenario(graph, Plan(tuple(pipelines), used), model, load, seconds)
 

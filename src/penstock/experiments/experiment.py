@@ -103,8 +103,7 @@ class Experiment:
 
     cases: from parameters, which are `size`, or `quick` on top of it, to what is carried out on
     the simulator; spark: the same for Spark with `spark_size`, None where two cores cannot show
-    it, for which `no_spark` gives the reason; note: what is to be said below the table, whatever
-    comes out.
+    it, for which `no_spark` gives the reason; notes: what else a reader of the table has to know.
     """
 
     name: str
@@ -119,7 +118,7 @@ class Experiment:
     spark: Callable[..., Sequence[Case]] | None = None
     spark_size: Mapping[str, Any] = field(default_factory=dict)
     no_spark: str = "it needs more than two cores"
-    note: str = ""
+    notes: tuple[str, ...] = ()
 
     def parameters(self, engine: EngineName, quick: bool) -> dict[str, Any]:
         if engine == "spark":

@@ -5,7 +5,8 @@ change takes less than a second is given; what it does to the throughput is read
 
 Figure 32: the seven operators of the workload `regions-7`, of which the seed prints a part only,
 with five factors on their selectivities. The model is given costs, selectivities and the hop, and
-takes the plan that it says is best, of whole regions and of single operators with any replicas.
+takes the plan that it says is best, of whole regions and of single operators with any replicas. The
+best static plan is free to cut regions anywhere and to give pipelines instances of their own.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from penstock.dataflow.regions import regions
 from penstock.engines.simulator.scenario import Scenario
 from penstock.experiments import joker, reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read, Record, Setting
-from penstock.experiments.joker import PAPER
+from penstock.experiments.joker import ONE_MACHINE, PAPER
+from penstock.experiments.joker_best import Best
 from penstock.experiments.play import Play
 from penstock.experiments.rivals import best_static, scaled
 from penstock.plan import fusion
@@ -35,8 +37,9 @@ def changes(seconds: float, profile: float) -> Sequence[Case]:
     steps = {f"multiply-{n}": joker.multiplying(c) for n, c in enumerate(COUNTS, 1)}
     scenario = joker.scenario(graph, steps, seconds)
     return (
-        Case("seed", Play(scenario, replace(joker.SEED, profile=profile))),
+        Case("seed", Play(scenario, replace(joker.SEED, profile=profile), turn=0.5, every=0.5)),
         Case("organic", Play(scenario, replace(joker.OURS, profile=profile))),
+        Case("best static", Best(scenario)),
     )
 
 
@@ -46,7 +49,7 @@ def through(data: Data, case: str = "seed") -> tuple[tuple[float, ...], tuple[fl
 
 
 def dip(data: Data, case: str = "seed") -> float:
-    """The deepest fall of the throughput within 3 s of a change that was kept, as a share."""
+    """The deepest fall of the throughput within 3 s of a change, as a share."""
     times, found = through(data, case)
     deepest = 0.0
     for change in data.of(case, "change"):
@@ -59,7 +62,7 @@ def dip(data: Data, case: str = "seed") -> float:
 
 
 def settled(data: Data, case: str = "seed") -> float:
-    """The most seconds from a change until throughput is within 5 % of what it comes to."""
+    """The most seconds from a change until throughput has come to 95 % of what it comes to."""
     times, found = through(data, case)
     made = [float(c["at"]) for c in data.of(case, "change")]
     longest = 0.0
@@ -68,7 +71,7 @@ def settled(data: Data, case: str = "seed") -> float:
         if len(after) < 6:
             continue
         level = sum(r for _, r in after[-5:]) / 5
-        near = next((t for t, r in after if abs(r - level) <= 0.05 * level), end)
+        near = next((t for t, r in after if r >= 0.95 * level), end)
         longest = max(longest, near - at)
     return longest
 
@@ -86,8 +89,8 @@ def after_third(what: str) -> Read:
 
 
 def picture_16(data: Data) -> Figure:
-    lines = tuple(Line(case, *through(data, case)) for case in data.cases)
-    panel = Panel("time (s)", "ktps delivered", lines, marks=reading.marks(data, "seed"))
+    lines = tuple(Line(case, *through(data, case)) for case in ("seed", "organic"))
+    panel = Panel("time (s)", "ktps delivered", lines, marks=joker.marks(data, "seed"))
     return Figure("What a change costs", (panel,), note=joker.note(data, "figure 16"))
 
 
@@ -98,22 +101,24 @@ FIGURE_16 = Experiment(
     "figure 16",
     changes,
     (
-        Claim("pipelines after the third change", 3.0, after_third("pipelines"),
-              why="the first half of the region is busy 0.80 beside the second, just at the "
-              "threshold: it counts as a bottleneck here, and is cut as well"),
+        Claim("pipelines after the third change", 3.0, after_third("pipelines")),
         Claim("replicas after the third change", 2.0, after_third("replicas")),
-        Claim("deepest fall of the throughput after a change", 0.3, dip,
-              why="all threads of a region stand still for 0.3 s here, which is given, and their "
-              "queues empty one after the other"),
+        Claim("throughput falls by more than 30 % when all threads of a region pause (1: yes)",
+              1.0, lambda d: float(dip(d) > 0.3)),
+        Claim("deepest fall of the throughput after a change (more than 0.3 in the seed)", None,
+              dip),
         Claim("seconds until a change has its effect, at most", 3.0, settled, better="lower"),
         Claim("speed-up in the end", None, lambda d: joker.speedup(d, "seed"), "x"),
         Claim("speed-up in the end, our own policy", None,
               lambda d: joker.speedup(d, "organic", "seed"), "x"),
+        Claim("speed-up of the best static plan", None,
+              lambda d: joker.speedup(d, "best static", "seed"), "x"),
     ),
     picture_16,
     size={"seconds": 420.0, "profile": 30.0},
     quick={"seconds": 200.0, "profile": 15.0},
     no_spark="what a change costs on Spark is measured by its own benchmark",
+    notes=(ONE_MACHINE,),
 )  # fmt: skip
 
 
@@ -185,6 +190,7 @@ def modelled(factors: Sequence[float], seconds: float, profile: float) -> Sequen
             Case(f"seed, {factor}", Play(scenario, replace(joker.SEED, profile=profile))),
             Case(f"organic, {factor}", Play(scenario, replace(joker.OURS, profile=profile))),
             Case(f"model, {factor}", Modelled(scenario)),
+            Case(f"best static, {factor}", Best(scenario)),
         ]
     return found
 
@@ -206,7 +212,7 @@ def picture_32(data: Data) -> Figure:
     factors = data.parameters["factors"]
     bars = tuple(
         Bars(way, tuple(joker.after(data, f"{way}, {f}") for f in factors))
-        for way in ("seed", "organic", "model")
+        for way in ("seed", "organic", "model", "best static")
     )
     panel = Panel("selectivity factor", "ktps", categories=tuple(map(str, factors)), bars=bars)
     return Figure("The policy beside a model", (panel,), note=joker.note(data, "figure 32"))
@@ -225,11 +231,14 @@ FIGURE_32 = Experiment(
               "policy stops where a replica brings 10 %"),
         Claim("throughput of our own policy beside that of the model's plans", None,
               beside_model("organic")),
+        Claim("throughput of the best static plan beside that of the model's plans", None,
+              beside_model("best static")),
     ),
     picture_32,
     size={"factors": FACTORS, "seconds": 420.0, "profile": 30.0},
-    quick={"factors": (0.1, 0.4, 1.0), "seconds": 170.0, "profile": 10.0},
+    quick={"factors": (0.1, 1.0), "seconds": 150.0, "profile": 10.0},
     no_spark="its two cores show figure 5 only",
+    notes=(ONE_MACHINE,),
 )  # fmt: skip
 
 EXPERIMENTS = (FIGURE_16, FIGURE_32)

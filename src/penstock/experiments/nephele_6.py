@@ -1,11 +1,10 @@
-"""Nephele's figure 6: PrimeTester under a bound of 20 ms, and what longer bounds cost."""
+"""Nephele's figure 6: PrimeTester under a bound of 20 ms."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,18 @@ from typing import Any
 from penstock.control.guard import Guard
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow
-from penstock.engines.simulator.scenario import Scenario, prime_tester
+from penstock.engines.simulator.scenario import (
+    PRIME_RATES,
+    PRIME_SERVICE,
+    Scenario,
+    prime_tester,
+)
 from penstock.experiments import reading
-from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read, Record, Setting
-from penstock.experiments.nephele import PAPER, Buffers, note
+from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read, Record
+from penstock.experiments.nephele import PAPER, Buffers, dynamic, fewest_testers, note
 from penstock.experiments.play import Play, SparkPlay
-from penstock.experiments.rivals import DynamicAllocation, best_static, scaled
 from penstock.plan.plan import Pipeline, Plan
-from penstock.report.figures import Bars, Figure, Level, Line, Panel
+from penstock.report.figures import Figure, Level, Line, Panel
 
 # --- figure 6 -----------------------------------------------------------------------------------
 
@@ -30,38 +33,18 @@ def figure_6(step: float) -> Sequence[Case]:
     return (
         Case("latency", Play(scenario, "latency")),
         Case("static", Play(scenario, Buffers())),
-        Case("best static", BestTesters(step)),
-        Case("dynamic allocation", Play(_small(scenario), DynamicAllocation(130))),
+        Case("best static", fewest_testers(partial(bounded, 20), step, PEAK)),
+        Case("dynamic allocation", dynamic(scenario, 130, SMALL)),
     )
 
 
-def _small(scenario: Scenario) -> Scenario:
-    """The same, started with as few testers as the first step needs."""
-    return replace(scenario, plan=scaled(scenario.plan, {"test": 36}))
+PEAK = PRIME_RATES[-1] * PRIME_SERVICE
+SMALL = {"test": 36}
+"""As few testers as the first step needs: what dynamic allocation begins with."""
 
 
-@dataclass(frozen=True)
-class BestTesters:
-    """The fewest testers that meet the bound in as many windows as the seed's policy did, 91 %."""
-
-    step: float
-    share: float = 0.91
-
-    def __call__(self, setting: Setting) -> Sequence[Record]:
-        short = prime_tester(step=min(self.step, 10.0))
-
-        def score(found: Mapping[str, int]) -> float:
-            play = Play(replace(short, plan=scaled(short.plan, found)))
-            scratch = setting.scratch / str(found["test"])
-            records = play(replace(setting, scratch=scratch, tell=lambda share: None))
-            data = Data(tuple({"case": "", **r} for r in records))
-            met = reading.met(data, "") or 0.0
-            return 0.0 if met >= self.share else met - 1.0
-
-        found = best_static({"test": range(100, 521)}, score, {"test": 175}, patience=0)
-        play = Play(replace(prime_tester(step=self.step), plan=scaled(short.plan, found)))
-        whole = play(replace(setting, scratch=setting.scratch / "whole"))
-        return [{"kind": "found", **found}, *whole]
+def bounded(bound: int, step: float) -> Scenario:
+    return prime_tester(latency=f"{bound}ms", step=step)
 
 
 # --- on Spark -----------------------------------------------------------------------------------
@@ -111,7 +94,7 @@ def _hours(case: str) -> Read:
     return lambda data: reading.task_hours(data, case)
 
 
-def _hours_beside(case: str, other: str) -> Read:
+def hours_beside(case: str, other: str) -> Read:
     return lambda data: reading.task_hours(data, case) / reading.task_hours(data, other)
 
 
@@ -199,7 +182,7 @@ FIGURE_6 = Experiment(
         Claim(
             "task hours beside static testers",
             1.0,
-            _hours_beside("latency", "static"),
+            hours_beside("latency", "static"),
             better="lower",
             why=_SMOOTH,
         ),
@@ -227,7 +210,7 @@ FIGURE_6 = Experiment(
             lambda data: float(data.of("best static", "found")[0]["test"]),
         ),
         Claim(
-            "task hours beside the best static plan", None, _hours_beside("latency", "best static")
+            "task hours beside the best static plan", None, hours_beside("latency", "best static")
         ),
         Claim(
             "share that meets 20 ms under Spark's dynamic allocation",
@@ -243,77 +226,4 @@ FIGURE_6 = Experiment(
     spark_size={"step": 15.0, "rate": 150, "latency": "2s"},
 )
 
-
-# --- task hours ---------------------------------------------------------------------------------
-
-BOUNDS = (20, 30, 40, 50, 100)
-HOURS = {30: 46.4, 40: 44.3, 50: 41.8, 100: 37.6}
-
-
-def task_hours(step: float) -> Sequence[Case]:
-    elastic = [
-        Case(f"{bound} ms", Play(prime_tester(latency=f"{bound}ms", step=step), "latency"))
-        for bound in BOUNDS
-    ]
-    return (*elastic, Case("static", Play(prime_tester(step=step), Buffers())))
-
-
-def _full(case: str) -> Read:
-    """Hours as if steps had lasted a minute."""
-    return lambda data: reading.task_hours(data, case) * 60 / data.parameters["step"]
-
-
-def picture_hours(data: Data) -> Figure:
-    bounds = tuple(b for b in BOUNDS if f"{b} ms" in data.cases)
-    here = tuple(_full(f"{b} ms")(data) for b in bounds)
-    static = _full("static")(data) if "static" in data.cases else None
-    levels = () if static is None else (Level(static, "175 static"),)
-    return Figure(
-        "PrimeTester: a longer bound costs less",
-        (
-            Panel(
-                "bound",
-                "task hours",
-                categories=tuple(f"{b} ms" for b in bounds),
-                bars=(Bars("here", here), Bars("seed", tuple(HOURS.get(b) for b in bounds))),
-                levels=levels,
-            ),
-        ),
-        note=note(data, "section V-A"),
-    )
-
-
-def _met(case: str) -> Read:
-    return lambda data: reading.met(data, case)
-
-
-TASK_HOURS = Experiment(
-    "nephele-hours",
-    "PrimeTester: task hours for bounds of 20 to 100 ms",
-    PAPER,
-    "section V-A",
-    task_hours,
-    (
-        *(
-            Claim(f"task hours at {bound} ms", hours, _full(f"{bound} ms"), "", None, "lower")
-            for bound, hours in HOURS.items()
-        ),
-        Claim("100 ms beside 30 ms", 37.6 / 46.4, _hours_beside("100 ms", "30 ms"), neutral=1.0),
-        Claim(
-            "20 ms beside 175 static testers",
-            1.0,
-            _hours_beside("20 ms", "static"),
-            better="lower",
-        ),
-        Claim("task hours at 20 ms", None, _full("20 ms")),
-        *(
-            Claim(f"share of intervals that meet {bound} ms", None, _met(f"{bound} ms"))
-            for bound in BOUNDS
-        ),
-    ),
-    picture_hours,
-    size={"step": 60.0},
-    quick={"step": 20.0},
-)
-
-EXPERIMENTS = (FIGURE_6, TASK_HOURS)
+EXPERIMENTS = (FIGURE_6,)

@@ -1,4 +1,10 @@
-"""Nephele's figure 8: TwitterSentiment, two constraints at once."""
+"""Nephele's figure 8: TwitterSentiment, two constraints at once.
+
+That the peak of 6,734 tweets a second was about very few topics is no part of the load here. It is
+tried beside it: 800 of 4,000 tweets a second pass the filter, then all 6,734 do, and only the tasks
+that find sentiments are looked at. The best static plan is the smallest that keeps both bounds
+while 5,500 tweets a second come, the high of a day, which nobody knows beforehand.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +12,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 
+from penstock.engines.simulator.model import Step
 from penstock.engines.simulator.scenario import Scenario, twitter_sentiment
 from penstock.experiments import reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Record
-from penstock.experiments.nephele import PAPER, note
+from penstock.experiments.nephele import PAPER, Fewest, dynamic, note
 from penstock.experiments.play import Play
-from penstock.experiments.rivals import DynamicAllocation, scaled
+from penstock.experiments.rivals import scaled
 from penstock.report.figures import Figure, Level, Line, Panel
 
 TOPICS, MOOD = "hot-topics->filter", "filter->sink"
@@ -23,13 +30,31 @@ def cases(days: float) -> Sequence[Case]:
     return (
         Case("latency", Play(scenario, "latency", every=5.0)),
         Case("static", Play(provisioned(scenario), every=5.0)),
-        Case("dynamic allocation", Play(_small(scenario), DynamicAllocation(25), every=5.0)),
+        Case("best static", _fewest(scenario)),
+        Case("dynamic allocation", dynamic(scenario, 25, dict.fromkeys(ELASTIC, 4), every=5.0)),
+        Case(TOPIC, Play(one_topic(), "latency")),
     )
 
 
-def _small(scenario: Scenario) -> Scenario:
-    """The same, started with an executor of four cores."""
-    return replace(scenario, plan=scaled(scenario.plan, dict.fromkeys(ELASTIC, 4)))
+TOPIC = "one topic"
+JUMP = 100.0
+
+
+def _fewest(scenario: Scenario) -> Fewest:
+    trial = replace(scenario, load="5500/s", seconds=15.0)
+    choices = dict.fromkeys(ELASTIC, range(4, 36))
+    start = {p.name: p.parallelism for p in provisioned(scenario).plan.pipelines}
+    return Fewest(trial, scenario, choices, {n: start[n] for n in ELASTIC}, every=5.0)
+
+
+def one_topic() -> Scenario:
+    """Tweets that pass the filter before and at the peak; topics and filters take no time."""
+    whole = twitter_sentiment(tasks={"sentiment": 8})
+    before, peak = 0.2 * 4000, 6734
+    free = {"hot-topics": Step(selectivity=0.009, window=0.2), "filter": Step()}
+    model = replace(whole.model, steps={**whole.model.steps, **free})
+    load = f"points:0={before:g},{JUMP}={before:g},{JUMP + 0.001}={peak},{JUMP + 60}={peak}"
+    return replace(whole, model=model, load=load, seconds=JUMP + 60)
 
 
 def provisioned(scenario: Scenario) -> Scenario:
@@ -59,6 +84,13 @@ def _added_at_the_peak(data: Data) -> float | None:
     near = reading.between(data.of("latency"), 2395.0, 2440.0)
     found = [t["pipelines"]["sentiment"]["instances"] for t in near]
     return float(max(found) - found[0]) if found else None
+
+
+def _added_for_a_topic(data: Data) -> float:
+    """The same where all tweets of the peak pass the filter."""
+    near = reading.between(data.of(TOPIC), JUMP - 5, JUMP + 40)
+    found = [t["pipelines"]["sentiment"]["instances"] for t in near]
+    return float(max(found) - found[0])
 
 
 def _usual_p95(constraint: str, data: Data) -> float:
@@ -130,13 +162,29 @@ FIGURE_8 = Experiment(
             28,
             _added_at_the_peak,
             why="in the seed the peak was about very few topics, so that far more tweets passed "
-            "the filter; here it is a peak of all tweets, and the quick size ends before it",
+            "the filter, how many is not printed; here a fifth passes as ever, and where all of "
+            "them pass far more tasks than in the seed are added (below)",
+        ),
+        Claim(
+            "sentiment tasks added where all tweets of the peak pass (above 28)",
+            None,
+            _added_for_a_topic,
         ),
         Claim("task hours of the policy", None, lambda data: reading.task_hours(data, "latency")),
         Claim(
             "task hours of a static plan for the peak",
             None,
             lambda data: reading.task_hours(data, "static"),
+        ),
+        Claim(
+            "task hours of the best static plan",
+            None,
+            lambda data: reading.task_hours(data, "best static"),
+        ),
+        Claim(
+            "share that meets 30 ms, best static",
+            None,
+            lambda data: reading.met(data, "best static", MOOD),
         ),
         Claim(
             "share that meets 30 ms, static", None, lambda data: reading.met(data, "static", MOOD)

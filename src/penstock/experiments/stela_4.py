@@ -207,7 +207,7 @@ FIGURE_4 = Experiment(
     picture_of(MICRO, "figures 4 and 7a"),
     size={"draws": 10},
     quick={"draws": 3},
-    note=FIXED,
+    notes=(FIXED,),
 )
 
 FIGURE_6 = Experiment(
@@ -245,7 +245,7 @@ FIGURE_6 = Experiment(
     picture_of(APPLICATIONS, "figures 6 and 7b"),
     size={"draws": 10},
     quick={"draws": 3},
-    note=FIXED,
+    notes=(FIXED,),
 )
 
 EXPERIMENTS = (FIGURE_4, FIGURE_6)

@@ -198,7 +198,7 @@ FIGURE_8 = Experiment(
     picture,
     size={"draws": 8},
     quick={"draws": 3},
-    note=f"Best static: all instances on four machines from the start. {FIXED}",
+    notes=("Best static: all instances on four machines from the start.", FIXED),
 )
 
 EXPERIMENTS = (FIGURE_8,)

@@ -302,7 +302,7 @@ FIGURE_11 = Experiment(
         "settle": 4.0,
         "observations": 8,
     },
-    note=NOTE,
+    notes=(NOTE,),
     spark=on_spark,
     spark_size={"seconds": 240.0, "load": "400/s"},
 )

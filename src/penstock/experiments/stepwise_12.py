@@ -160,7 +160,7 @@ FIGURE_12 = Experiment(
         ),
     ),
     picture,
-    note=NOTE,
+    notes=(NOTE,),
     size={
         "depths": tuple(DEPTHS),
         "nodes": NODES,

@@ -99,7 +99,7 @@ FIGURE_13 = Experiment(
         ),
     ),
     picture,
-    note=NOTE,
+    notes=(NOTE,),
     size={
         "nodes": (2, 4, 6, 8, 10, 12, 14),
         "tries": 30,

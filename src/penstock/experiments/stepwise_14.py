@@ -127,7 +127,7 @@ FIGURE_14 = Experiment(
         Claim("700 ms: rounds", None, _rounds("700 ms")),
     ),
     picture,
-    note=NOTE,
+    notes=(NOTE,),
     size={
         "slices": SLICES,
         "ks": KS,

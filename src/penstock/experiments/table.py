@@ -95,8 +95,7 @@ def markdown(experiment: Experiment, rows: tuple[Row, ...]) -> str:
                 else [number(cell.value), number(cell.ratio), cell.verdict + note]
             )
         lines.append(_line(words))
-    told = [f"{n}. {text}" for n, text in enumerate(notes, start=1)]
-    told += [experiment.note] if experiment.note else []
+    told = [*(f"{n}. {text}" for n, text in enumerate(notes, start=1)), *experiment.notes]
     if "spark" not in engines and experiment.spark is None:
         told.append(f"Not on Spark here: {experiment.no_spark}.")
     title = f"# {experiment.title}\n\n{experiment.paper}, {experiment.figure}.\n\n"
@@ -113,6 +112,7 @@ def as_json(experiment: Experiment, rows: tuple[Row, ...]) -> dict[str, Any]:
         "title": experiment.title,
         "paper": experiment.paper,
         "figure": experiment.figure,
+        "notes": list(experiment.notes),
         "rows": [
             {
                 "what": row.claim.what,

@@ -1,0 +1,186 @@
+"""Joker's figures 12, 14 and 15: what a change has to bring, and what a cut has to promise.
+
+Figure 12: figure 5's four operators with other thresholds of throughput. Figures 14 and 15: two
+operators of which the shares of a thread's time are printed (0.75 and 0.10, 0.45 and 0.40), so that
+the hop is the rest; a thread does 100 ktps here, which is not printed and does not matter. Figure
+14 ends when the source is full: it emits what four replicas do, as the seed's algorithm resolves
+that bottleneck in four steps; figure 15 has all threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from penstock.engines.simulator.model import Step
+from penstock.engines.simulator.scenario import Scenario
+from penstock.engines.simulator.service import Gamma
+from penstock.experiments import joker, reading
+from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read
+from penstock.experiments.joker import ONE_MACHINE, PAPER
+from penstock.experiments.joker_5 import region
+from penstock.experiments.joker_best import Best
+from penstock.experiments.play import Play
+from penstock.report.figures import Bars, Figure, Level, Line, Panel
+
+# --- figure 12 ----------------------------------------------------------------------------------
+
+GAINS = (0.1, 0.2, 0.4)
+
+
+def gained(costs: Sequence[int], seconds: float, profile: float) -> Sequence[Case]:
+    found = []
+    for cost in costs:
+        scenario = region(4, cost, seconds)
+        for gain in GAINS:
+            policy = replace(joker.SEED, profile=profile, improvement=gain)
+            found.append(Case(f"{gain}, {cost}", Play(scenario, policy)))
+        found.append(Case(f"best static, {cost}", Best(scenario)))
+    return found
+
+
+def _beside(gain: float | str, which: int) -> Read:
+    """The speed-up with a threshold, or of the best plan, over that with 0.1."""
+
+    def read(data: Data) -> float:
+        cost = data.parameters["costs"][which]
+        return joker.after(data, f"{gain}, {cost}") / joker.after(data, f"0.1, {cost}")
+
+    return read
+
+
+def picture_12(data: Data) -> Figure:
+    costs = data.parameters["costs"]
+    bars = [
+        Bars(f"threshold {g:.0%}", tuple(joker.speedup(data, f"{g}, {c}") for c in costs))
+        for g in GAINS
+    ]
+    best = (joker.speedup(data, f"best static, {c}", f"0.1, {c}") for c in costs)
+    bars.append(Bars("best static", tuple(best), tone=6))
+    panel = Panel(
+        "multiplications", "speed-up", categories=tuple(map(str, costs)), bars=tuple(bars)
+    )
+    return Figure("What a change has to bring", (panel,), note=joker.note(data, "figure 12"))
+
+
+FIGURE_12 = Experiment(
+    "joker-12",
+    "What a change has to bring",
+    PAPER,
+    "figure 12",
+    gained,
+    (
+        Claim("speed-up with 0.2 beside 0.1, costly operators", 1.0, _beside(0.2, -1),
+              why="the sixth replica of four pipelines brings just under 20 % here, and goes"),
+        Claim("speed-up with 0.4 beside 0.1, costly operators (far below 1)", None,
+              _beside(0.4, -1)),
+        Claim("speed-up with 0.2 beside 0.1, cheap operators (below 1)", None, _beside(0.2, 0)),
+        Claim("speed-up with 0.4 beside 0.1, cheap operators (below 1)", None, _beside(0.4, 0)),
+        Claim("best static plan beside 0.1, costly operators", None, _beside("best static", -1)),
+        Claim("best static plan beside 0.1, cheap operators", None, _beside("best static", 0)),
+    ),
+    picture_12,
+    size={"costs": (16, 256, 4096), "seconds": 420.0, "profile": 30.0},
+    quick={"costs": (16, 4096), "seconds": 160.0, "profile": 10.0},
+    no_spark="its two cores show figure 5 only",
+    notes=(ONE_MACHINE,),
+)  # fmt: skip
+
+
+# --- figures 14 and 15 --------------------------------------------------------------------------
+
+_THREAD = 100.0
+
+
+def shared(first: float, second: float, seconds: float, source: float) -> Scenario:
+    """Two operators with these shares of the time of a thread that does 100 ktps."""
+    graph = joker.workload("region-4", multiplications="1,1")
+    steps = {
+        "multiply-1": Step(Gamma(first / _THREAD, 0.1), keys=joker.KEYS),
+        "multiply-2": Step(Gamma(second / _THREAD, 0.1), keys=joker.KEYS),
+    }
+    hop = (1 - first - second) / _THREAD
+    return joker.scenario(graph, steps, seconds, source=1 / source, load=1.2 * source, hop=hop)
+
+
+def split(seconds: float, profile: float) -> Sequence[Case]:
+    found = []
+    for name, shares, source, thresholds in (
+        ("unequal", (0.75, 0.10), 4.0 * _THREAD, (0.2, 0.1)),
+        ("equal", (0.45, 0.40), 3200.0, (0.2, 0.9)),
+    ):
+        scenario = shared(*shares, seconds, source)
+        for threshold in thresholds:
+            policy = replace(joker.SEED, profile=profile, split_utility=threshold)
+            found.append(Case(f"{name}, {threshold}", Play(scenario, policy)))
+        ours = replace(joker.OURS, profile=profile)
+        found.append(Case(f"{name}, organic", Play(scenario, ours)))
+        found.append(Case(f"{name}, best static", Best(scenario)))
+    return found
+
+
+def _cuts(case: str) -> Read:
+    """How often a cut was tried."""
+    return lambda data: float(sum("split into" in c["reason"] for c in data.of(case, "change")))
+
+
+def _less(data: Data) -> float:
+    """By which share the speed-up with 0.9 is below that with 0.2."""
+    low, high = (joker.after(data, f"equal, {t}") for t in (0.2, 0.9))
+    return 1 - high / low
+
+
+def _after(name: str, way: str) -> Read:
+    """The throughput of a way over that with the seed's threshold."""
+    return lambda d: joker.after(d, f"{name}, {way}") / joker.after(d, f"{name}, 0.2")
+
+
+def picture_14(data: Data) -> Figure:
+    panels = []
+    for name in ("unequal", "equal"):
+        cases = [c for c in data.cases if c.startswith(f"{name},") and "best" not in c]
+        lines = []
+        for case in cases:
+            times, rates = reading.rates(data, case, 5.0, "ingested")
+            lines.append(Line(case, times, tuple(r / _THREAD for r in rates)))
+        panels.append(Panel("time (s)", "speed-up", tuple(lines), title=name))
+    level = Level(4.0, "source")
+    panels[0] = replace(panels[0], levels=(level,))
+    return Figure(
+        "What a cut has to promise", tuple(panels), note=joker.note(data, "figures 14 and 15")
+    )
+
+
+FIGURE_14 = Experiment(
+    "joker-14",
+    "What a cut has to promise",
+    PAPER,
+    "figures 14 and 15",
+    split,
+    (
+        Claim("unequal operators, 0.2: cuts that are tried", 0.0, _cuts("unequal, 0.2")),
+        Claim("unequal operators, 0.1: a cut is tried and taken back (1: yes)", 1.0,
+              lambda data: float((_cuts("unequal, 0.1")(data) or 0) > 0)),
+        Claim("unequal operators, 0.1 beside 0.2: speed-up", 1.0,
+              lambda d: joker.after(d, "unequal, 0.1") / joker.after(d, "unequal, 0.2")),
+        Claim("equal operators, 0.2: cuts that are tried (1 or more)", 1.0,
+              lambda data: float((_cuts("equal, 0.2")(data) or 0) > 0)),
+        Claim("equal operators, 0.9: cuts that are tried", 0.0, _cuts("equal, 0.9")),
+        Claim("equal operators, 0.9: how much less speed-up than with 0.2", 0.4, _less,
+              neutral=0.0,
+              why="replicas alone end where one more brings 10 %, at ten or eleven here and at "
+              "eight in the seed"),
+        Claim("equal operators, 0.9: replicas", 8.0,
+              lambda d: float(joker.replicas(d.of("equal, 0.9")[-1], "multiply-1")),
+              why="each replica does as much as the first here, so they pay up to the tenth"),
+        *(Claim(f"{name} operators: {way} beside 0.2", None, _after(name, way))
+          for name in ("unequal", "equal") for way in ("organic", "best static")),
+    ),
+    picture_14,
+    size={"seconds": 420.0, "profile": 30.0},
+    quick={"seconds": 170.0, "profile": 10.0},
+    no_spark="its two cores show figure 5 only",
+    notes=(ONE_MACHINE,),
+)  # fmt: skip
+
+EXPERIMENTS = (FIGURE_12, FIGURE_14)
