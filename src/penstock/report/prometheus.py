@@ -209,6 +209,7 @@ def _snapshot(families: _Families, tick: Tick) -> None:
             pipeline,
             labels,
             utilisation=derived.utilisation(pipeline),
+            at_work=derived.at_work(pipeline),
             congestion=derived.congestion(pipeline),
             true_rate=derived.true_rate(pipeline),
         )
