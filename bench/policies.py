@@ -117,8 +117,9 @@ def best_plan(spark: Any, folder: Path) -> tuple[tuple[int, int, int], float]:
 
 
 def _delivered(seen: list[Seen], start: float, end: float) -> float:
-    """Rows a second into the sink between two times, over whole batches."""
+    """Rows a second into the sink between two times, over whole batches of one plan."""
     inside = [s for s in seen if start <= s.snapshot.at <= end]
+    inside = [s for s in inside if s.snapshot.settled] or inside
     return fmean(s.snapshot.pipelines[s.plan.pipeline_of("results").name].rate_in for s in inside)
 
 
