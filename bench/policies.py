@@ -40,7 +40,7 @@ BLIND = ("static", "round-robin")
 POLICIES = (
     "latency",
     "organic:profile=5s,settle=2s",
-    "stela:automatic=true",
+    "stela:automatic=true,congested=1.1",
     "es-stream:steady=5s,changing=5s",
     "stepwise:observations=4",
     "ds2",
