@@ -210,3 +210,24 @@ def test_state_follows_from_the_form_and_the_key() -> None:
     assert op.Operator("a", op.Deduplicate(), keys=("k",)).state is State.KEYED
     assert op.Operator("a", op.Deduplicate()).state is State.GLOBAL
     assert not op.Operator("a", op.Union()).stateful
+
+
+def test_a_column_of_an_aggregation_is_text_a_column_or_a_function() -> None:
+    class Column:
+        name = ""
+
+        def alias(self, name: str) -> Column:
+            self.name = name
+            return self
+
+    flow = Dataflow("named")
+    keyed = source(flow).key_by("n")
+    keyed.aggregate("count", a="count(*)", b=Column(), c=lambda: Column())
+    body = flow.graph["count"].body
+    assert isinstance(body, op.Aggregate)
+    text, column, function = body.columns
+    assert text == "count(*) AS `a`"
+    assert column.name == "b"
+    assert function().name == "c"
+    with pytest.raises(InvalidInput, match="'d' of an aggregation is 7"):
+        keyed.aggregate("other", d=7)

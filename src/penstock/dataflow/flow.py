@@ -225,13 +225,14 @@ class KeyedStream:
     def aggregate(
         self, name: str, *columns: Any, emit: str = "update", schema: Any = None, **named: Any
     ) -> Stream:
-        """Spark's own aggregation: columns, SQL texts, or `name="count(*)"`.
+        """Spark's own aggregation: columns, SQL texts, functions of no arguments that make a
+        column, or any of these by name, as in `n="count(*)"`.
 
         Properties such as `max_parallelism` are told from named columns by their name.
         """
         properties = {k: named.pop(k) for k in tuple(named) if k in _PROPERTIES}
-        texts = tuple(f"{sql} AS `{alias}`" for alias, sql in named.items())
-        body = op.Aggregate((*columns, *texts), self._window, emit)
+        aliased = tuple(_aliased(alias, column) for alias, column in named.items())
+        body = op.Aggregate((*columns, *aliased), self._window, emit)
         return self._then(name, body, {"schema": schema, **properties})
 
     def process(
@@ -291,6 +292,20 @@ class KeyedStream:
 _PROPERTIES = frozenset(
     {"min_parallelism", "max_parallelism", "latency", "selectivity", "on_error", "estimate"}
 )
+
+
+def _aliased(alias: str, column: Any) -> Any:
+    """A column under another name: as text, as a column, or as a function that makes one."""
+    if isinstance(column, str):
+        return f"{column} AS `{alias}`"
+    if hasattr(column, "alias"):
+        return column.alias(alias)
+    if callable(column):
+        return lambda: column().alias(alias)
+    raise InvalidInput(
+        f"the column '{alias}' of an aggregation is {column!r}: write SQL text, a Spark column, or "
+        "a function that makes one"
+    )
 
 
 def _choice(kind: Any, given: str | None, default: Any) -> Any:
