@@ -227,6 +227,14 @@ def test_the_budget_and_the_bounds_end_growth() -> None:
     assert all(r.plan.pipeline_of("a").parallelism <= 2 for r in found.rounds)
 
 
+def test_a_budget_too_small_for_the_ratios_is_dealt_out_by_them() -> None:
+    costs = {"numbers": 0.0001, "a": 0.006, "b": 0.015, "c": 0.009}
+    platform = Table(linear(), carried(100.0, costs), lambda plan, name: costs[name])
+    platform.limits = Limits(slots=9)  # the ratios are 2 to 4 to 3
+    platform.run(Stepwise(observations=2, settle=0))
+    assert sizes(platform.memory.profile.final.plan) == (1, 2, 4, 2)
+
+
 def test_observations_do_not_overlap_and_wait_for_the_flow_to_settle() -> None:
     platform = Table(linear(), lambda plan: (100.0, 0.5))
     policy = Stepwise(observations=3, settle=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -111,6 +112,29 @@ def grown(plan: Plan, more: Mapping[str, int], graph: Graph, limits: Limits) -> 
         size = wanted if most is None else max(pipeline.parallelism, min(wanted, most))
         pipelines.append(resized(pipeline, size))
     found = replace(plan, pipelines=tuple(pipelines))
+    return None if found == plan or limits.exceeded(found) else found
+
+
+def filled(plan: Plan, ratios: Mapping[str, float], graph: Graph, limits: Limits) -> Plan | None:
+    """A plan with what the budget has left, dealt out by ratios; None where nothing is left.
+
+    Each instance goes to the pipeline that has fewest for its ratio.
+    """
+    left = 0 if limits.slots is None else limits.slots - plan.slots
+    sizes = {p.name: p.parallelism for p in plan.pipelines}
+    most = {p.name: fusion.bounds(graph, p.operators).most or math.inf for p in plan.pipelines}
+    neediest = [(-ratio / sizes[name], name) for name, ratio in ratios.items()]
+    heapq.heapify(neediest)
+    while left > 0 and neediest:
+        name = neediest[0][1]
+        if sizes[name] >= most[name]:
+            heapq.heappop(neediest)
+            continue
+        sizes[name] += 1
+        left -= 1
+        heapq.heapreplace(neediest, (-ratios[name] / sizes[name], name))
+    pipelines = tuple(resized(p, sizes[p.name]) for p in plan.pipelines)
+    found = replace(plan, pipelines=pipelines)
     return None if found == plan or limits.exceeded(found) else found
 
 

@@ -21,7 +21,7 @@ from penstock.models import campaign as campaigns
 from penstock.models import profile as profiles
 from penstock.models import tuning as tunings
 from penstock.models.attempts import listed
-from penstock.models.campaign import Campaign, admitting, grown, sized, trying
+from penstock.models.campaign import Campaign, admitting, filled, grown, sized, trying
 from penstock.models.observation import least, means, observed, round_of
 from penstock.models.profile import Profile, Round
 from penstock.models.readings import usable
@@ -169,6 +169,9 @@ class Stepwise:
                     state.instances if kind == "sinks" else dict.fromkeys(state.ground.sources, 1)
                 )
                 plan = grown(seen.plan, more, context.graph, context.limits)
+                if plan is None and kind == "sinks" and state.ratios is not None:
+                    scaled = state.ratios.scaled
+                    plan = filled(seen.plan, scaled, context.graph, context.limits)
                 if plan is not None:
                     return self._next(context, state, plan, kind, said)
             search, step = limit(search, self._rules)  # nothing more fits
