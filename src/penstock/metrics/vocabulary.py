@@ -138,7 +138,7 @@ VOCABULARY: tuple[Measure, ...] = (
         ("hottest", _NAME, "the range of keys with the most rows"),
         ("skew", _RATIO, "coefficient of variation of the rows of its instances"),
         ("utilisation", _RATIO, "work that arrives for an instance, per second; above 1 it queues"),
-        ("at_work", _RATIO, "share of the time that an instance is at work on rows"),
+        ("at_work", _SHARE, "share of the time that an instance is at work on rows"),
         ("congestion", _RATIO, "rows that come for each row that is processed"),
         ("true_rate", _RATE, "rows per second if every instance were at work all the time"),
         ("queue", _PARTS, "the queue before it in the terms of Kingman's formula"),

@@ -15,6 +15,7 @@ from functools import cached_property
 
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import Operator, State
+from penstock.metrics import derived
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
 from penstock.report import text
@@ -196,7 +197,7 @@ class _Diagram:
         crowded = _crowded(fields | alone)
         for pipeline in known:
             measured = self.snapshot.pipelines.get(pipeline.name) if self.snapshot else None
-            role = f"pipeline{heat(measured.busy if measured else None)}"
+            role = f"pipeline{heat(derived.at_work(measured) if measured else None)}"
             field = fields[pipeline.name]
             if pipeline.name in crowded:
                 yield from self.tube(pipeline, role)
@@ -278,8 +279,9 @@ def _instances(
     yield Label(right, y + 3.5, f"\N{MULTIPLICATION SIGN} {count}", "faint", 10, "end")
     if measured is None:
         return
-    role = {"": "faint", "-warm": "warning", "-hot": "alarm"}[heat(measured.busy)]
-    busy = "" if measured.busy is None else f"{text.share(measured.busy)} busy"
+    share = derived.at_work(measured)
+    role = {"": "faint", "-warm": "warning", "-hot": "alarm"}[heat(share)]
+    busy = "" if share is None else f"{text.share(share)} busy"
     waiting = f"{text.count(measured.backlog_rows)} wait" if measured.backlog_rows else ""
     yield Label(left, field.bottom - 9, busy, role, 10)
     yield Label(right, field.bottom - 9, waiting, role, 10, "end")

@@ -13,6 +13,7 @@ from typing import Protocol, runtime_checkable
 
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import CycleError, Graph
+from penstock.metrics import derived
 from penstock.metrics.snapshot import LatencyMetrics, Snapshot
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Pipeline, Plan
@@ -235,7 +236,7 @@ def _pipelines(snapshot: Snapshot) -> Html:
             text.rate(p.rate_in),
             text.rate(p.rate_out),
             text.span(p.service),
-            _busy(p.busy),
+            _busy(derived.at_work(p)),
             text.count(p.backlog_rows),
             text.count(p.state_rows),
         )

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.control.status import Status
+from penstock.metrics import derived
 from penstock.metrics.snapshot import LatencyMetrics, PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
 from penstock.report import text
@@ -184,7 +185,7 @@ def _busiest(known: Sequence[_Known], rows: int) -> Sequence[_Known]:
     """In the order of the plan; one line is for those that are left out."""
     if len(known) <= rows:
         return known
-    ranked = sorted(known, key=lambda one: -((one[1].busy if one[1] else None) or 0.0))
+    ranked = sorted(known, key=lambda one: -((derived.at_work(one[1]) if one[1] else None) or 0.0))
     kept = {id(one[0]) for one in ranked[: max(0, rows - 1)]}
     return [one for one in known if id(one[0]) in kept]
 
@@ -201,7 +202,7 @@ def _row(
         str(measured.parallelism),
         text.rate(measured.rate_in),
         *ends,
-        _busy(measured.busy, wide),
+        _busy(derived.at_work(measured), wide),
         text.count(measured.backlog_rows),
     )
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import Operator, Union
+from penstock.metrics import derived
 from penstock.metrics.snapshot import Snapshot
 from penstock.models.topology import Topology
 from penstock.plan.plan import Plan
@@ -63,7 +64,7 @@ def _labels(plan: Plan, room: int) -> dict[str, str]:
 
 def _styles(snapshot: Snapshot | None) -> dict[str, str]:
     known = {} if snapshot is None else snapshot.pipelines
-    return {name: _HEAT[heat(one.busy)] for name, one in known.items()}
+    return {name: _HEAT[heat(derived.at_work(one))] for name, one in known.items()}
 
 
 def _line(row: float) -> int:

@@ -85,7 +85,8 @@ def _started(master: str, conf: Mapping[str, str]) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_HOME", str(_light_home()))
-    os.environ.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")
+    if master.startswith("local"):  # elsewhere executors ask for the driver by its name
+        os.environ.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")
     builder = SparkSession.builder.appName("penstock").master(master)
     for name, value in {**_AT_START, **_ANY_TIME, **conf}.items():
         builder = builder.config(name, value)
