@@ -44,28 +44,29 @@ Estimates = dict[str, Estimate]
 
 @dataclass(frozen=True)
 class _Sampled:
-    """Rows in Spark's cache, and how many."""
+    """Rows to be had; rows: how many, once they are in Spark's cache."""
 
     frame: DataFrame
-    rows: int
+    rows: int | None = None
 
-    @classmethod
-    def of(cls, frame: DataFrame, stack: ExitStack) -> _Sampled:
-        """Cached until the stack is unwound."""
-        kept = frame.persist()
+    def kept(self, stack: ExitStack) -> _Sampled:
+        """The same in the cache, until the stack is unwound."""
+        if self.rows is not None:
+            return self
+        kept = self.frame.persist()
         stack.callback(kept.unpersist)
-        return cls(kept, kept.count())
+        return _Sampled(kept, kept.count())
 
     def enlarged(self, rows: int, stack: ExitStack) -> _Sampled:
         """The same rows over and over, about as many as asked for."""
         from pyspark.sql import functions as sf
 
-        copies = rows // max(1, self.rows)
+        few = self.kept(stack)
+        copies = rows // max(1, few.rows or 0)
         if copies < 2:
-            return self
+            return few
         numbers = sf.sequence(sf.lit(1), sf.lit(copies))
-        many = self.frame.coalesce(1).withColumn(_COPY, sf.explode(numbers)).drop(_COPY)
-        return self.of(many, stack)
+        return _Sampled(few.frame.coalesce(1).withColumn(_COPY, sf.explode(numbers)).drop(_COPY))
 
 
 class Profiler:
@@ -126,18 +127,22 @@ class Profiler:
             compiler = Compiler(site.graph, Store(aside))
             for name in pipeline.spec.operators:
                 operator = site.graph[name]
-                inputs = self._inputs(pipeline, name, made, rows, stack)
-                if inputs is None or not inputs[0].rows or isinstance(operator.body, op.Write):
+                inputs = self._inputs(pipeline, name, made, rows)
+                if inputs is None or isinstance(operator.body, op.Write):
                     break
                 if isinstance(operator.body, op.Read):
                     made[name] = inputs[0]
                     continue
-                frame = compiler.apply(operator, [Result(i.frame) for i in inputs]).frame()
                 native = isinstance(operator.body, op.Frame)
-                service = self._service(inputs[0], frame) if native else 0.0
-                made[name] = _Sampled.of(frame, stack)
+                before = [i.kept(stack) for i in inputs] if native else inputs
+                frame = compiler.apply(operator, [Result(i.frame) for i in before]).frame()
+                made[name] = _Sampled(frame)
                 if native:
-                    found[name] = Estimate(service, made[name].rows / inputs[0].rows)
+                    if not before[0].rows:
+                        break
+                    service = self._service(before[0].frame, frame) / before[0].rows
+                    made[name] = made[name].kept(stack)
+                    found[name] = Estimate(service, (made[name].rows or 0) / before[0].rows)
                 if name == last:
                     break
                 if operator.stateful:  # of many rows it makes few
@@ -150,7 +155,6 @@ class Profiler:
         name: str,
         made: Mapping[str, _Sampled],
         rows: int,
-        stack: ExitStack,
     ) -> list[_Sampled] | None:
         """What an operator reads; None if that cannot be had."""
         operator = pipeline.site.graph[name]
@@ -172,14 +176,14 @@ class Profiler:
             table = sample.table(pipeline, entry, first, stop)
             if table is None or not table.num_rows:
                 return None
-            found.append(_Sampled.of(sample.frame(pipeline, entry, table).coalesce(1), stack))
+            found.append(_Sampled(sample.frame(pipeline, entry, table).coalesce(1)))
         return found
 
-    def _service(self, before: _Sampled, after: DataFrame) -> float:
-        """Seconds for a row, by what it takes to go through the rows before and after."""
-        empty = min(self._seconds(before.frame) for _ in range(_TRIES))
+    def _service(self, before: DataFrame, after: DataFrame) -> float:
+        """Seconds for all rows, by what it takes to go through them before and after."""
+        empty = min(self._seconds(before) for _ in range(_TRIES))
         full = min(self._seconds(after) for _ in range(_TRIES))
-        return max(0.0, full - empty) / before.rows
+        return max(0.0, full - empty)
 
     def _seconds(self, frame: DataFrame) -> float:
         """Time on the processor to go through a DataFrame."""
