@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.engines.spark.pipeline import RunningPipeline
 
 RATE, WAIT, INSTANCES = 200, 0.012, 4
-LONGEST = 60.0
+LONGEST = 120.0
 """Seconds after which something that does not come is given up."""
 
 

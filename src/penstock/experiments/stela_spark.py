@@ -129,16 +129,19 @@ def rate(data: Data, layout: Layout, way: str, after: bool) -> float:
     return fmean(carried(t, layout.sinks) for t in found)
 
 
+def tried(data: Data, layout: Layout) -> tuple[str, ...]:
+    return tuple(way for way in WAYS if f"{layout.name}, {way}" in data.cases)
+
+
 def gain(layout: Layout, way: str, other: str | None = None) -> Read:
     """What is carried in the end beside another way, or beside what all carried before."""
 
     def read(data: Data) -> float | None:
+        mine = rate(data, layout, way, True)
         if other is not None:
             base = rate(data, layout, other, True)
         else:
-            here = [w for w in WAYS if f"{layout.name}, {w}" in data.cases]
-            base = fmean(rate(data, layout, w, False) for w in here)
-        mine = rate(data, layout, way, True)
+            base = fmean(rate(data, layout, w, False) for w in tried(data, layout))
         return mine / base if base else None
 
     return read
@@ -147,7 +150,7 @@ def gain(layout: Layout, way: str, other: str | None = None) -> Read:
 def picture(data: Data) -> Figure:
     panels = []
     for layout in LAYOUTS:
-        lines = tuple(_line(data, layout, w, t) for t, w in enumerate(WAYS))
+        lines = tuple(_line(data, layout, w, WAYS.index(w)) for w in tried(data, layout))
         marks = (Mark(float(data.parameters["at"]), f"{data.parameters['more']} more"),)
         panels.append(Panel("time (s)", "rows/s", lines, marks=marks, title=layout.name))
     bars = tuple(Bars(way, tuple(_known(gain(one, way), data) for one in LAYOUTS)) for way in WAYS)
