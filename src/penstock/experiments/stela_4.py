@@ -213,7 +213,7 @@ FIGURE_4 = Experiment(
     quick={"draws": 3},
     spark=stela_spark.cases,
     spark_size={"at": 45.0, "seconds": 100.0, "more": 2},
-    notes=(FIXED,),
+    notes=(FIXED, stela_spark.BEFORE),
 )
 
 FIGURE_6 = Experiment(

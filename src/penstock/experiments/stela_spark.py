@@ -30,6 +30,11 @@ from penstock.policies import slots, stela, strategies
 from penstock.policies.slots import Choice
 from penstock.report.figures import Bars, Figure, Line, Mark, Panel
 
+BEFORE = (
+    "On Spark two more instances come instead of a machine. The default scheduler gives nobody "
+    "one, so that it stands for what is carried before."
+)
+
 LAYOUTS = tuple(replace(one, tasks=4, executors=1) for one in (STAR, LINEAR))
 SLOW, FAST = 0.06, (0.02, 0.04)
 
