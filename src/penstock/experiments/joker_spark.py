@@ -31,23 +31,24 @@ PEAK = 4
 SETTLE = 3.0
 
 
-def cases(step: float, profile: float, busy: Sequence[float]) -> Sequence[Case]:
-    def play(
-        rates: Sequence[int], waits: Mapping[str, float], policy: str | Policy, first: int = 1
-    ) -> SparkPlay:
-        build = partial(flow, f"steps:{','.join(map(str, rates))}@{step:g}s", waits)
+def cases(step: float, swing: float, profile: float, busy: Sequence[float]) -> Sequence[Case]:
+    """step: seconds of a rate, and swing: the same up and down."""
+
+    def play(waits: Mapping[str, float], policy: str | Policy, first: int = 1) -> SparkPlay:
+        rates, each = (RATES, step) if waits is ONE else (UP_AND_DOWN, swing)
+        build = partial(flow, f"steps:{','.join(map(str, rates))}@{each:g}s", waits)
         region = (*waits, waiting.sink([*waits][-1]))
         plan = Plan((Pipeline(("numbers",)), Pipeline(region, first)))
-        return SparkPlay(build, len(rates) * step, policy, plan, drain=False)
+        return SparkPlay(build, len(rates) * each, policy, plan, drain=False)
 
     seed = replace(joker.SEED, profile=profile, settle=SETTLE, stateless=True, target=0.2)
     ours = replace(joker.OURS, profile=profile, settle=SETTLE)
     return (
-        *(Case(f"{b}", play(RATES, ONE, replace(seed, bottleneck=b))) for b in busy),
-        Case("organic", play(RATES, ONE, ours)),
-        Case("best static", play(RATES, ONE, "static", 2)),
-        Case("up and down, organic", play(UP_AND_DOWN, THREE, ours)),
-        Case("up and down, best static", play(UP_AND_DOWN, THREE, "static", PEAK)),
+        *(Case(f"{b}", play(ONE, replace(seed, bottleneck=b))) for b in busy),
+        Case("organic", play(ONE, ours)),
+        Case("best static", play(ONE, "static", 2)),
+        Case("up and down, organic", play(THREE, ours)),
+        Case("up and down, best static", play(THREE, "static", PEAK)),
     )
 
 
@@ -60,12 +61,12 @@ def flow(load: str, waits: Mapping[str, float], out: Path) -> Dataflow:
 
 def threads(tick: Record) -> int:
     """Instances of all but the source."""
-    return sum(one["instances"] for n, one in tick["pipelines"].items() if n != "numbers")
+    return sum(int(one["instances"]) for n, one in tick["pipelines"].items() if n != "numbers")
 
 
 def between(data: Data, since: int, until: int) -> list[int]:
     """The instances over time from one step to another, of those up and down."""
-    step = float(data.parameters["step"])
+    step = float(data.parameters["swing"])
     ticks = reading.between(data.of("up and down, organic"), since * step, until * step)
     if not ticks:
         raise KeyError("up and down, organic")
