@@ -64,7 +64,7 @@ def test_stela_gains_in_a_chain_and_costs_differ_by_seed(tmp_path: Path) -> None
     brief = replace(
         experiment,
         cases=lambda draws: [c for c in experiment.cases(draws) if c.name.startswith("linear")],
-        claims=tuple(c for c in experiment.claims if c.what.startswith("linear")),
+        claims=tuple(c for c in experiment.claims if c.what.startswith("linear:")),
         size={"draws": 1},
     )
     carry_out(brief, Order(tmp_path, seed=5, pictures=False))

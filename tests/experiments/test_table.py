@@ -44,6 +44,32 @@ def test_a_ratio_agrees_in_size_or_in_direction(seed: float, value: float, verdi
     assert judged(claim(seed, neutral=1.0), value).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("seed", "neutral", "value", "verdict"),
+    [
+        (1.65, 1.0, 1.65, DIRECTION),  # as large by chance
+        (1.65, 1.0, 40.0, DIRECTION),
+        (1.65, 1.0, 0.9, DIFFERS),
+        (0.5, 1.0, 0.99, DIRECTION),
+        (1.0, 1.0, 1.1, AGREES),  # no direction: the seed saw no difference
+        (0.91, None, 0.95, AGREES),
+        (0.91, None, 0.4, DIFFERS),
+    ],
+)
+def test_on_spark_the_direction_counts_where_there_is_one(
+    seed: float, neutral: float | None, value: float, verdict: str
+) -> None:
+    assert judged(claim(seed, neutral=neutral), value, "spark").verdict == verdict
+
+
+def test_a_reason_is_that_of_its_engine() -> None:
+    one = claim(2.0, neutral=1.0, why="simulated", on_spark="batches")
+    row = Row(one, {"simulator": judged(one, 1.1), "spark": judged(one, 1.1, "spark")})
+    assert (row.reason("simulator"), row.reason("spark"), row.why) == ("simulated", "", "simulated")
+    off = replace(row, cells={"spark": judged(one, 0.5, "spark")})
+    assert (off.reason("simulator"), off.why) == ("", "batches")
+
+
 def test_ours_may_be_better() -> None:
     assert judged(claim(0.5, better="higher"), 0.95).verdict == BETTER
     assert judged(claim(0.5, better="lower"), 0.95).verdict == DIFFERS

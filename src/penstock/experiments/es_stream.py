@@ -153,4 +153,5 @@ def count(data: Data, case: str, since: float, until: float) -> float:
 
 def note(data: Data, figure: str) -> str:
     """The line below a picture."""
-    return f"simulated, seed {data.seed}; after Es-Stream, {figure}"
+    where = "simulated" if data.engine == "simulator" else "on Spark"
+    return f"{where}, seed {data.seed}; after Es-Stream, {figure}"

@@ -7,7 +7,7 @@ seed's and how to read the same off the records; and a picture, drawn from the r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -47,6 +47,10 @@ class Case:
     job: Job
 
 
+class NotTried(KeyError):
+    """A case that was not carried out."""
+
+
 @dataclass(frozen=True)
 class Data:
     """All records of an experiment on one engine, and the parameters it ran with."""
@@ -61,7 +65,9 @@ class Data:
         return tuple(self._by_case)
 
     def of(self, case: str, kind: str = "tick") -> tuple[Record, ...]:
-        """The records of a case and a kind; `KeyError` if that case was not carried out."""
+        """The records of a case and a kind. Raises `NotTried`."""
+        if case not in self._by_case:
+            raise NotTried(case)
         return tuple(r for r in self._by_case[case] if r["kind"] == kind)
 
     @cached_property
@@ -83,7 +89,8 @@ class Claim:
     `KeyError` or returns None where they do not say; neutral: the number that would say that
     there is no difference, such as 1 for a ratio; better: in which direction ours may leave the
     seed's behind; within: how far apart they may be, as a share; why: the reason, told where
-    they do not agree; only: the engine on which it can be compared, where sizes matter.
+    they do not agree, and on_spark: the same for Spark; only: the engine on which it can be
+    compared, where sizes matter.
     """
 
     what: str
@@ -94,7 +101,13 @@ class Claim:
     better: Literal["higher", "lower"] | None = None
     within: float = 0.25
     why: str = ""
+    on_spark: str = ""
     only: EngineName | None = None
+
+
+def simulated(*claims: Claim) -> tuple[Claim, ...]:
+    """Claims of which Spark's cases say nothing."""
+    return tuple(replace(claim, only="simulator") for claim in claims)
 
 
 @dataclass(frozen=True)

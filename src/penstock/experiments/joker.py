@@ -139,7 +139,7 @@ def waiting(order: str, seconds: float, load: str, profile: float) -> SparkPlay:
     steps = ("step-1", "step-2", "step-3")
     plan = fused(build(Path()).graph, steps)
     policy = Organic(order=order, profile=profile, sources=False, scale_down=False)
-    return SparkPlay(build, seconds, policy, plan)
+    return SparkPlay(build, seconds, policy, plan, drain=False)
 
 
 ONE_MACHINE = (

@@ -92,7 +92,8 @@ def summed_up(tally: Tally, totals: Mapping[str, LatencyMetrics]) -> Record:
 class SparkPlay:
     """A dataflow on Spark: `build` makes it, with its sinks under a directory.
 
-    slots: tasks that run at a time, more than there are cores where operators wait.
+    slots: tasks that run at a time, more than there are cores where operators wait; drain: whether
+    all that has come is worked off in the end, which takes long where more came than was carried.
     """
 
     build: Callable[[Path], Dataflow]
@@ -106,6 +107,7 @@ class SparkPlay:
     slots: int = 16
     conf: Mapping[str, str] = field(default_factory=dict)
     every: float = 1.0
+    drain: bool = True
 
     def __call__(self, setting: Setting) -> Iterable[Record]:
         watch = Watch(self.every, setting.tell)
@@ -113,8 +115,7 @@ class SparkPlay:
             self.build(setting.scratch / "out"),
             policy=self.policy,
             plan=self.plan,
-            master=f"local[{self.slots}]",
-            conf=self.conf,
+            engine=on_spark(self.slots, self.conf, self.drain),
             load=self.load,
             seconds=self.seconds,
             changes=self.changes,
@@ -122,8 +123,23 @@ class SparkPlay:
             limits=self.limits,
             run_dir=setting.scratch / "run",
             view=watch,
+            verify=self.drain,
         )
         return watch.all(summary)
+
+
+def on_spark(slots: int, conf: Mapping[str, str] | None = None, drain: bool = True) -> Any:
+    """Spark on this machine with so many slots. drain: as it is asked, or else never."""
+    from penstock.engines.spark.engine import SparkEngine  # slow to load: only when needed
+
+    class Hasty(SparkEngine):
+        """Leaves at the end what is on its way."""
+
+        def stop(self, drain: bool = True) -> None:
+            super().stop(drain=False)
+
+    kind = SparkEngine if drain else Hasty
+    return kind(master=f"local[{slots}]", conf=conf)
 
 
 class Watch:

@@ -7,8 +7,8 @@ from statistics import fmean
 
 from penstock.engines.simulator.layout import Layout
 from penstock.engines.simulator.topologies import APPLICATIONS, EVEN, MICRO
-from penstock.experiments import reading
-from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read
+from penstock.experiments import reading, stela_spark
+from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read, simulated
 from penstock.experiments.stela import (
     AFTER,
     AT,
@@ -125,16 +125,17 @@ def _settling(layout: str, policy: str) -> Read:
 
 def picture_of(layouts: Sequence[Layout], figure: str) -> Callable[[Data], Figure]:
     def picture(data: Data) -> Figure:
+        if data.engine == "spark":
+            return stela_spark.picture(data)
         lines = [_timeline(data, layout) for layout in layouts]
         names = tuple(layout.name for layout in layouts)
         calm = tuple(Bars(p, tuple(settling(data, name, p) for name in names)) for p in POLICIES)
         last = Panel("topology", "convergence (s)", categories=names, bars=calm)
-        where = "simulated" if data.engine == "simulator" else "on Spark"
         return Figure(
             "Scale-out by one machine",
             (*lines, last),
             columns=2,
-            note=f"{where}, seed {data.seed}, mean of {len(draws(data))} draws; "
+            note=f"simulated, seed {data.seed}, mean of {len(draws(data))} draws; "
             f"after Stela, {figure}",
         )
 
@@ -195,19 +196,24 @@ FIGURE_4 = Experiment(
     "figures 4 and 7a",
     figure_4,
     (
-        _shares("star", 1.65),
-        _shares("linear", 1.45),
-        _shares("diamond", 2.2),
-        _calmer("diamond", 0.08),
-        _calmer("linear", 1.0),
-        _calmer("star", None),
-        *_seconds("diamond"),
-        *_rest(MICRO),
+        *simulated(
+            _shares("star", 1.65),
+            _shares("linear", 1.45),
+            _shares("diamond", 2.2),
+            _calmer("diamond", 0.08),
+            _calmer("linear", 1.0),
+            _calmer("star", None),
+            *_seconds("diamond"),
+            *_rest(MICRO),
+        ),
+        *stela_spark.CLAIMS,
     ),
     picture_of(MICRO, "figures 4 and 7a"),
     size={"draws": 10},
     quick={"draws": 3},
-    notes=(FIXED,),
+    spark=stela_spark.cases,
+    spark_size={"at": 45.0, "seconds": 100.0, "more": 2},
+    notes=(FIXED, stela_spark.BEFORE),
 )
 
 FIGURE_6 = Experiment(
@@ -245,6 +251,7 @@ FIGURE_6 = Experiment(
     picture_of(APPLICATIONS, "figures 6 and 7b"),
     size={"draws": 10},
     quick={"draws": 3},
+    no_spark="star and chain show it there (stela-4)",
     notes=(FIXED,),
 )
 

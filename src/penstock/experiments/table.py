@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.experiments.experiment import ENGINES, Claim, Data, EngineName, Experiment
+from penstock.experiments.experiment import (
+    ENGINES,
+    Claim,
+    Data,
+    EngineName,
+    Experiment,
+    NotTried,
+)
 
 AGREES, BETTER, DIRECTION, DIFFERS = "agrees", "better", "same direction", "differs"
 
@@ -28,31 +35,46 @@ class Row:
     claim: Claim
     cells: Mapping[EngineName, Cell]
 
+    def reason(self, engine: EngineName) -> str:
+        """Why an engine's number does not agree; on Spark a direction is all that is asked for."""
+        cell, claim = self.cells.get(engine), self.claim
+        if cell is None or cell.verdict not in (DIRECTION, DIFFERS):
+            return ""
+        if engine == "spark":
+            return (claim.on_spark or UNKNOWN) if cell.verdict == DIFFERS else ""
+        return claim.why or UNKNOWN
+
     @property
     def why(self) -> str:
-        """The reason, where something does not agree."""
-        off = [c for c in self.cells.values() if c.verdict in (DIRECTION, DIFFERS)]
-        return (self.claim.why or "no reason known") if off else ""
+        """All reasons, where something does not agree."""
+        return "; ".join(dict.fromkeys(filter(None, map(self.reason, self.cells))))
+
+
+UNKNOWN = "no reason known"
 
 
 def tabulate(experiment: Experiment, found: Mapping[EngineName, Data]) -> tuple[Row, ...]:
     """A row for each claim."""
-    return tuple(
-        Row(claim, {e: _cell(claim, data) for e, data in found.items() if claim.only in (None, e)})
-        for claim in experiment.claims
-    )
+    return tuple(Row(claim, dict(_cells(claim, found))) for claim in experiment.claims)
 
 
-def _cell(claim: Claim, data: Data) -> Cell:
-    try:
-        value = claim.read(data)
-    except KeyError:
-        value = None
-    return judged(claim, value)
+def _cells(claim: Claim, found: Mapping[EngineName, Data]) -> Iterator[tuple[EngineName, Cell]]:
+    for engine, data in found.items():
+        if claim.only in (None, engine):
+            try:
+                yield engine, judged(claim, claim.read(data), engine)
+            except NotTried:
+                if engine == "simulator":
+                    yield engine, judged(claim, None)
+            except KeyError:
+                yield engine, judged(claim, None)
 
 
-def judged(claim: Claim, value: float | None) -> Cell:
-    """Within the tolerance, and on the same side of neutral, they agree."""
+def judged(claim: Claim, value: float | None, engine: EngineName = "simulator") -> Cell:
+    """Within the tolerance, and on the same side of neutral, they agree.
+
+    On Spark, at another size, it is the side alone that counts wherever there is one.
+    """
     seed = claim.seed
     if value is None or not math.isfinite(value):
         return Cell(None, None, "not measured")
@@ -63,11 +85,13 @@ def judged(claim: Claim, value: float | None) -> Cell:
     close = value == seed or (ratio is not None and 1 / room <= ratio <= room)
     neutral = claim.neutral
     same_side = neutral is None or seed == neutral or (value - neutral) * (seed - neutral) > 0
+    directed = neutral is not None and seed != neutral
+    if engine == "spark" and directed:
+        return Cell(value, ratio, DIRECTION if same_side else DIFFERS)
     if close and same_side:
         return Cell(value, ratio, AGREES)
     if claim.better == ("higher" if value > seed else "lower"):
         return Cell(value, ratio, BETTER)
-    directed = neutral is not None and seed != neutral
     return Cell(value, ratio, DIRECTION if directed and same_side else DIFFERS)
 
 
@@ -83,12 +107,11 @@ def markdown(experiment: Experiment, rows: tuple[Row, ...]) -> str:
     for row in rows:
         words = [row.claim.what + (f" ({row.claim.unit})" if row.claim.unit else "")]
         words.append(number(row.claim.seed))
-        if row.why and row.why not in notes:
-            notes.append(row.why)
         for engine in engines:
-            cell = row.cells.get(engine)
-            off = cell is not None and cell.verdict in (DIRECTION, DIFFERS)
-            note = f" [{notes.index(row.why) + 1}]" if off else ""
+            cell, reason = row.cells.get(engine), row.reason(engine)
+            if reason and reason not in notes:
+                notes.append(reason)
+            note = f" [{notes.index(reason) + 1}]" if reason else ""
             words += (
                 ["-"] * 3
                 if cell is None
@@ -96,10 +119,19 @@ def markdown(experiment: Experiment, rows: tuple[Row, ...]) -> str:
             )
         lines.append(_line(words))
     told = [*(f"{n}. {text}" for n, text in enumerate(notes, start=1)), *experiment.notes]
-    if "spark" not in engines and experiment.spark is None:
+    if experiment.spark is None:
         told.append(f"Not on Spark here: {experiment.no_spark}.")
+    elif "spark" in engines:
+        told.append(ON_SPARK)
     title = f"# {experiment.title}\n\n{experiment.paper}, {experiment.figure}.\n\n"
     return title + "\n".join(lines) + "\n" + "".join(f"\n{text}\n" for text in told)
+
+
+ON_SPARK = (
+    "On Spark here: a local master with more slots than cores, and operators that wait. What "
+    "agrees there is the direction, as sizes are others. Dynamic allocation does not apply, as it "
+    "asks a cluster for executors, and a local master has one for good."
+)
 
 
 def _line(words: list[str]) -> str:

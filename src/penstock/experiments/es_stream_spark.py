@@ -1,0 +1,179 @@
+"""Es-Stream on Spark: COMMCount as a chain of operators that wait.
+
+They share the work as in the seed, 3 to 13 to 8, and take 48 ms a row together. An even plan has
+the fewest that keep up with the highest rate, as many of each operator, and there Es-Stream's
+formula has as many in all; the best static plan deals these for the shortest queues. At a steady
+rate the second half is read; where it rises, how much longer it takes at the end than at first,
+and how many instances there are then, which the seed has in figure 15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from penstock.dataflow.flow import Dataflow
+from penstock.experiments import es_stream, reading, waiting
+from penstock.experiments.es_stream import COUNT
+from penstock.experiments.experiment import Case, Claim, Data, Read, Record
+from penstock.experiments.play import SparkPlay
+from penstock.models import instances, jackson
+from penstock.plan.limits import Limits
+from penstock.policies.es_stream import EsStream
+from penstock.policies.policy import Policy
+from penstock.report.figures import Figure, Panel
+
+WAYS = ("es-stream", "even", "best static")
+POLICY = EsStream(share=0.2, steady=10.0, changing=10.0)
+"""With the share at which its formula has as many instances as an even plan at 140 rows/s."""
+
+SLOTS = 16
+
+
+def services() -> dict[str, float]:
+    """Seconds of a row at each operator: 6, 26 and 16 ms."""
+    return {n: 0.002 * w for n, w in zip(COUNT.operators, COUNT.weights, strict=True)}
+
+
+def cases(rates: Sequence[int], seconds: float) -> Sequence[Case]:
+    low, high = min(rates), max(rates)
+    third = seconds / 3
+    loads = {
+        "steady": f"{high}/s",
+        "rising": f"points:0={low},{third:g}={low},{1.5 * third:g}={high},{seconds:g}={high}",
+    }
+    return tuple(
+        Case(f"{way}, {name}", play(way, load, seconds, low if name == "rising" else high, high))
+        for name, load in loads.items()
+        for way in WAYS
+    )
+
+
+def play(way: str, load: str, seconds: float, first: int, top: int) -> SparkPlay:
+    """A way under a load. first: the rate that it begins with; top: the highest."""
+    plans = {"es-stream": formula(first), "even": even(top), "best static": best(top)}
+    policy: str | Policy = POLICY if way == "es-stream" else "static"
+    parts = waiting.chain("clicks", services())
+    plan = waiting.plan(parts, plans[way])
+    limits = Limits(slots=SLOTS, executors=1)
+    return SparkPlay(partial(build, load), seconds, policy, plan, limits=limits, slots=SLOTS,
+                     drain=False)  # fmt: skip
+
+
+def build(load: str, out: Path) -> Dataflow:
+    flow = waiting.flow("waiting-count", waiting.chain("clicks", services()), load)
+    flow.constrain(COUNT.operators[0], COUNT.operators[-1], latency="1s", window=5.0)
+    return flow
+
+
+def even(rate: int) -> dict[str, int]:
+    """As many of each operator, the fewest that keep up."""
+    each = int(max(rate * s for s in services().values())) + 1
+    return dict.fromkeys(COUNT.operators, each)
+
+
+def formula(rate: int) -> dict[str, int]:
+    """What Es-Stream arrives at."""
+    return {n: instances.best(rate * s, POLICY.share) for n, s in services().items()}
+
+
+def best(rate: int) -> Mapping[str, int]:
+    """As many as an even plan has, dealt so that the queues are the shortest."""
+    total = sum(even(rate).values())
+    servers = [jackson.Server(n, rate * s, 1, total) for n, s in services().items()]
+    return jackson.best(servers, total).instances
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def latency(data: Data, case: str, since: float, until: float) -> float:
+    """Milliseconds on average over a share of the time of a case."""
+    end = float(data.of(case)[-1]["at"])
+    ticks = reading.between(data.of(case), since * end, until * end)
+    if not any(t["latency"] for t in ticks):
+        raise KeyError(f"{case} has no latency then")
+    return es_stream.latency(data, case, since * end, until * end)
+
+
+def beside(way: str, name: str) -> Read:
+    """The latency of a rival at the end over that of Es-Stream."""
+
+    def read(data: Data) -> float:
+        since = 0.5 if name == "steady" else 0.75
+        other, own = (latency(data, f"{w}, {name}", since, 1.0) for w in (way, "es-stream"))
+        return other / own
+
+    return read
+
+
+def rise(data: Data, way: str) -> float:
+    """Milliseconds more at the end than in the first third, whose beginning does not count."""
+    case = f"{way}, rising"
+    return latency(data, case, 0.75, 1.0) - latency(data, case, 0.2, 1 / 3)
+
+
+def _grown(data: Data) -> float:
+    """How many times as many instances there are at the end as in the first third."""
+    case = "es-stream, rising"
+    end = float(data.of(case)[-1]["at"])
+    spans = ((0.75 * end, end), (0.2 * end, end / 3))
+    then, before = (es_stream.count(data, case, *span) for span in spans)
+    return then / before
+
+
+def _steeper(data: Data) -> float:
+    return float(rise(data, "even") > rise(data, "es-stream"))
+
+
+def _rise(way: str) -> Read:
+    return lambda data: rise(data, way)
+
+
+def _hours(data: Data) -> float:
+    cases = ("es-stream, steady", "even, steady")
+    own, other = (reading.task_hours(data, case) for case in cases)
+    return own / other
+
+
+def picture(data: Data) -> Figure:
+    panels = []
+    for name in ("steady", "rising"):
+        here = [w for w in WAYS if f"{w}, {name}" in data.cases]
+        lines = tuple(reading.line(data, f"{w}, {name}", _seconds, w) for w in here)
+        panels.append(Panel("time (s)", "mean latency (s)", lines, log=True, title=name))
+        count = tuple(
+            reading.line(data, f"{w}, {name}", es_stream.instances, w, style="step") for w in here
+        )
+        panels.append(Panel("time (s)", "instances", count, title=name))
+    note = f"on Spark, seed {data.seed}; after Es-Stream, figures 9 to 12"
+    return Figure("Latency at a steady and at a rising rate", tuple(panels), columns=2, note=note)
+
+
+def _seconds(tick: Record) -> float | None:
+    return next((float(one["mean"]) for one in tick["latency"].values()), None)
+
+
+CLAIMS = (
+    Claim("waiting operators, steady rate: even beside Es-Stream", 6.4 / 2.1,
+          beside("even", "steady"), neutral=1.0, only="spark"),
+    Claim("waiting operators, rising rate: latency of even rises more (1: it does)", 1.0,
+          _steeper, only="spark"),
+    Claim("waiting operators, rising rate: Es-Stream's instances at twice the rate beside before",
+          24 / 14, _grown, neutral=1.0, only="spark"),
+    Claim("waiting operators, rising rate: even beside Es-Stream at the highest", None,
+          beside("even", "rising"), only="spark"),
+    *(
+        Claim(f"waiting operators, {name} rate: best static beside Es-Stream", None,
+              beside("best static", name), only="spark")
+        for name in ("steady", "rising")
+    ),
+    *(
+        Claim(f"waiting operators: latency from the lowest rate to the highest, {way}", None,
+              _rise(way), "ms", only="spark")
+        for way in WAYS
+    ),
+    Claim("waiting operators, steady rate: instance hours beside even", None, _hours,
+          only="spark"),
+)  # fmt: skip
