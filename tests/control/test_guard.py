@@ -38,6 +38,7 @@ def words() -> Graph:
 
 PLAN = Plan((Pipeline(("in", "parse"), 2), Pipeline(("count", "out"), 2)), 2)
 MORE = PLAN.with_pipeline("count", parallelism=4)
+LESS = PLAN.with_pipeline("in", parallelism=1)
 WHOLE = Plan((Pipeline(("in", "parse", "count", "out"), 2),), 2)
 
 
@@ -212,8 +213,7 @@ def test_admission_and_cadence_neither_start_a_cool_down_nor_wait_for_one() -> N
 @pytest.mark.parametrize(
     ("before", "wanted", "told"),
     [
-        (MORE, MORE, "count: parallelism 4 -> 2"),
-        (MORE, PLAN.with_pipeline("count", parallelism=3), "count: parallelism 4 -> 2"),
+        (LESS, LESS, "in: parallelism 1 -> 2"),
         (WHOLE, WHOLE, r"split in\+parse\+count\+out into"),
         (replace(PLAN, executors=1), replace(PLAN, executors=1), "executors 1 -> 2"),
     ],
@@ -222,6 +222,14 @@ def test_what_was_changed_is_not_turned_back_soon(before: Plan, wanted: Plan, to
     past = Past((made(75.0, before, PLAN),))
     vetoed("undo", rf"turns back what was changed 25\.0 s < 30s ago: {told}", wanted, past)
     assert review(wanted, past, now=105.0).vetoes == ()
+
+
+def test_what_was_taken_away_is_given_back_at_once() -> None:
+    past = Past((made(75.0, MORE, PLAN),))
+    assert review(MORE, past).vetoes == ()
+    assert review(PLAN.with_pipeline("count", parallelism=3), past).vetoes == ()
+    past = Past((made(75.0, replace(PLAN, executors=3), PLAN),))
+    assert review(replace(PLAN, executors=3), past).vetoes == ()
 
 
 def test_an_older_change_is_not_turned_back_either_if_others_came_between() -> None:
@@ -315,9 +323,9 @@ def test_a_change_costs_what_its_dearest_part_costs() -> None:
 
 
 def test_everything_that_stands_against_a_change_is_told() -> None:
-    past = Past((made(99.0, MORE, PLAN, settled=False),))
+    past = Past((made(99.0, LESS, PLAN, settled=False),))
     guard = Guard(quiet=(Quiet(0, 1000),))
-    found = review(MORE, past, guard, numbers={"gain_rows": 0.0}, snapshots=(
+    found = review(LESS, past, guard, numbers={"gain_rows": 0.0}, snapshots=(
         snapshot(settled=False),))  # fmt: skip
     assert [v.rule for v in found.vetoes] == ["metrics", "quiet", "cool-down", "undo", "cost"]
     assert str(found.vetoes[2]) == "cool-down: 1.0 s since the last change < 10s"

@@ -57,10 +57,10 @@ class Guard:
     """When a change may be made; all times in seconds.
 
     cooldown: after a change, until the next one; settle: how long to wait at most for the
-    backlog of a change to be worked off, as long as it does not grow; undo: how long nothing that
-    was changed is turned back; horizon: the time over which a change has to pay for itself; quiet:
-    when nothing may change. Admission and cadence turn with the next batch and restart nothing, so
-    they neither start a cool-down nor wait for one.
+    backlog of a change to be worked off, as long as it does not grow; undo: how long nothing
+    that was given or regrouped is turned back; horizon: the time over which a change has to pay
+    for itself; quiet: when nothing may change. Admission and cadence turn with the next batch
+    and restart nothing, so they neither start a cool-down nor wait for one.
     """
 
     cooldown: float = 10.0
@@ -272,14 +272,18 @@ def _backlog_grows(context: Context, since: float) -> bool:
 
 
 def _turned_back(change: Change, made: Made) -> Iterator[Action]:
-    """What was done then and would be turned the other way now."""
+    """What was done then and would be turned the other way now.
+
+    What was taken away may be given back at once, because rows wait for it: that it is not taken
+    again as soon is enough to keep a plan from going to and fro.
+    """
     for then in made.change.actions:
         for now in change.actions:
             match then, now:
                 case (Rescale(), Rescale()) if then.pipeline == now.pipeline:
-                    back = (then.after - then.before) * (now.after - now.before) < 0
+                    back = then.after > then.before and now.after < now.before
                 case (Executors(), Executors()):
-                    back = (then.after - then.before) * (now.after - now.before) < 0
+                    back = then.after > then.before and now.after < now.before
                 case (Regroup(), Regroup()):
                     back = bool({*then.before} & {*now.after})
                 case _:
