@@ -8,7 +8,6 @@ would have it: it starts again from the source and does the expensive step again
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -16,9 +15,8 @@ from typing import Any
 from bench.result import Claim, Result
 from bench.running import numbers, outputs, running, until, warmed
 from penstock import Dataflow, Discard, Generator
-from penstock.engines.spark import checkpoint
 from penstock.engines.spark.engine import SparkEngine
-from penstock.engines.spark.pipeline import RunningPipeline
+from penstock.experiments.recovery_spark import committed, keyed, recovered
 from penstock.plan import fusion
 from penstock.plan.plan import Plan
 
@@ -51,31 +49,9 @@ def _plan(flow: Dataflow, interval: float, partial: bool) -> Plan:
     return plan.with_pipeline("count", cadence=interval)
 
 
-def _recovery(engine: SparkEngine) -> float:
-    """Fail in the middle of a batch; until all that was in it is committed."""
-    pipeline = engine.pipelines[engine.plan.pipeline_of("count").name]
-    while True:
-        seconds = engine.observe().pipelines[pipeline.name].batch_seconds or 0.1
-        number = _begun(pipeline)[0]
-        until(lambda: _begun(pipeline)[0] > number)  # noqa: B023  # a batch has just begun
-        _, rows, _ = _begun(pipeline)
-        time.sleep(0.6 * seconds)
-        failed = time.time()
-        pipeline.query.stop()  # nobody asked for this: the engine finds it dead and restarts it
-        missed = _begun(pipeline)[2]
-        until(lambda: all(pipeline.positions[k] >= row for k, row in rows.items()))  # noqa: B023
-        if not missed:  # else the batch was through before it could fail
-            return time.time() - failed
-
-
-def _begun(pipeline: RunningPipeline) -> tuple[int, dict[str, int], bool]:
-    return checkpoint.progress(pipeline.checkpoint, pipeline.wired.epoch)
-
-
 def _counted(engine: SparkEngine) -> int:
     """Records of the source that the keyed step has committed; one record in is one out before."""
-    pipeline = engine.pipelines[engine.plan.pipeline_of("count").name]
-    return min(pipeline.positions.values())
+    return committed(keyed(engine))
 
 
 def _measured(spark: Any, folder: Path, keys: int, interval: float, partial: bool) -> float:
@@ -83,7 +59,7 @@ def _measured(spark: Any, folder: Path, keys: int, interval: float, partial: boo
     with running(spark, flow, _plan(flow, interval, partial), folder) as engine:
         until(lambda: _counted(engine) >= keys + _RATE)
         warmed(engine, "out", 4)
-        return median(_recovery(engine) for _ in range(_FAILURES))
+        return median(recovered(engine) for _ in range(_FAILURES))
 
 
 def _repartitioned(spark: Any, folder: Path) -> list[dict[str, Any]]:

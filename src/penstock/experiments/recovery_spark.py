@@ -51,7 +51,7 @@ class Fault:
         engine = on_spark(16, drain=False)
         engine.start(graph, self.plan(), setting.scratch / "run")
         try:
-            until(lambda: _at(_keyed(engine)) >= 10 * RATE)  # it is warm by then
+            until(lambda: committed(keyed(engine)) >= 10 * RATE)  # it is warm by then
             taken = []
             for number in range(self.faults):
                 taken.append(recovered(engine))
@@ -89,7 +89,7 @@ def _waited(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def recovered(engine: SparkEngine) -> float:
     """Seconds from a fault in the middle of a batch until all that was in it is committed."""
-    pipeline = _keyed(engine)
+    pipeline = keyed(engine)
     for _ in range(20):
         usual = engine.observe().pipelines[pipeline.name].batch_seconds or 0.1
         number = _begun(pipeline)[0]
@@ -105,11 +105,13 @@ def recovered(engine: SparkEngine) -> float:
     raise TimeoutError("no batch could be met in its middle")
 
 
-def _keyed(engine: SparkEngine) -> RunningPipeline:
+def keyed(engine: SparkEngine) -> RunningPipeline:
+    """The pipeline of the keyed operator `count`."""
     return engine.pipelines[engine.plan.pipeline_of("count").name]
 
 
-def _at(pipeline: RunningPipeline) -> int:
+def committed(pipeline: RunningPipeline) -> int:
+    """Rows that it has committed of each input."""
     return min(pipeline.positions.values())
 
 

@@ -41,9 +41,9 @@ class Trial:
         for section in self.sections:
             inside = [name for name in section.operators if name in changed]
             places = [(name,) for name in (section.operators[-1], *inside)]
-            found = [self._gain_at(place, plan, profile) for place in (*places, section.entries)]
-            known = [gain for gain in found[: len(places)] if gain is not None]
-            gains[section] = choose(known, default=found[-1])
+            found = [self._gain_at(place, plan, profile) for place in places]
+            entered = self._gain_at(section.entries, plan, profile)
+            gains[section] = choose((g for g in found if g is not None), default=entered)
         return gains
 
     def _gain_at(self, place: Sequence[str], plan: Plan, profile: Readings) -> float | None:
