@@ -228,10 +228,11 @@ def test_the_budget_and_the_bounds_end_growth() -> None:
 
 
 def test_a_budget_too_small_for_the_ratios_is_dealt_out_by_them() -> None:
-    costs = {"numbers": 0.0001, "a": 0.006, "b": 0.015, "c": 0.009}
+    costs = {"numbers": 0.0001, "a": 0.006, "b": 0.015, "c": 0.0095}
     platform = Table(linear(), carried(100.0, costs), lambda plan, name: costs[name])
     platform.limits = Limits(slots=9)  # the ratios are 2 to 4 to 3
     platform.run(Stepwise(observations=2, settle=0))
+    assert "instances relate as a 2, b 4, c 3" in " ".join(platform.said)
     assert sizes(platform.memory.profile.final.plan) == (1, 2, 4, 2)
 
 
