@@ -7,9 +7,10 @@ makes of the words.
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -114,11 +115,226 @@ def benchmarks() -> str:
 
 
 def experiments() -> str:
-    """What `penstock experiment` wrote to docs/results, if it was run."""
-    found = sorted((ROOT / "docs" / "results").glob("*.md"))
-    if not found:
+    """What `penstock experiment` found, from docs/results: all at a glance, then each."""
+    from penstock.experiments import every
+
+    homes = [ROOT / "docs" / "results" / one.name for one in every()]
+    homes = [home for home in homes if home.exists()]
+    if not homes:
         return "No experiments have been recorded in `docs/results` yet."
-    return "\n\n".join(_deeper(_linked(page.read_text(), "results")) for page in found)
+    return "\n\n".join([_glance(homes), *(_experiment(home) for home in homes)])
+
+
+def _glance(homes: Sequence[Path]) -> str:
+    """How many numbers of each experiment agree with its paper's."""
+    lines = []
+    for home in homes:
+        found = json.loads((home / "table.json").read_text())
+        engines = json.loads((home / "manifest.json").read_text())["engines"]
+        said = [_verdicts(found["rows"], engine) for engine in ("simulator", "spark")]
+        size = "quick" if "--quick" in engines["simulator"]["command"] else "full"
+        name = found["experiment"]
+        lines.append((f"[{name}](#{name})", found["title"], *said, size))
+    return _table(("experiment", "what", "simulated", "on Spark", "size"), lines)
+
+
+def _verdicts(rows: Sequence[Mapping[str, Any]], engine: str) -> str:
+    found = [row[engine]["verdict"] for row in rows if engine in row and row["seed"] is not None]
+    counts = [(word, found.count(word)) for word in dict.fromkeys(sorted(found))]
+    return ", ".join(f"{count} {word}" for word, count in counts) or "-"
+
+
+def _experiment(home: Path) -> str:
+    text = (home / "table.md").read_text()
+    title, _, rest = text.partition("\n")
+    engines = json.loads((home / "manifest.json").read_text())["engines"]
+    made = [
+        f"`{said['command']}`: {said.get('seconds', 0):,.0f} s"
+        + ("" if said["complete"] else ", not all of its cases")
+        for said in engines.values()
+    ]
+    pictures = [
+        f"![{title.lstrip('# ')}, {engine}](results/{home.name}/{file.name})"
+        for engine in engines
+        if (file := home / f"picture-{engine}.png").exists()
+    ]
+    head = f"### {home.name}\n\n**{title.lstrip('# ')}.** "
+    return "\n\n".join([head + rest.strip(), *pictures, "Made by " + "; ".join(made) + "."])
+
+
+# --- helpers ------------------------------------------------------------------------------------
+
+
+def _command(name: str, command: argparse.ArgumentParser) -> str:
+    words = []
+    for action in command._actions:
+        if "--help" in action.option_strings:
+            continue
+        shown = ", ".join(action.option_strings) or str(action.metavar or action.dest)
+        if action.option_strings and action.nargs != 0:
+            shown += f" {action.metavar or ''}".rstrip()
+        words.append((f"`{shown}`", action.help or ""))
+    head = f"### penstock {name}\n\n{command.description or ''}"
+    return f"{head}\n\n{_table(('word', 'meaning'), words)}" if words else head
+
+
+def _meanings(details: str, names: Sequence[str]) -> dict[str, str]:
+    """From a docstring like `above: a share; step, most: numbers.` what is said of each name."""
+    text = " ".join(details.split())
+    known = "|".join(map(re.escape, names))
+    pattern = rf"(?:^|(?<=[;.,] ))((?:{known})(?:, (?:{known}))*): "
+    parts = re.split(pattern, text) if names else []
+    found: dict[str, str] = {}
+    for told, meaning in zip(parts[1::2], parts[2::2], strict=True):
+        for name in told.split(", "):
+            found[name] = meaning.partition(". ")[0].strip().rstrip(",;.")
+    return found
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    lines += [f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |" for row in rows]
+    return "\n".join(lines)
+
+
+def _deeper(text: str) -> str:
+    return "\n".join(f"#{line}" if line.startswith("#") else line for line in text.splitlines())
+
+
+_MAKERS[match["what"]](*match["words"].split()), markdown)
+
+
+# --- makers -------------------------------------------------------------------------------------
+
+
+def policies() -> str:
+    """Every policy, what it does and where it comes from."""
+    from penstock.policies import registry
+
+    known = [registry.describe(name) for name in registry.names()]
+    return _table(
+        ("policy", "what it does", "from"), [(f"`{p.name}`", p.summary, p.source) for p in known]
+    )
+
+
+def parameters(name: str) -> str:
+    """The parameters of a policy with their defaults and, from its docstring, their meaning."""
+    from penstock.policies import registry
+
+    found = registry.describe(name)
+    said = _meanings(found.details, [option.name for option in found.options])
+    rows = [
+        (f"`{o.name}`", f"`{o.default}`", o.kind, said.get(o.name, "see above"))
+        for o in found.options
+    ]
+    source = f"From: {found.source}.\n\n" if found.source else ""
+    return source + (
+        _table(("parameter", "default", "takes", "meaning"), rows)
+        if rows
+        else "It has no parameters."
+    )
+
+
+def vocabulary() -> str:
+    """Everything that is measured, level by level."""
+    from penstock.metrics.vocabulary import Level, of
+
+    parts = []
+    for level in Level:
+        rows = [(f"`{m.name}`", str(m.unit), m.meaning) for m in of(level)]
+        parts.append(
+            f"### {level.value.capitalize()}\n\n" + _table(("name", "unit", "meaning"), rows)
+        )
+    return "\n\n".join(parts)
+
+
+def guard() -> str:
+    """The rules of the guard that have a number, with their defaults."""
+    from dataclasses import fields
+
+    from penstock.control.guard import Guard
+
+    rows = [
+        (f"`{f.name}`", f"{f.default:g} s")
+        for f in fields(Guard)
+        if isinstance(f.default, float | int)
+    ]
+    return _table(("setting", "default"), rows)
+
+
+def workloads() -> str:
+    """The built-in dataflows."""
+    from penstock import workloads as known
+
+    found = [known.describe(name) for name in known.names()]
+    return _table(
+        ("workload", "what it is", "from"),
+        [(f"`{w.name}`", w.description, w.source) for w in found],
+    )
+
+
+def options(*commands: str) -> str:
+    """What commands take, from the parser itself. Those that are not there are left out."""
+    from penstock.cli.main import parser
+
+    actions: Any = parser()._subparsers._group_actions[0]  # type: ignore[union-attr]
+    chosen = commands or tuple(actions.choices)
+    parts = [_command(name, actions.choices[name]) for name in chosen if name in actions.choices]
+    return "\n\n".join(parts)
+
+
+def benchmarks() -> str:
+    """What `make bench` wrote, one heading deeper and without its own introduction."""
+    text = (ROOT / "bench" / "RESULTS.md").read_text()
+    return _deeper(text[text.index("\n## ") :])
+
+
+def experiments() -> str:
+    """What `penstock experiment` found, from docs/results: all at a glance, then each."""
+    from penstock.experiments import every
+
+    homes = [ROOT / "docs" / "results" / one.name for one in every()]
+    homes = [home for home in homes if home.exists()]
+    if not homes:
+        return "No experiments have been recorded in `docs/results` yet."
+    return "\n\n".join([_glance(homes), *(_experiment(home) for home in homes)])
+
+
+def _glance(homes: Sequence[Path]) -> str:
+    """How many numbers of each experiment agree with its paper's."""
+    lines = []
+    for home in homes:
+        found = json.loads((home / "table.json").read_text())
+        engines = json.loads((home / "manifest.json").read_text())["engines"]
+        said = [_verdicts(found["rows"], engine) for engine in ("simulator", "spark")]
+        size = "quick" if "--quick" in engines["simulator"]["command"] else "full"
+        name = found["experiment"]
+        lines.append((f"[{name}](#{name})", found["title"], *said, size))
+    return _table(("experiment", "what", "simulated", "on Spark", "size"), lines)
+
+
+def _verdicts(rows: Sequence[Mapping[str, Any]], engine: str) -> str:
+    found = [row[engine]["verdict"] for row in rows if engine in row and row["seed"] is not None]
+    counts = [(word, found.count(word)) for word in dict.fromkeys(sorted(found))]
+    return ", ".join(f"{count} {word}" for word, count in counts) or "-"
+
+
+def _experiment(home: Path) -> str:
+    text = (home / "table.md").read_text()
+    title, _, rest = text.partition("\n")
+    engines = json.loads((home / "manifest.json").read_text())["engines"]
+    made = [
+        f"`{said['command']}`: {said.get('seconds', 0):,.0f} s"
+        + ("" if said["complete"] else ", not all of its cases")
+        for said in engines.values()
+    ]
+    pictures = [
+        f"![{title.lstrip('# ')}, {engine}](results/{home.name}/{file.name})"
+        for engine in engines
+        if (file := home / f"picture-{engine}.png").exists()
+    ]
+    head = f"### {home.name}\n\n**{title.lstrip('# ')}.** "
+    return "\n\n".join([head + rest.strip(), *pictures, "Made by " + "; ".join(made) + "."])
 
 
 # --- helpers ------------------------------------------------------------------------------------

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 from penstock.policies import registry
 
 from .blocks import ROOT
+from .scripts import script
 
 PICTURES = ROOT / "docs" / "pictures"
-
-
-def script(name: str) -> ModuleType:
-    """One of the scripts that make the documentation."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / "docs" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_the_site_is_built_without_a_warning_and_is_whole(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -106,6 +107,23 @@ def test_an_interrupt_leaves_the_cases_that_are_done(tmp_path: Path) -> None:
     said = json.loads((home / "manifest.json").read_text())["engines"]["simulator"]
     assert (said["cases"], said["complete"]) == (["latency"], False)
     assert "| task hours | - | 1.00 | - |" in (home / "table.md").read_text()
+
+
+def test_cases_beside_each_other_give_the_same_records(done: Path, tmp_path: Path) -> None:
+    told: list[float] = []
+    order = Order(tmp_path, seed=1, quick=True, pictures=False, jobs=2)
+    carry_out(MADE_UP, order, lambda case, share: told.append(share))
+    data = "data-simulator.jsonl"
+    assert (tmp_path / "made-up" / data).read_bytes() == (done / data).read_bytes()
+    assert told == sorted(told)
+
+
+def test_an_interrupt_ends_the_cases_beside_each_other(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt, match="the cases that are done are in"):
+        carry_out(_two(stop=True), Order(tmp_path, jobs=2))
+    said = json.loads((tmp_path / "made-up" / "manifest.json").read_text())["engines"]["simulator"]
+    assert (said["cases"], said["complete"]) == (["latency"], False)
+    assert not multiprocessing.active_children()
 
 
 def test_it_tells_how_far_it_is(tmp_path: Path) -> None:

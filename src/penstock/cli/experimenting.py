@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.streams import Streams, tell
+from penstock.errors import InvalidInput
 
 if TYPE_CHECKING:
     from penstock.experiments.experiment import Experiment
@@ -32,17 +33,24 @@ def add(commands: Any) -> None:
     made.add_argument(
         "--out", metavar="DIR", default="experiments", help="where results go (experiments)"
     )
+    made.add_argument(
+        "--jobs", metavar="N", type=int, help="cases at a time in the simulator (one per core)"
+    )
     made.add_argument("--json", action="store_true", help="one JSON object on standard output")
     made.set_defaults(do=_experiment)
 
 
 def _experiment(given: argparse.Namespace, streams: Streams) -> int:
     from penstock import experiments
+    from penstock.experiments.many import cores
     from penstock.experiments.runner import Order, Progress
 
     if given.name == "list":
         return _list(streams)
-    order = Order(Path(given.out), given.seed, given.quick, given.engine)
+    if given.jobs is not None and given.jobs < 1:
+        raise InvalidInput(f"--jobs {given.jobs}: at least one case at a time")
+    jobs = given.jobs or cores()
+    order = Order(Path(given.out), given.seed, given.quick, given.engine, jobs=jobs)
     chosen = experiments.every() if given.name == "all" else (experiments.get(given.name),)
     if given.name == "all":
         chosen = tuple(e for e in chosen if order.engine == "simulator" or e.spark is not None)

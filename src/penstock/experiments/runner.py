@@ -1,16 +1,17 @@
-"""Carries out any experiment: its cases one after the other, then table and picture."""
+"""Carries out any experiment: its cases, then table and picture."""
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
 from penstock.errors import Refused
-from penstock.experiments.experiment import EngineName, Experiment, Setting
+from penstock.experiments import many
+from penstock.experiments.experiment import Case, EngineName, Experiment, Record, Setting
 from penstock.experiments.store import Store
 from penstock.experiments.table import Row
 from penstock.report import text
@@ -18,13 +19,17 @@ from penstock.report import text
 
 @dataclass(frozen=True)
 class Order:
-    """How experiments are to be carried out. out: each has a directory of its name in it."""
+    """How experiments are to be carried out.
+
+    out: each has a directory of its name in it; jobs: how many cases at a time, on the simulator.
+    """
 
     out: Path
     seed: int = 1
     quick: bool = False
     engine: EngineName = "simulator"
     pictures: bool = True
+    jobs: int = 1
 
     def command(self, name: str) -> str:
         """What a person types to do the same again."""
@@ -48,21 +53,34 @@ def carry_out(
         raise Refused(f"{experiment.name} is not shown on Spark: {experiment.no_spark}")
     store, began = Store(order.out / experiment.name), time.monotonic()
     store.begin(experiment, order.engine, order.seed, parameters, order.command(experiment.name))
+    one_by_one = order.engine == "spark" or order.jobs == 1 or len(cases) == 1
     try:
-        for number, case in enumerate(cases):
-
-            def told(share: float, number: int = number, name: str = case.name) -> None:
-                tell(name, (number + share) / len(cases))
-
-            told(0.0)
-            with tempfile.TemporaryDirectory(prefix="penstock-") as scratch:
-                records = case.job(Setting(order.seed, Path(scratch), told))
-                store.add(experiment, order.engine, case.name, records)
+        carried = (
+            _in_turn(cases, order.seed, tell)
+            if one_by_one
+            else many.carried_out(cases, order.seed, order.jobs, tell)
+        )
+        for case, records in carried:
+            store.add(experiment, order.engine, case.name, records)
         store.end(experiment, order.engine, time.monotonic() - began)
     except KeyboardInterrupt:
         store.make(experiment, pictures=False)
         raise KeyboardInterrupt(f"stopped; the cases that are done are in {store.home}") from None
     return store.make(experiment, order.pictures)
+
+
+def _in_turn(
+    cases: Sequence[Case], seed: int, tell: Callable[[str, float], None]
+) -> Iterator[tuple[Case, list[Record]]]:
+    """The cases and their records, all in this process."""
+    for number, case in enumerate(cases):
+
+        def told(share: float, number: int = number, name: str = case.name) -> None:
+            tell(name, (number + share) / len(cases))
+
+        told(0.0)
+        with tempfile.TemporaryDirectory(prefix="penstock-") as scratch:
+            yield case, [*case.job(Setting(seed, Path(scratch), told))]
 
 
 class Progress:

@@ -63,7 +63,7 @@ class Gauges:
         metrics = {
             p.name: windows[p.name].pipeline(
                 self._arrival_rate(p, waiting[p.name], windows[p.name], now),
-                waiting[p.name],
+                self._left(p) if waiting[p.name] is None else waiting[p.name],
                 self._observer.last(p.name),
             )
             for p in pipelines
@@ -109,10 +109,14 @@ class Gauges:
     ) -> float | None:
         """Rows a second that came to a pipeline, whether it has taken them or not.
 
-        A source of Spark's own hides its queue; as long as its pipeline rests now and then,
+        A source of Spark's own may hide its queue; as long as its pipeline rests now and then,
         what is processed is what arrives.
         """
         if waiting is None:
+            queue = self._observer.queue(pipeline)
+            found = queue.rate(window.since) if queue else None
+            if found is not None:
+                return found
             busy = sum(b.seconds for b in window.batches) / (now - window.since)
             return window.rows_in / window.span if window.batches and busy < _RESTING else None
         arrived = waiting + sum(pipeline.positions[i.key] for i in pipeline.inputs)
@@ -124,6 +128,14 @@ class Gauges:
             seen.popleft()
         passed, rows = now - seen[0][0], arrived - seen[0][1]
         return rows / passed if passed >= self._observer.window / 2 else None
+
+    def _left(self, pipeline: RunningPipeline) -> int | None:
+        """Rows that the last batch had to leave in a source of Spark's own.
+
+        Nothing left is no measurement: what came while the batch was running is not known.
+        """
+        queue = self._observer.queue(pipeline)
+        return (queue.waiting if queue else None) or None
 
     def _channels(
         self, pipelines: Iterable[RunningPipeline], windows: Mapping[str, Window]

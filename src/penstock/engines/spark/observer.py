@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from penstock.dataflow.graph import Constraint
+from penstock.dataflow.operator import Read
 from penstock.engines.spark import letters
 from penstock.engines.spark.batch import Batch, parts
 from penstock.engines.spark.breakdown import Estimate, Window
 from penstock.engines.spark.checkpoint import rows_of
+from penstock.engines.spark.foreign import Queue, left
 from penstock.engines.spark.letters import tag
 from penstock.engines.spark.lineage import LatencyMeter, Origins, Span, scaled
 from penstock.engines.spark.meter import Report
@@ -38,7 +40,7 @@ class Observer:
         self._meters = {c.name: LatencyMeter(c) for c in site.graph.constraints}
         self._origins = {c.name: Origins() for c in site.graph.constraints}
         self._reach = {c.name: site.graph.reachable(c.first) for c in site.graph.constraints}
-        self._last_foreign: dict[str, float] = {}
+        self._queues: dict[str, Queue] = {}
         self._fresh: dict[str, float] = {}
         self._reports: deque[Report] = deque(maxlen=20_000)
         self._tasks: deque[Task] = deque(maxlen=20_000)
@@ -62,9 +64,14 @@ class Observer:
                 pipeline.positions[key] = stop
             for constraint in self._site.graph.constraints:
                 self._follow(constraint, pipeline, data["batchId"], batch)
-            for foreign in pipeline.foreign:
-                self._last_foreign[foreign.name] = batch.started
         return len(reports)
+
+    def queue(self, pipeline: RunningPipeline) -> Queue | None:
+        """What its sources of Spark's own have had; None if it has others, or none of them."""
+        foreign = pipeline.foreign
+        if not foreign or len(foreign) < len(pipeline.inputs):
+            return None
+        return self._queues.setdefault(foreign[0].name, Queue())
 
     def _batch(self, pipeline: RunningPipeline, data: Mapping[str, Any]) -> Batch:
         started = datetime.fromisoformat(data["timestamp"].replace("Z", "+00:00")).timestamp()
@@ -103,6 +110,10 @@ class Observer:
             before=earlier[-1].at if earlier else None,
         )
         came = {entry.key: self._arrivals(entry, batch, pipeline) for entry in pipeline.inputs}
+        if (queue := self.queue(pipeline)) is not None:
+            connectors = [one.body.source for one in pipeline.foreign if isinstance(one.body, Read)]
+            spans = queue.take(started, rows_in, left(data["sources"], connectors))
+            came = {entry.key: spans for entry in pipeline.inputs}
         return replace(batch, arrivals=came)
 
     # --- latency --------------------------------------------------------------------------------
@@ -134,8 +145,7 @@ class Observer:
         if entry.key not in batch.ranges:
             if entry.upstream or self._site.generator(entry.operator) is not None:
                 return []
-            before = self._last_foreign.get(entry.operator, batch.started)
-            return [Span(before, batch.started, batch.rows_in)]
+            return [Span(batch.started, batch.started, batch.rows_in)]
         first, stop = batch.ranges[entry.key]
         if stop <= first:
             return []

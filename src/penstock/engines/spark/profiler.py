@@ -1,9 +1,10 @@
 """What native operators cost, found out on the side.
 
 Spark compiles neighbouring native operators into one loop, so nothing can be timed between them,
-and counting between them would cost more than most of them do. Instead each is run now and then
-on a sample of rows that its pipeline has read, and the time on the processor is compared with
-that of reading the same rows. All trials together take a small share of the time.
+and counting between them would cost more than most of them do. Instead they are run now and then
+on a sample of rows that their pipeline has read, once with and once without each of them, and the
+times on the processor are compared. Trials take a small share of the time: a flow that has none
+to spare is left alone between any two steps of a trial.
 """
 
 from __future__ import annotations
@@ -32,10 +33,15 @@ if TYPE_CHECKING:
 SHARE = 0.01
 """Trials take at most this share of the time."""
 
+CROWDED = 0.7
+"""Where more of what can run at once is at work than this, a trial is in the way."""
+
+STEP = 0.02
+"""Then each of its steps takes at most this share of the time."""
+
 _ROWS = 2_000
 _PYTHON_SECONDS = 0.25
 _TRIES = 2
-"""The first run of a plan compiles it, so it takes a second one to see what rows cost."""
 _PATIENCE = 10.0
 _COPY = "penstock_copy"
 
@@ -44,29 +50,28 @@ Estimates = dict[str, Estimate]
 
 @dataclass(frozen=True)
 class _Sampled:
-    """Rows to be had; rows: how many, once they are in Spark's cache."""
+    """Rows to be had; rows, seconds: how many, and what it takes to go through them."""
 
     frame: DataFrame
-    rows: int | None = None
+    rows: int = 0
+    seconds: float | None = None
 
     def kept(self, stack: ExitStack) -> _Sampled:
-        """The same in the cache, until the stack is unwound."""
-        if self.rows is not None:
-            return self
+        """The same in Spark's cache from the first use on, until the stack is unwound."""
         kept = self.frame.persist()
         stack.callback(kept.unpersist)
-        return _Sampled(kept, kept.count())
+        return _Sampled(kept)
 
     def enlarged(self, rows: int, stack: ExitStack) -> _Sampled:
         """The same rows over and over, about as many as asked for."""
         from pyspark.sql import functions as sf
 
-        few = self.kept(stack)
-        copies = rows // max(1, few.rows or 0)
+        few = self.kept(stack).frame
+        copies = rows // max(1, few.count())
         if copies < 2:
-            return few
+            return _Sampled(few)
         numbers = sf.sequence(sf.lit(1), sf.lit(copies))
-        return _Sampled(few.frame.coalesce(1).withColumn(_COPY, sf.explode(numbers)).drop(_COPY))
+        return _Sampled(few.coalesce(1).withColumn(_COPY, sf.explode(numbers)).drop(_COPY))
 
 
 class Profiler:
@@ -90,6 +95,7 @@ class Profiler:
         self._thread = threading.Thread(target=self._work, name="penstock-profiler", daemon=True)
         self._due = 0.0
         self._turn = 0
+        self._spent = 0.0  # seconds, by the trial under way
 
     def start(self) -> None:
         self._thread.start()
@@ -109,11 +115,11 @@ class Profiler:
             if not chosen:
                 continue
             self._turn += 1
-            began = time.monotonic()
+            self._spent = 0.0
             found = self.trial(chosen[self._turn % len(chosen)], snapshot)
             if not self._halt.is_set():
                 self._estimates.update(found)
-            self._due = time.monotonic() + (time.monotonic() - began) / SHARE
+            self._due = time.monotonic() + self._spent / SHARE
 
     def trial(self, pipeline: RunningPipeline, snapshot: Snapshot) -> Estimates:
         """Run the operators of a pipeline on a sample, as far as they can be run by themselves."""
@@ -134,15 +140,17 @@ class Profiler:
                     made[name] = inputs[0]
                     continue
                 native = isinstance(operator.body, op.Frame)
-                before = [i.kept(stack) for i in inputs] if native else inputs
-                frame = compiler.apply(operator, [Result(i.frame) for i in before]).frame()
+                if native:
+                    inputs = [i if i.seconds else self._tried(i.kept(stack)) for i in inputs]
+                frame = compiler.apply(operator, [Result(i.frame) for i in inputs]).frame()
                 made[name] = _Sampled(frame)
                 if native:
-                    if not before[0].rows:
+                    before, after = inputs[0], self._tried(made[name])
+                    if not before.rows:
                         break
-                    service = self._service(before[0].frame, frame) / before[0].rows
-                    made[name] = made[name].kept(stack)
-                    found[name] = Estimate(service, (made[name].rows or 0) / before[0].rows)
+                    service = max(0.0, (after.seconds or 0.0) - (before.seconds or 0.0))
+                    found[name] = Estimate(service / before.rows, after.rows / before.rows)
+                    made[name] = after
                 if name == last:
                     break
                 if operator.stateful:  # of many rows it makes few
@@ -179,11 +187,18 @@ class Profiler:
             found.append(_Sampled(sample.frame(pipeline, entry, table).coalesce(1)))
         return found
 
-    def _service(self, before: DataFrame, after: DataFrame) -> float:
-        """Seconds for all rows, by what it takes to go through them before and after."""
-        empty = min(self._seconds(before) for _ in range(_TRIES))
-        full = min(self._seconds(after) for _ in range(_TRIES))
-        return max(0.0, full - empty)
+    def _tried(self, sampled: _Sampled) -> _Sampled:
+        """The same with what it takes: the first try fills the cache and compiles the plan."""
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as sf
+
+        found, rows = [], 0
+        for _ in range(_TRIES):
+            counted = Observation()
+            frame = sampled.frame.observe(counted, sf.count(sf.lit(1)).alias("rows"))
+            found.append(self._seconds(frame))
+            rows = counted.get["rows"]
+        return _Sampled(sampled.frame, rows, min(found))
 
     def _seconds(self, frame: DataFrame) -> float:
         """Time on the processor to go through a DataFrame."""
@@ -191,12 +206,23 @@ class Profiler:
             raise InterruptedError("the flow is being stopped")
         context = frame.sparkSession.sparkContext
         mark = f"penstock trial {time.monotonic_ns()}"
+        began = time.monotonic()
         context.setLocalProperty("spark.job.description", mark)
         try:
             frame.write.format("noop").mode("overwrite").save()
         finally:
             context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
-        return self._statistics.cpu_seconds(mark)
+        seconds = self._statistics.cpu_seconds(mark)
+        took = time.monotonic() - began
+        self._spent += took
+        self._make_way(took)
+        return seconds
+
+    def _make_way(self, seconds: float) -> None:
+        """After a step of a trial: a flow that has nothing to spare goes first for a while."""
+        snapshot = self._latest()
+        if snapshot is not None and (snapshot.load or 0.0) > CROWDED:
+            self._halt.wait(seconds / STEP)
 
 
 def natives(pipeline: RunningPipeline) -> list[str]:

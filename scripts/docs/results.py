@@ -1,0 +1,44 @@
+"""Take results of `penstock experiment` into the documentation: `results.py DIRECTORY`.
+
+docs/results keeps for every experiment what its directory has, the raw data packed, and the
+pictures as PNG alone. An experiment that is already there is replaced.
+"""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import sys
+from pathlib import Path
+
+HOME = Path(__file__).parents[2] / "docs" / "results"
+_KEPT = ("manifest.json", "table.json", "table.md", "picture-*.png")
+
+
+def main(source: Path) -> None:
+    for manifest in sorted(source.glob("*/manifest.json")):
+        taken(manifest.parent, HOME / manifest.parent.name)
+
+
+def taken(source: Path, target: Path) -> None:
+    """Copy one experiment."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    for pattern in _KEPT:
+        for file in sorted(source.glob(pattern)):
+            shutil.copyfile(file, target / file.name)
+    for data in sorted(source.glob("data-*.jsonl")):
+        packed = gzip.compress(data.read_bytes(), mtime=0)
+        (target / f"{data.name}.gz").write_bytes(packed)
+
+
+def unpacked(source: Path, target: Path) -> None:
+    """The other way: an experiment as `penstock experiment` left it, without what is made of it."""
+    target.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source / "manifest.json", target / "manifest.json")
+    for data in sorted(source.glob("data-*.jsonl.gz")):
+        (target / data.stem).write_bytes(gzip.decompress(data.read_bytes()))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

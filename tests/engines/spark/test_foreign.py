@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.dataflow.connectors import Files, Kafka, Spark
+from penstock.engines.spark.foreign import Queue, left
+
+HELD = Kafka(subscribe="orders", maxOffsetsPerTrigger=100)
+
+
+def _kafka(latest: Any, end: Any) -> dict[str, Any]:
+    return {"description": "KafkaV2[Subscribe[orders]]", "latestOffset": latest, "endOffset": end}
+
+
+def test_kafka_tells_how_far_behind_a_batch_is() -> None:
+    latest = {"orders": {"0": 700, "1": 50}, "returns": {"0": 10}}
+    end = {"orders": {"0": 400, "1": 50}, "returns": {"0": 3}}
+    assert left([_kafka(latest, end)], [HELD]) == 307
+    text = '{"orders":{"0":700}}'
+    assert left([_kafka(text, '{"orders":{"0":699}}')], [HELD]) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        _kafka(None, {"orders": {"0": 1}}),
+        {"description": "FileStreamSource[x]", "latestOffset": None, "endOffset": {"logOffset": 1}},
+        {"description": "RateStreamV2[...]", "latestOffset": 17, "endOffset": 12},
+    ],
+)
+def test_what_a_source_does_not_tell_is_not_known(source: dict[str, Any]) -> None:
+    assert left([source], [HELD]) is None
+
+
+@pytest.mark.parametrize(
+    ("connector", "known"),
+    [
+        (Files("in", "n bigint"), 0),
+        (Files("in", "n bigint", maxFilesPerTrigger=1), None),
+        (Files("in", "n bigint", MAXBYTESPERTRIGGER="1g"), None),
+        (Spark("rate", {"rowsPerSecond": 5}), 0),
+    ],
+)
+def test_a_source_that_may_take_everything_leaves_nothing(connector: Any, known: int) -> None:
+    assert left([{"description": "FileStreamSource[x]"}], [connector]) == known
+
+
+def test_rows_of_a_source_that_keeps_up_came_since_the_batch_before() -> None:
+    queue = Queue()
+    assert [(s.start, s.end, s.rows) for s in queue.take(10.0, 50, 0)] == [(10.0, 10.0, 50)]
+    assert [(s.start, s.end, s.rows) for s in queue.take(12.0, 100, 0)] == [(10.0, 12.0, 100)]
+    assert queue.take(13.0, 0, 0) == []
+    assert [(s.start, s.end, s.rows) for s in queue.take(15.0, 8, 0)] == [(13.0, 15.0, 8)]
+    assert queue.rate(12.0) == pytest.approx(8 / 3)
+
+
+def test_rows_that_were_left_came_when_they_were_first_there() -> None:
+    queue = Queue()
+    queue.take(0.0, 100, 0)
+    queue.take(10.0, 100, 900)  # a hundred a second, and only ten a second are taken
+    spans = queue.take(20.0, 100, 1800)
+    assert [(s.start, s.end, s.rows) for s in spans] == [(1.0, 2.0, 100)]
+    assert queue.rate(0.0) == pytest.approx(100)
+    assert queue.waiting == 1800
+    rest = queue.take(30.0, 1800, 0)
+    assert [(s.start, s.end, s.rows) for s in rest] == [(2.0, 10.0, 800), (10.0, 20.0, 1000)]
+    assert queue.rate(25.0) == pytest.approx(0.0)
+
+
+def test_without_two_batches_or_what_is_left_there_is_no_rate() -> None:
+    queue = Queue()
+    assert queue.rate(0.0) is None
+    queue.take(1.0, 5, 0)
+    assert queue.rate(0.0) is None
+    queue.take(2.0, 5, None)
+    assert queue.rate(0.0) is None
