@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -58,12 +59,25 @@ def _what_is_generated_is_there(pages: dict[str, str]) -> None:
 
 def test_results_of_experiments_are_taken_in_with_their_pictures(tmp_path: Path) -> None:
     generated = script("generated")
-    (tmp_path / "docs" / "results").mkdir(parents=True)
-    (tmp_path / "docs" / "results" / "one.md").write_text(
-        "# One\n\n![it](one.png) [x](https://y)\n"
-    )
     generated.ROOT = tmp_path
-    assert generated.experiments() == "## One\n\n![it](results/one.png) [x](https://y)"
+    assert generated.experiments().startswith("No experiments")
+    home = tmp_path / "docs" / "results" / "stela-4"
+    home.mkdir(parents=True)
+    rows = [
+        {"seed": 1.5, "simulator": {"verdict": word}} for word in ("agrees", "agrees", "differs")
+    ]
+    table = {"experiment": "stela-4", "title": "One", "rows": rows}
+    ran = {"command": "penstock experiment stela-4 --quick", "complete": True, "seconds": 61.5}
+    (home / "table.json").write_text(json.dumps(table))
+    (home / "table.md").write_text("# One\n\nOf a paper.\n\n| a |\n")
+    (home / "manifest.json").write_text(json.dumps({"engines": {"simulator": ran}}))
+    (home / "picture-simulator.png").touch()
+    told = generated.experiments()
+    assert "| [stela-4](#stela-4) | One | 2 agrees, 1 differs | - | quick |" in told
+    assert (
+        "### stela-4\n\n**One.** Of a paper.\n\n| a |\n\n![One, simulator](results/stela-4/" in told
+    )
+    assert told.endswith("Made by `penstock experiment stela-4 --quick`: 62 s.")
 
 
 def test_what_is_said_of_a_parameter_is_its_part_of_the_docstring() -> None:

@@ -43,7 +43,7 @@ def _offsets(said: Any) -> int | None:
     topics = json.loads(said) if isinstance(said, str) else said
     if not isinstance(topics, Mapping):
         return None
-    return sum(offset for partitions in topics.values() for offset in partitions.values())
+    return sum(int(offset) for partitions in topics.values() for offset in partitions.values())
 
 
 class Queue:

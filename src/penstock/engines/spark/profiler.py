@@ -3,8 +3,8 @@
 Spark compiles neighbouring native operators into one loop, so nothing can be timed between them,
 and counting between them would cost more than most of them do. Instead they are run now and then
 on a sample of rows that their pipeline has read, once with and once without each of them, and the
-times on the processor are compared. Trials take a small share of the time: a flow that has none
-to spare is left alone between any two steps of a trial.
+times on the processor are compared. Trials take a small share of the time, and a flow that falls
+behind is left alone between any two steps of a trial.
 """
 
 from __future__ import annotations
@@ -33,11 +33,8 @@ if TYPE_CHECKING:
 SHARE = 0.01
 """Trials take at most this share of the time."""
 
-CROWDED = 0.7
-"""Where more of what can run at once is at work than this, a trial is in the way."""
-
 STEP = 0.02
-"""Then each of its steps takes at most this share of the time."""
+"""Where a flow falls behind, each step of a trial takes at most this share of the time."""
 
 _ROWS = 2_000
 _PYTHON_SECONDS = 0.25
@@ -219,10 +216,17 @@ class Profiler:
         return seconds
 
     def _make_way(self, seconds: float) -> None:
-        """After a step of a trial: a flow that has nothing to spare goes first for a while."""
+        """After a step of a trial that took so long: a flow that falls behind goes first."""
         snapshot = self._latest()
-        if snapshot is not None and (snapshot.load or 0.0) > CROWDED:
+        if snapshot is not None and behind(snapshot):
             self._halt.wait(seconds / STEP)
+
+
+def behind(snapshot: Snapshot) -> bool:
+    """Whether more rows wait somewhere than are taken in a window."""
+    return any(
+        (p.backlog_rows or 0) > p.rate_in * snapshot.window for p in snapshot.pipelines.values()
+    )
 
 
 def natives(pipeline: RunningPipeline) -> list[str]:
