@@ -34,6 +34,10 @@ class InvalidDataflow(PenstockError):
         head = f"dataflow '{flow}' has {count} problem{'s' if count != 1 else ''}:"
         super().__init__("\n".join([head, *(f"  - {p}" for p in self.problems)]))
 
+    def __reduce__(self) -> tuple[type[InvalidDataflow], tuple[str, tuple[Problem, ...]]]:
+        """It may be raised in another process."""
+        return type(self), (self.flow, self.problems)
+
 
 class InvalidPlan(PenstockError):
     """The plan does not fit the dataflow it is meant for."""

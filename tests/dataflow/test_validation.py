@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import re
 from collections.abc import Callable
 from typing import Any
@@ -510,6 +511,8 @@ def test_all_problems_are_reported_at_once() -> None:
     for word in ("wrod", "min_parallelism is 0", "nothing reads", "str", "'nowhere'", "-1.0 s"):
         assert word in text
     assert text.count("test_validation.py:") == 6
+    again = pickle.loads(pickle.dumps(raised.value))
+    assert (str(again), again.problems) == (text, raised.value.problems)
 
 
 def test_schemas_are_passed_on_by_what_does_not_change_them() -> None:

@@ -69,6 +69,14 @@ def test_a_fit_finds_slots_and_the_processors_that_they_share(found: Calibration
     assert found.quality.typical < 0.03
 
 
+def test_a_fit_tells_what_batches_take_aside_from_too_few_processors(tmp_path: Path) -> None:
+    batch, node = replace(TRUTH, aside=0.08), replace(NODE, processors=4.0)
+    simulated(tmp_path / "run", flow(), batch=batch, node=node, load="points:0=60,50=60,50=200")
+    made = calibration.fit([observed.recording(tmp_path / "run")])
+    assert made.node.processors == pytest.approx(4.0, abs=0.01)
+    assert made.batch.aside == pytest.approx(0.08, abs=0.041)
+
+
 def test_a_fit_finds_keys_and_what_their_state_costs(keyed: Calibration) -> None:
     count = keyed.steps["count"]
     assert count.keys.number == 500

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.dataflow import validation
+from penstock.engines.simulator import topologies
 from penstock.engines.simulator.layout import Layout, slots
 from penstock.engines.simulator.topologies import (
     APPLICATIONS,
@@ -24,6 +26,14 @@ def test_a_reader_gets_all_that_is_written() -> None:
     assert NETWORK.visits["join"] == 1  # half of them have failed, the others have not
     assert (STAR.sources, STAR.sinks) == (("north", "south"), ("east", "west"))
     assert PROCESSING.sinks == ("failures", "times")
+
+
+@pytest.mark.parametrize(
+    "layout", [one for one in vars(topologies).values() if isinstance(one, Layout)]
+)
+def test_every_topology_is_a_valid_dataflow(layout: Layout) -> None:
+    times = {name: 0.01 for name in layout.inputs if name not in layout.sources}
+    validation.check(layout.scenario(times, 10.0).graph)
 
 
 def test_a_machine_gets_as_many_instances_as_the_others_have() -> None:

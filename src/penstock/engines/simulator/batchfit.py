@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,8 +22,11 @@ ENOUGH = 6
 """Windows from which something can be learned."""
 
 _SURE = 2.5
-"""A cost that is not so many standard errors above 0 would be noise that is carried far: rows of a
-large batch are many times those that it was fitted to."""
+"""A cost that is not so many standard errors above 0 may as well be noise."""
+
+_FAR = 2.0
+"""What rows and keys cost has to be surer than that so many times. A large batch has many times the
+rows that were seen, so noise would be carried far; and windows overlap, so errors look small."""
 
 _UNEVEN = 0.5
 _ALIKE = 0.02
@@ -95,7 +98,8 @@ def tasks(
     rest = np.array([_rest(one, costs) for one in placed])
     scale = np.maximum(rest, 0.1 * float(np.median(rest)) + 1e-6)
     weights = np.array([min(one.seen.batches, 10.0) for one in placed]) / scale**2
-    found = _solved(columns, rest, weights, notes)
+    far = {"row", *unknown, *touched.values()}
+    found = _solved(columns, rest, weights, notes, far)
     cpu = {**costs.cpu, **{name: found.pop(name) for name in unknown}}
     touch = {**costs.touch, **{name: found.pop(word) for name, word in touched.items()}}
     return replace(batch, **found), replace(costs, cpu=cpu, touch=touch)
@@ -118,17 +122,25 @@ def _rest(one: Placed, costs: Costs) -> float:
 
 
 def _solved(
-    columns: Mapping[str, Floats], values: Floats, weights: Floats, notes: list[str]
+    columns: Mapping[str, Floats],
+    values: Floats,
+    weights: Floats,
+    notes: list[str],
+    far: Collection[str] = (),
 ) -> dict[str, float]:
-    """Coefficients by name; what cannot be told from the others, or from noise, is 0, and noted."""
+    """Coefficients by name; what cannot be told from the others, or from noise, is 0, and noted.
+
+    far: of those that are carried far more is asked for.
+    """
     found = dict.fromkeys(columns, 0.0)
     taken = _apart(columns, np.sqrt(weights), notes)
     while taken:
         table = np.column_stack([columns[n] for n in taken])
         solved = robust(table, values, weights)
-        sure = np.divide(solved, errors(table, values, weights, solved))
+        asked = _SURE * np.array([_FAR if name in far else 1.0 for name in taken])
+        sure = np.divide(solved, asked * errors(table, values, weights, solved))
         weakest = 1 + int(np.argmin(sure[1:])) if len(taken) > 1 else 0
-        if not weakest or sure[weakest] >= _SURE:
+        if not weakest or sure[weakest] >= 1:
             found.update(zip(taken, solved.tolist(), strict=True))
             break
         name = taken.pop(weakest)

@@ -30,6 +30,10 @@ _WARM = 25.0
 until it has compiled what it runs often."""
 
 _SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4)
+_ASIDE = (0.0, 0.01, 0.02, 0.04, 0.06, 0.08, 0.12)
+"""What is searched: processors as shares of those there are, and seconds of them that a batch
+takes aside."""
+
 _POLL = 0.02  # what the session is set to; a history does not show it
 
 
@@ -75,7 +79,8 @@ def fit(recordings: Sequence[Recording]) -> Calibration:
         notes.append(f"{count} windows of pipelines were left out: {why}")
     known, cores = _cores(moments, notes)
     made = min(
-        (_under(graph, moments, share * known) for share in _SHARES), key=lambda one: one.score
+        (_under(graph, moments, share * known, aside) for share in _SHARES for aside in _ASIDE),
+        key=lambda one: one.score,
     )
     if made.processors < 0.9 * known:
         notes.append(
@@ -104,7 +109,7 @@ def fit(recordings: Sequence[Recording]) -> Calibration:
 
 @dataclass(frozen=True)
 class _Made:
-    """A fit for a number of processors."""
+    """A fit for a number of processors, and what a batch takes of them aside."""
 
     processors: float
     steps: Mapping[str, Step]
@@ -125,17 +130,21 @@ class _Made:
         return np.array(calm if len(calm) >= batchfit.ENOUGH else every)
 
 
-def _under(graph: Graph, moments: Sequence[Moment], processors: float) -> _Made:
+def _under(graph: Graph, moments: Sequence[Moment], processors: float, aside: float) -> _Made:
     notes: list[str] = []
     every = [one for moment in moments for one in moment.pipelines]
     keys = {o.name: keysfit.keys(o.name, every, notes) for o in graph.operators if o.stateful}
     costs = operatorsfit.first(graph, moments, keys)
     for _ in range(2):  # what others want depends on waits, and waits on what others want
-        costs = operatorsfit.again(_placed(moments, costs, processors), costs)
-    placed = _placed(moments, costs, processors)
+        costs = operatorsfit.again(_placed(moments, costs, processors, aside), costs)
+    placed = _placed(moments, costs, processors, aside)
     pace = float(np.median([m.window for m in moments]))
     batch = replace(
-        batchfit.parts(placed, notes), pace=pace, poll=_POLL, jitter=batchfit.jitter(moments)
+        batchfit.parts(placed, notes),
+        aside=aside,
+        pace=pace,
+        poll=_POLL,
+        jitter=batchfit.jitter(moments),
     )
     batch, costs = batchfit.tasks(graph, placed, costs, batch, notes)
     steps = _steps(graph, placed, costs)
@@ -168,7 +177,9 @@ def _cores(moments: Sequence[Moment], notes: list[str]) -> tuple[float, int]:
     return (float(np.median(found)) if found else float(slots)), slots
 
 
-def _placed(moments: Sequence[Moment], costs: Costs, processors: float) -> list[Placed]:
+def _placed(
+    moments: Sequence[Moment], costs: Costs, processors: float, aside: float
+) -> list[Placed]:
     calm = [one.beside for m in moments if not m.crowded for one in m.pipelines]
     usual = float(np.median(calm)) if calm else np.inf
     found = []
@@ -176,9 +187,10 @@ def _placed(moments: Sequence[Moment], costs: Costs, processors: float) -> list[
         # who waits for a slot wants no processor
         most = usual if moment.crowded else np.inf
         wants = [_runnable(one, costs, most) for one in moment.pipelines]
+        always = sum(aside * one.batches / one.seconds for one in moment.pipelines)
         for one, own in zip(moment.pipelines, wants, strict=True):
             if one.fresh:
-                machine = Machine(moment.slots, processors, max(0.0, sum(wants) - own))
+                machine = Machine(moment.slots, processors, max(0.0, sum(wants) - own) + always)
                 found.append(Placed(one, machine, moment.crowded))
     return found
 

@@ -72,6 +72,7 @@ class BatchStage(Stage):
         self._row = sum(means) / max(1, len(means)) + model.batch.row
         self.pool = Pool(1, 0.0, now) if pool is None else pool
         self.demand = 0.0
+        self.aside = 0.0
         self.others = 0.0
 
     # --- a step of time -----------------------------------------------------------------------
@@ -118,8 +119,10 @@ class BatchStage(Stage):
         """End a step of time."""
         self._run_on(begin, end)
         self._note_arrivals(end)
-        wanted = self.gauge.now.runnable / (end - begin)
-        self.demand += -math.expm1(-(end - begin) / _MEMORY) * (wanted - self.demand)
+        now, span = self.gauge.now, end - begin
+        new = -math.expm1(-span / _MEMORY)
+        self.demand += new * (now.runnable / span - self.demand)
+        self.aside += new * (self._cost.aside * now.batches / span - self.aside)
 
     def _admitted(self) -> int | None:
         bounds = [b for b in (self._left, self.pipeline.admission) if b is not None]
@@ -263,10 +266,12 @@ def work_through(
     Returns the latencies of the records that left, by pipeline and constraint.
     """
     found: dict[str, list[Latencies]] = {}
-    wanted = sum(stage.demand for stage in stages)
+    wanted, aside = (
+        sum(values) for values in zip(*((s.demand, s.aside) for s in stages), strict=True)
+    )
     for stage in stages:
         stage.enter(most[stage.pipeline.name])
-        stage.others = max(0.0, wanted - stage.demand)
+        stage.others = max(0.0, wanted - stage.demand) + aside
         found[stage.pipeline.name] = [stage.let_out(end)]
     while True:
         start, at = min((stage.next(begin, end), at) for at, stage in enumerate(stages))

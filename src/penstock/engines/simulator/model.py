@@ -173,6 +173,8 @@ class MicroBatch:
     its operators take. Then the output is there, and only the next batch waits for commit. All of
     it needs a processor.
 
+    aside: seconds on a processor for a batch that nobody waits for, such as reports and cleaning.
+
     jitter: coefficient of variation of what is once a batch; without it pipelines fall into step
     with each other, which those of Spark do not. poll: how often one that is idle looks for
     records. pace: seconds of work that a batch is cut to
@@ -188,6 +190,7 @@ class MicroBatch:
     inlet: float = 0.0
     job: float = 0.0
     state: float = 0.0
+    aside: float = 0.0
     jitter: float = 0.0
     poll: float = 0.0
     pace: float | None = None

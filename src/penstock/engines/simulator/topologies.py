@@ -145,7 +145,7 @@ NETWORK = Layout(
     keys={"join": Counts()},
 )
 
-EVEN = replace(NETWORK, name="network, even keys", keys={})
+EVEN = replace(NETWORK, name="network-even-keys", keys={})
 """The same with a join that deals its tuples out evenly."""
 
 MICRO = (STAR, LINEAR, DIAMOND)
