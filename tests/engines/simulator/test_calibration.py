@@ -24,7 +24,7 @@ from penstock.plan.plan import Pipeline, Plan
 from penstock.workloads import build
 from tests.strategies import few
 
-from .recorded import BATCH, NODE, STEPS, flow, simulated
+from .recorded import BATCH, CHANGES, NODE, STEPS, flow, simulated
 
 TRUTH = replace(BATCH, row=5e-4)
 
@@ -69,12 +69,15 @@ def test_a_fit_finds_slots_and_the_processors_that_they_share(found: Calibration
     assert found.quality.typical < 0.03
 
 
-def test_a_fit_tells_what_batches_take_aside_from_too_few_processors(tmp_path: Path) -> None:
-    batch, node = replace(TRUTH, aside=0.08), replace(NODE, processors=4.0)
-    simulated(tmp_path / "run", flow(), batch=batch, node=node, load="points:0=60,50=60,50=200")
+@pytest.mark.parametrize("aside", [0.0, 0.04, 0.08])
+def test_a_fit_tells_what_batches_take_aside_from_too_few_processors(
+    tmp_path: Path, aside: float
+) -> None:
+    short = MicroBatch(0.005, 0.003, 0.004, 0.001, task=0.01, job=0.02, aside=aside)
+    changes = (*CHANGES, "80s:read=4, read.cadence=1s")
+    simulated(tmp_path / "run", flow(), batch=short, changes=changes, seconds=120)
     made = calibration.fit([observed.recording(tmp_path / "run")])
-    assert made.node.processors == pytest.approx(4.0, abs=0.01)
-    assert made.batch.aside == pytest.approx(0.08, abs=0.041)
+    assert (made.node.processors, made.batch.aside) == (2.0, aside)
 
 
 def test_a_fit_finds_keys_and_what_their_state_costs(keyed: Calibration) -> None:
