@@ -282,15 +282,22 @@ def batches(p: int, load: float, overhead: float, cadence: float = 0.0) -> Pipel
     )
 
 
-def test_time_that_is_left_is_gathered() -> None:
+@pytest.mark.parametrize(
+    ("share", "cadence"),
+    [
+        # 2.7 s beside 0.3 s that stay; source and x share them. Batches one after the other would
+        # take 0.4 s, and rows wait half of that before.
+        (0.1, 0.53),  # (0.135 + 0.4) / (0.5 + 0.5), in two digits
+        (0.8, 0.6),  # at most three times the 0.2 s of a batch that are not for its rows
+    ],
+)
+def test_time_that_is_left_is_gathered(share: float, cadence: float) -> None:
     seen = context(chain("x", latency=3.0), {"x": batches(4, 2.0, 0.2)})
-    decision = decided(seen, Latency())
+    decision = decided(seen, Latency(cadence_share=share))
     assert decision.plan is not None
     x = decision.plan.pipeline_of("x")
-    # 2.7 s beside 0.3 s that stay; source and x share 80 % of that. Batches one after the other
-    # would take 0.4 s, and rows wait half of that before.
     assert x.parallelism == 4
-    assert x.cadence == 1.4  # (1.08 + 0.4) / (0.5 + 0.5), in two digits
+    assert x.cadence == cadence
     assert "cadence" in decision.reason
 
 

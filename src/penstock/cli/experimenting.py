@@ -56,6 +56,7 @@ def _experiment(given: argparse.Namespace, streams: Streams) -> int:
         chosen = tuple(e for e in chosen if order.engine == "simulator" or e.spark is not None)
     progress = Progress(streams.err, [e.name for e in chosen])
     results = [_carried_out(one, order, progress, streams) for one in chosen]
+    streams.keep_log(order.out)
     if streams.json:
         shown = results[0] if given.name != "all" else {"experiments": results}
         print(json.dumps(shown, indent=2), file=streams.out, flush=True)

@@ -63,7 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(json.dumps({"error": str(error)}, indent=2))
         return 2
     as_json = bool(getattr(given, "json", False))
-    with Streams(json=as_json, quiet=_wants_live(given)) as streams:
+    quiet = _wants_live(given) or getattr(given, "engine", "") == "spark"
+    with Streams(json=as_json, quiet=quiet) as streams:
         try:
             return int(given.do(given, streams))
         except PenstockError as error:

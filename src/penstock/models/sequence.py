@@ -12,13 +12,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from penstock.models.rebalance import Allotment, Vertex, p_w, rebalance
-from penstock.models.station import Station, cadence, up
+from penstock.models.station import Station, cadence, rounded, up
 
 _PATHS = 32
 """So many paths of one sequence are balanced one by one; behind that, all get equal shares."""
 
 _CLOSE = 1.1
 """Where a constraint cannot be met, so near to the least possible wait is near enough."""
+
+_SPARED = 3.0
+"""Batches so many times as far apart as their overhead is long spare up to two thirds of what it
+takes where they follow one another. Longer ones spare little more, cost latency, and have more work
+come at once, for which there are more instances in the end."""
 
 
 @dataclass(frozen=True)
@@ -207,7 +212,8 @@ def _cadences(
 ) -> Mapping[str, float]:
     """What is left for gathering, in equal parts for the pipelines of the longest path.
 
-    A pipeline that works in batches may take that in addition to what batches cost anyway.
+    A pipeline that works in batches may take that in addition to what batches cost anyway, but
+    only as long as it spares something of that.
     """
     part = share * sequence.left / len(sequence.heaviest(lambda name: 1.0))
     found = {}
@@ -215,4 +221,6 @@ def _cadences(
         usual = s.overhead / 2 + sequence.vertex(name, 1).wait(instances[name])
         rho = s.load / instances[name]
         found[name] = cadence(part + (usual if s.overhead else 0.0), rho)
+        if s.overhead:
+            found[name] = min(found[name], rounded(_SPARED * s.overhead))
     return found

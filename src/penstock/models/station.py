@@ -135,8 +135,12 @@ def cadence(seconds: float, utilisation: float) -> float:
 
     A row waits for half a cadence, and then for the work that has come in a whole one.
     """
-    found = seconds / (0.5 + utilisation)
-    if utilisation >= 1 or found < 0.01:
+    return 0.0 if utilisation >= 1 else rounded(seconds / (0.5 + utilisation))
+
+
+def rounded(cadence: float) -> float:
+    """Rounded down to two digits, and to 0 where it is hardly anything."""
+    if cadence < 0.01:
         return 0.0
-    unit = 10.0 ** (1 - math.floor(math.log10(found)))
-    return math.floor(found * unit) / unit
+    unit = 10.0 ** (1 - math.floor(math.log10(cadence)))
+    return math.floor(cadence * unit) / unit
