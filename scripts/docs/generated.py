@@ -132,7 +132,8 @@ def _glance(homes: Sequence[Path]) -> str:
         found = json.loads((home / "table.json").read_text())
         engines = json.loads((home / "manifest.json").read_text())["engines"]
         said = [_verdicts(found["rows"], engine) for engine in ("simulator", "spark")]
-        size = "quick" if "--quick" in engines["simulator"]["command"] else "full"
+        said_of = engines.get("simulator", {"command": ""})["command"]
+        size = "quick" if "--quick" in said_of else "full"
         name = found["experiment"]
         lines.append((f"[{name}](#{name})", found["title"], *said, size))
     return _table(("experiment", "what", "simulated", "on Spark", "size"), lines)

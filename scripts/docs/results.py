@@ -1,7 +1,8 @@
 """Take results of `penstock experiment` into the documentation: `results.py DIRECTORY`.
 
 docs/results keeps for every experiment what its directory has, the raw data packed, and the
-pictures as PNG alone. An experiment that is already there is replaced.
+pictures as PNG alone. An experiment that is already there is replaced. Without a directory all
+that is there is made again from its data, after the code that makes it has changed.
 """
 
 from __future__ import annotations
@@ -10,14 +11,24 @@ import gzip
 import shutil
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from penstock import experiments
+from penstock.experiments.store import Store
 
 HOME = Path(__file__).parents[2] / "docs" / "results"
 _KEPT = ("manifest.json", "table.json", "table.md", "picture-*.png")
 
 
-def main(source: Path) -> None:
-    for manifest in sorted(source.glob("*/manifest.json")):
-        taken(manifest.parent, HOME / manifest.parent.name)
+def main(source: Path | None) -> None:
+    with TemporaryDirectory() as aside:
+        if source is None:
+            source = Path(aside)
+            for home in HOME.iterdir():
+                unpacked(home, source / home.name)
+                Store(source / home.name).make(experiments.get(home.name))
+        for manifest in sorted(source.glob("*/manifest.json")):
+            taken(manifest.parent, HOME / manifest.parent.name)
 
 
 def taken(source: Path, target: Path) -> None:
@@ -41,4 +52,4 @@ def unpacked(source: Path, target: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]) if sys.argv[1:] else None)

@@ -1,9 +1,14 @@
-"""The table of results in the README, from bench/results; run as a script it writes it there."""
+"""The tables of results in the README, from bench/results and docs/results.
+
+Run as a script it writes them there.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +22,9 @@ def main() -> None:
 
 
 def written(page: str) -> str:
-    """The page with the table as it is now."""
-    return _BETWEEN.sub(lambda match: f"{match[1]}\n{table()}\n\n{match[2]}", page)
+    """The page with the tables as they are now."""
+    made = "\n\n".join(part for part in (table(), experiments()) if part)
+    return _BETWEEN.sub(lambda match: f"{match[1]}\n{made}\n\n{match[2]}", page)
 
 
 def table() -> str:
@@ -30,6 +36,31 @@ def table() -> str:
             row = (file.stem, claim["claim"], _asked(claim), f"{claim['value']:.4g}", verdict)
             lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines)
+
+
+_VERDICTS = ("agrees", "better", "same direction", "differs", "not measured")
+
+
+def experiments() -> str:
+    """How the numbers of each paper and those found here compare; nothing if there are none."""
+    counts: dict[str, Counter[str]] = {}
+    for file in sorted((ROOT / "docs" / "results").glob("*/table.json")):
+        found = json.loads(file.read_text())
+        paper = counts.setdefault(found["paper"], Counter())
+        paper.update(r["simulator"]["verdict"] for r in found["rows"] if _compared(r))
+    lines = [
+        "| paper | numbers | agree | better | same direction | differ | not measured |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, found in sorted(counts.items()):
+        cells = [found[word] for word in _VERDICTS]
+        lines.append(f"| {name} | {sum(cells)} | {' | '.join(map(str, cells))} |")
+    said = "The papers' experiments, repeated on the simulated cluster (`penstock experiment`):"
+    return "\n".join([said, "", *lines]) if counts else ""
+
+
+def _compared(row: Mapping[str, Any]) -> bool:
+    return row["seed"] is not None and "simulator" in row
 
 
 def _asked(claim: dict[str, Any]) -> str:

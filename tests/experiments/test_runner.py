@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -119,8 +120,16 @@ def test_cases_beside_each_other_give_the_same_records(done: Path, tmp_path: Pat
 
 
 def test_an_interrupt_ends_the_cases_beside_each_other(tmp_path: Path) -> None:
+    def slow(setting: Setting) -> list[Record]:
+        time.sleep(600)
+        return []
+
+    two = _two(stop=True)
+    three = replace(two, cases=lambda step, rate: (*two.cases(step, rate), Case("slow", slow)))
+    began = time.monotonic()
     with pytest.raises(KeyboardInterrupt, match="the cases that are done are in"):
-        carry_out(_two(stop=True), Order(tmp_path, jobs=2))
+        carry_out(three, Order(tmp_path, jobs=2))
+    assert time.monotonic() - began < 60
     said = json.loads((tmp_path / "made-up" / "manifest.json").read_text())["engines"]["simulator"]
     assert (said["cases"], said["complete"]) == (["latency"], False)
     assert not multiprocessing.active_children()

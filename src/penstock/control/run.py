@@ -349,6 +349,7 @@ class _Run:
             rows_ingested=final.rows_ingested,
             rows_delivered=final.rows_delivered,
             rows_dead=final.rows_dead,
+            rows_late=final.rows_late,
             throughput_mean=(final.rows_ingested - self.rows_before) / ended if ended > 0 else 0.0,
             throughput_last=self.tally.throughput_last,
             slot_seconds=self.tally.slot_seconds,

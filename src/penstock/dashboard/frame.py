@@ -52,6 +52,7 @@ def frame(graph: Graph, seen: Seen, *, offers: bool = False) -> Frame:
                 "ingested": snapshot.rows_ingested,
                 "delivered": snapshot.rows_delivered,
                 "dead": snapshot.rows_dead,
+                "late": snapshot.rows_late,
                 "slot_seconds": snapshot.slot_seconds,
             },
             "load": snapshot.load,

@@ -167,7 +167,14 @@ FIGURE_3 = Experiment(
             _beside_instant("16 KiB buffers"),
             neutral=1.0,
         ),
-        Claim("latency of 16 KiB buffers in the warm-up", 3000, _warm_up("16 KiB buffers"), "ms"),
+        Claim(
+            "latency of 16 KiB buffers in the warm-up",
+            3000,
+            _warm_up("16 KiB buffers"),
+            "ms",
+            why="buffers take seconds to fill, and in the short steps of the quick size they have "
+            "not settled",
+        ),
         Claim(
             "latency of instant flushing in the warm-up",
             1.5,

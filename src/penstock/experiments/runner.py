@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -60,8 +61,9 @@ def carry_out(
             if one_by_one
             else many.carried_out(cases, order.seed, order.jobs, tell)
         )
-        for case, records in carried:
-            store.add(experiment, order.engine, case.name, records)
+        with contextlib.closing(carried):
+            for case, records in carried:
+                store.add(experiment, order.engine, case.name, records)
         store.end(experiment, order.engine, time.monotonic() - began)
     except KeyboardInterrupt:
         store.make(experiment, pictures=False)
@@ -71,7 +73,7 @@ def carry_out(
 
 def _in_turn(
     cases: Sequence[Case], seed: int, tell: Callable[[str, float], None]
-) -> Iterator[tuple[Case, list[Record]]]:
+) -> Generator[tuple[Case, list[Record]]]:
     """The cases and their records, all in this process."""
     for number, case in enumerate(cases):
 

@@ -157,7 +157,8 @@ class Snapshot(Shown):
 
     load: share of all slots at work; channels are named `writer>reader`; settled: False while the
     window holds a change of plan or its first batches, whose numbers say nothing of the plan;
-    slot_seconds: what the run has used so far of instances times time.
+    slot_seconds: what the run has used so far of instances times time; rows_late: None where it
+    is not measured.
     """
 
     at: float
@@ -177,6 +178,7 @@ class Snapshot(Shown):
     executors: Mapping[str, ExecutorMetrics] = field(default_factory=dict)
     settled: bool = True
     slot_seconds: float | None = None
+    rows_late: int | None = None
 
     @property
     def throughput(self) -> float:

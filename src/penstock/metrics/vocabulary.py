@@ -85,6 +85,7 @@ VOCABULARY: tuple[Measure, ...] = (
         ("at", _S, "time since the start of the run"),
         ("window", _S, "time over which was measured"),
         ("throughput", _RATE, "rows taken in by the pipelines of the sources"),
+        ("rows_late", _ROWS, "rows dropped behind the watermark since the run was last started"),
         ("load", _SHARE, "slots at work, of all slots of the executors"),
         ("drained", _FLAG, "the sources have stopped and nothing is in flight"),
         ("settled", _FLAG, "the window holds no change of plan and none of its first batches"),

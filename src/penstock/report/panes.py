@@ -99,6 +99,8 @@ def _flows(snapshot: Snapshot, trace: Trace, room: int) -> list[Gauge]:
         more = Text(f"{text.count(total)} rows", "dim")
         if name == "ingested" and snapshot.rows_dead:
             more.append(f", {snapshot.rows_dead:,} dead", "yellow")
+        if name == "ingested" and snapshot.rows_late:
+            more.append(f", {snapshot.rows_late:,} late", "yellow")
         now = f"{text.rate(values[-1])}/s" if values else "-"
         found.append(Gauge(name, now, Text(text.spark(tuple(values), room, top), style), more))
     return found

@@ -64,6 +64,8 @@ def _figures(snapshot: Snapshot) -> str:
         parts.append(f"backlog {text.count(sum(backlog))}")
     if snapshot.rows_dead:
         parts.append(f"dead {text.count(snapshot.rows_dead)}")
+    if snapshot.rows_late:
+        parts.append(f"late {text.count(snapshot.rows_late)}")
     for name, measured in snapshot.latency.items():
         verdict = "" if measured.met else " MISSED"
         parts.append(f"{name} {text.span(measured.mean)}{verdict}")

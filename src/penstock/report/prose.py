@@ -53,6 +53,8 @@ def _rows(story: Story) -> Iterator[str]:
     yield f"{took}, {text.rate(mean)}/s on average{at_most}, and delivered {now.rows_delivered:,}."
     if now.rows_dead:
         yield f"{_rows_of(now.rows_dead)} could not be processed and became dead letters."
+    if now.rows_late:
+        yield f"{_rows_of(now.rows_late)} came behind the watermark and were dropped."
 
 
 def _latency(story: Story) -> Iterator[str]:

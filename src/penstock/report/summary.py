@@ -67,6 +67,7 @@ class Summary(Shown):
     exact_reason: str = ""
     interrupted: bool = False
     operators: Mapping[str, OperatorMetrics] = field(default_factory=dict)
+    rows_late: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -78,6 +79,7 @@ class Summary(Shown):
             "rows_ingested": self.rows_ingested,
             "rows_delivered": self.rows_delivered,
             "rows_dead": self.rows_dead,
+            "rows_late": self.rows_late,
             "throughput": {
                 "mean": round(self.throughput_mean, 2),
                 "last": round(self.throughput_last, 2),

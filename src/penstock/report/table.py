@@ -49,6 +49,8 @@ def _rows(summary: Summary) -> list[tuple[str, str]]:
     parts.append((f"{summary.rows_ingested:,} ingested, {summary.rows_delivered:,} delivered", ""))
     if summary.rows_dead:
         parts.append((f", {summary.rows_dead:,} dead letters", "yellow"))
+    if summary.rows_late:
+        parts.append((f", {summary.rows_late:,} too late", "yellow"))
     return parts
 
 

@@ -41,6 +41,7 @@ def test_what_a_source_does_not_tell_is_not_known(source: dict[str, Any]) -> Non
         (Files("in", "n bigint", maxFilesPerTrigger=1), None),
         (Files("in", "n bigint", MAXBYTESPERTRIGGER="1g"), None),
         (Spark("rate", {"rowsPerSecond": 5}), 0),
+        (Spark("delta"), None),
     ],
 )
 def test_a_source_that_may_take_everything_leaves_nothing(connector: Any, known: int) -> None:
@@ -67,6 +68,33 @@ def test_rows_that_were_left_came_when_they_were_first_there() -> None:
     rest = queue.take(30.0, 1800, 0)
     assert [(s.start, s.end, s.rows) for s in rest] == [(2.0, 10.0, 800), (10.0, 20.0, 1000)]
     assert queue.rate(25.0) == pytest.approx(0.0)
+
+
+def test_a_source_that_falls_silent_has_a_rate_that_falls() -> None:
+    queue = Queue()
+    queue.take(0.0, 100, 0)
+    queue.take(10.0, 1000, 0)
+    assert queue.rate(5.0) == pytest.approx(100)
+    assert queue.rate(5.0, 20.0) == pytest.approx(50)  # since the batch before that time
+    assert queue.rate(100.0, 110.0) == pytest.approx(0.0)
+    assert queue.rate(100.0) == pytest.approx(100)  # a batch runs: what has come is not known
+
+
+def test_rows_after_a_silence_came_at_its_end() -> None:
+    queue = Queue()
+    queue.take(0.0, 100, 0)
+    (span,) = queue.take(3600.0, 500, 0, idle=3599.9)
+    assert (span.start, span.end, span.rows) == (3599.9, 3600.0, 500)
+
+
+def test_a_batch_that_does_not_know_what_is_left_takes_nothing_back() -> None:
+    queue = Queue()
+    queue.take(0.0, 100, 0)
+    queue.take(10.0, 100, 800)
+    spans = queue.take(20.0, 100, None)  # run again after a restart
+    spans += queue.take(30.0, 1700, 0)
+    assert sum(span.rows for span in spans) == 1800
+    assert queue.rate(0.0) == pytest.approx(1900 / 30)
 
 
 def test_without_two_batches_or_what_is_left_there_is_no_rate() -> None:

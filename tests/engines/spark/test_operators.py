@@ -180,6 +180,20 @@ def test_windows_count_by_event_time_as_updates_and_once_when_final(
     assert {window for window, _ in closed} == {0, 1, 2, 3}  # the last window is still open
 
 
+def test_rows_behind_the_watermark_are_dropped_and_counted(spark: Any, tmp_path: Path) -> None:
+    flow = Dataflow("late")
+    old = "if(id >= 250 and id % 50 = 0, timestamp_seconds(0), ts) as ts"
+    events = source(flow, limit=N).frame("age", lambda df: df.selectExpr("key", old))
+    windows = events.key_by("key").window("10s", on="ts", watermark="1s")
+    windows.aggregate("count", n="count(*)").sink("out", Memory())
+    plan = fusion.default_plan(flow.graph, 2).with_pipeline("numbers", admission=50)
+    engine = run(flow, spark, tmp_path / "run", plan)
+    late = len(range(250, N, 50))  # each in a batch of its own
+    assert engine.observe().rows_late == late
+    counts = {(r.window.start, r.key): r.n for r in engine.rows("out")}
+    assert sum(counts.values()) == N - late
+
+
 def test_deduplication_lets_each_key_pass_once(spark: Any, tmp_path: Path) -> None:
     flow = Dataflow("deduplicate")
     source(flow, limit=N).key_by("key", "amount").deduplicate("first").sink("out", Memory())

@@ -34,6 +34,7 @@ function ofFlow(frame) {
       ["rows taken in", count(totals.ingested)],
       ["rows delivered", count(totals.delivered)],
       ["dead letters", count(totals.dead)],
+      ...(totals.late ? [["too late", count(totals.late)]] : []),
       ["slots at work", share(frame.load)],
       ["slot-seconds used", count(totals.slot_seconds)],
       ["measured over", span(frame.window)],

@@ -25,7 +25,8 @@ class Batch:
     """One finished batch of a pipeline. Ranges are rows [first, stop) by input.
 
     at: when its output was there; run: the id that Spark gave to this start of the query;
-    arrivals: when its rows came to the pipeline, by input; before: when the batch before ended.
+    arrivals: when its rows came to the pipeline, by input; before: when the batch before ended;
+    late: rows that came behind the watermark.
     """
 
     number: int
@@ -36,6 +37,7 @@ class Batch:
     rows_in: int
     rows_out: int | None
     ranges: Mapping[str, tuple[int, int]]
+    late: int = 0
     state_rows: int | None = None
     state_bytes: int | None = None
     parts: Mapping[str, float] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from penstock.dataflow.connectors import Files, Kafka, Spark
 from penstock.engines.spark.lineage import Span
 
 _POINTS = 1000
+_UNBOUNDED = ("rate", "socket")
 
 
 def left(sources: Collection[Mapping[str, Any]], read: Iterable[Any]) -> int | None:
@@ -27,6 +28,8 @@ def left(sources: Collection[Mapping[str, Any]], read: Iterable[Any]) -> int | N
 
 
 def _takes_all(connector: Files | Kafka | Spark) -> bool:
+    if isinstance(connector, Spark) and connector.format not in _UNBOUNDED:
+        return False  # who knows what bounds it has
     names = {name.lower() for name in connector.options}
     return not any(name.startswith("max") and name.endswith("pertrigger") for name in names)
 
@@ -57,9 +60,17 @@ class Queue:
         self._taken = 0
         self._points: deque[tuple[float, int]] = deque(maxlen=_POINTS)
 
-    def take(self, started: float, rows: int, waiting: int | None) -> list[Span]:
-        """A batch took that many rows and left so many; when did those that it took arrive?"""
-        self._points.append((started, self._taken + rows + (waiting or 0)))
+    def take(
+        self, started: float, rows: int, waiting: int | None, idle: float | None = None
+    ) -> list[Span]:
+        """A batch took that many rows and left so many; when did those that it took arrive?
+
+        idle: a time until which there was nothing to do, so that nothing can have come before it.
+        """
+        arrived = self._points[-1][1] if self._points else 0
+        if self._points and idle is not None:
+            self._points.append((idle, arrived))
+        self._points.append((started, max(arrived, self._taken + rows + (waiting or 0))))
         first, self._taken = self._taken, self._taken + rows
         self.waiting = waiting
         begin, there = self._points[0]
@@ -72,12 +83,17 @@ class Queue:
                 spans.append(Span(t + (low - n) * pace, t + (high - n) * pace, high - low))
         return spans
 
-    def rate(self, since: float) -> float | None:
-        """Rows a second that arrived since then, or between the last two batches."""
+    def rate(self, since: float, until: float | None = None) -> float | None:
+        """Rows a second that arrived since then, or between the last two batches.
+
+        until: up to when nothing more has come, where that is known.
+        """
         if self.waiting is None or len(self._points) < 2:
             return None
-        before = [point for point in self._points if point[0] <= since]
-        (start, first), (end, last) = (before or [self._points[0]])[-1], self._points[-1]
-        if end <= start:
-            (start, first) = self._points[-2]
+        points = [*self._points]
+        if until is not None and until > points[-1][0]:
+            points.append((until, points[-1][1]))
+        before = [n for n, point in enumerate(points) if point[0] <= since]
+        base = min(before[-1] if before else 0, len(points) - 2)
+        (start, first), (end, last) = points[base], points[-1]
         return (last - first) / (end - start) if end > start else None

@@ -91,7 +91,12 @@ class Gauges:
             executors=executors,
             settled=settled and all(w.batches for w in windows.values() if waiting[w.name]),
             slot_seconds=self.slot_seconds(now, plan.slots),
+            rows_late=self._observer.late_rows if self._can_be_late else None,
         )
+
+    @property
+    def _can_be_late(self) -> bool:
+        return any(operator.stateful for operator in self._site.graph.operators)
 
     def listen(self) -> None:
         """Take in what tasks and Python operators have said since the last time."""
@@ -113,12 +118,13 @@ class Gauges:
         what is processed is what arrives.
         """
         if waiting is None:
+            busy = sum(b.seconds for b in window.batches) / (now - window.since)
+            resting = busy < _RESTING
             queue = self._observer.queue(pipeline)
-            found = queue.rate(window.since) if queue else None
+            found = queue.rate(window.since, now if resting else None) if queue else None
             if found is not None:
                 return found
-            busy = sum(b.seconds for b in window.batches) / (now - window.since)
-            return window.rows_in / window.span if window.batches and busy < _RESTING else None
+            return window.rows_in / window.span if window.batches and resting else None
         arrived = waiting + sum(pipeline.positions[i.key] for i in pipeline.inputs)
         seen = self._arrived.setdefault(pipeline.name, deque())
         if seen and arrived < seen[-1][1]:  # another wiring of the same name

@@ -30,6 +30,13 @@ _SAMPLES = 60
 """So many batches are looked at to tell the cost of a task from that of its rows."""
 
 
+_TURN = 0.5
+"""A query that has not begun a batch for so many seconds after the last one had nothing to do."""
+
+_LOOK = 0.1
+"""Seconds within which an idle query has seen that rows have come."""
+
+
 class Observer:
     """Keeps the recent batches of every pipeline and the latencies of every constraint."""
 
@@ -45,6 +52,7 @@ class Observer:
         self._reports: deque[Report] = deque(maxlen=20_000)
         self._tasks: deque[Task] = deque(maxlen=20_000)
         self.foreign_rows = 0
+        self.late_rows = 0
         self.outputs: dict[str, deque[float]] = {}
 
     def take(self, pipeline: RunningPipeline) -> int:
@@ -55,6 +63,7 @@ class Observer:
             batch = self._batch(pipeline, data)
             self._batches.setdefault(pipeline.name, deque(maxlen=2000)).append(batch)
             self.foreign_rows += 0 if batch.ranges else batch.rows_in
+            self.late_rows += batch.late
             if batch.rows_in or batch.rows_out:
                 for name in {pipeline.tail, *pipeline.sinks}:
                     self.outputs.setdefault(name, deque(maxlen=1000)).append(batch.at)
@@ -104,6 +113,7 @@ class Observer:
             rows_in=rows_in,
             rows_out=observed,
             ranges=ranges,
+            late=sum(s.get("numRowsDroppedByWatermark", 0) for s in states),
             state_rows=sum(s["numRowsTotal"] for s in states) if states else None,
             state_bytes=sum(s["memoryUsedBytes"] for s in states) if states else None,
             parts=parts(data["durationMs"], seconds),
@@ -112,8 +122,12 @@ class Observer:
         came = {entry.key: self._arrivals(entry, batch, pipeline) for entry in pipeline.inputs}
         if (queue := self.queue(pipeline)) is not None:
             connectors = [one.body.source for one in pipeline.foreign if isinstance(one.body, Read)]
-            spans = queue.take(started, rows_in, left(data["sources"], connectors))
-            came = {entry.key: spans for entry in pipeline.inputs}
+            cadence = pipeline.spec.cadence
+            resting = batch.before is not None and batch.before < started - max(cadence, _TURN)
+            idle = started - max(cadence, _LOOK) if resting else None
+            spans = queue.take(started, rows_in, left(data["sources"], connectors), idle)
+            share = scaled(spans, 1 / len(pipeline.inputs))
+            came = {entry.key: share for entry in pipeline.inputs}
         return replace(batch, arrivals=came)
 
     # --- latency --------------------------------------------------------------------------------
@@ -145,7 +159,9 @@ class Observer:
         if entry.key not in batch.ranges:
             if entry.upstream or self._site.generator(entry.operator) is not None:
                 return []
-            return [Span(batch.started, batch.started, batch.rows_in)]
+            earlier = self._batches.get(pipeline.name)
+            before = earlier[-1].started if earlier else batch.started
+            return [Span(before, batch.started, batch.rows_in)]
         first, stop = batch.ranges[entry.key]
         if stop <= first:
             return []

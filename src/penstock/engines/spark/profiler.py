@@ -40,6 +40,7 @@ _ROWS = 2_000
 _PYTHON_SECONDS = 0.25
 _TRIES = 2
 _PATIENCE = 10.0
+_LOOK = 0.5
 _COPY = "penstock_copy"
 
 Estimates = dict[str, Estimate]
@@ -92,7 +93,7 @@ class Profiler:
         self._thread = threading.Thread(target=self._work, name="penstock-profiler", daemon=True)
         self._due = 0.0
         self._turn = 0
-        self._spent = 0.0  # seconds, by the trial under way
+        self._paused = 0.0  # seconds of the trial under way
 
     def start(self) -> None:
         self._thread.start()
@@ -104,7 +105,7 @@ class Profiler:
             self._thread.join(_PATIENCE)
 
     def _work(self) -> None:
-        while not self._halt.wait(0.5):
+        while not self._halt.wait(_LOOK):
             snapshot = self._latest()
             if snapshot is None or not snapshot.settled or time.monotonic() < self._due:
                 continue
@@ -112,11 +113,12 @@ class Profiler:
             if not chosen:
                 continue
             self._turn += 1
-            self._spent = 0.0
+            began, self._paused = time.monotonic(), 0.0
             found = self.trial(chosen[self._turn % len(chosen)], snapshot)
             if not self._halt.is_set():
                 self._estimates.update(found)
-            self._due = time.monotonic() + self._spent / SHARE
+            now = time.monotonic()
+            self._due = now + (now - began - self._paused) / SHARE
 
     def trial(self, pipeline: RunningPipeline, snapshot: Snapshot) -> Estimates:
         """Run the operators of a pipeline on a sample, as far as they can be run by themselves."""
@@ -210,16 +212,18 @@ class Profiler:
         finally:
             context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
         seconds = self._statistics.cpu_seconds(mark)
-        took = time.monotonic() - began
-        self._spent += took
-        self._make_way(took)
+        self._make_way(time.monotonic() - began)
         return seconds
 
     def _make_way(self, seconds: float) -> None:
         """After a step of a trial that took so long: a flow that falls behind goes first."""
-        snapshot = self._latest()
-        if snapshot is not None and behind(snapshot):
-            self._halt.wait(seconds / STEP)
+        began = time.monotonic()
+        while time.monotonic() - began < seconds / STEP and not self._halt.is_set():
+            snapshot = self._latest()
+            if snapshot is None or not behind(snapshot):
+                break
+            self._halt.wait(_LOOK)
+        self._paused += time.monotonic() - began
 
 
 def behind(snapshot: Snapshot) -> bool:
