@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.metrics.snapshot import LatencyMetrics, PipelineMetrics, Snapshot
-from penstock.models.observation import observed
+from penstock.models.observation import BEAT, observed
 
 
 def seen(source: PipelineMetrics, latency: dict[str, LatencyMetrics]) -> Snapshot:
@@ -12,9 +12,9 @@ def seen(source: PipelineMetrics, latency: dict[str, LatencyMetrics]) -> Snapsho
     )
 
 
-def test_a_source_that_takes_batches_is_slowed_down_from_what_they_hold() -> None:
+def test_a_source_that_takes_batches_is_slowed_down_from_what_comes_in_a_beat() -> None:
     source = PipelineMetrics("in", 1, batches=4, rows_in=1000, rate_in=200.0)
-    assert observed(seen(source, {}), 0.5).batches == {"in": 250.0}
+    assert observed(seen(source, {}), 0.5).batches == {"in": 200.0 * BEAT}
 
 
 def test_one_that_runs_all_the_time_from_what_may_be_under_way_within_the_latency() -> None:

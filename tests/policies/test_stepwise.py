@@ -136,6 +136,10 @@ def test_the_linear_run_takes_four_rounds() -> None:
         (1, 2, 2, 2),
     ]
     assert [r.kind for r in found.rounds] == ["start", "sinks", "sinks", "throttle"]
+    slowed = found.rounds[-1].plan.pipeline_of("numbers")
+    assert slowed.cadence == BEAT
+    assert slowed.admission == pytest.approx(0.9 * 1876.0 * BEAT, rel=0.01)
+    assert found.rounds[-2].plan.pipeline_of("numbers").cadence == 0
     assert sizes(found.final.plan) == (1, 2, 2, 2)
     assert found.final.throughput == pytest.approx(1876, rel=0.01)
     assert platform.plan == found.final.plan

@@ -25,13 +25,15 @@ Phase = Literal["features", "platform", "operators", "done"]
 class Ground:
     """What profiling holds for: one dataflow, fused in one way, on one platform.
 
-    admissions: what each source pipeline may take, before anything is slowed down.
+    admissions: what each source pipeline may take, before anything is slowed down; cadences: and
+    how often.
     """
 
     fingerprint: str
     groups: frozenset[tuple[str, ...]]
     executors: int
     admissions: Mapping[str, int | None]
+    cadences: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def sources(self) -> frozenset[str]:
@@ -45,6 +47,7 @@ def ground(graph: Graph, plan: Plan) -> Ground:
         frozenset(p.operators for p in plan.pipelines),
         plan.executors,
         {name: plan.pipeline_of(name).admission for name in sorted(sources)},
+        {name: plan.pipeline_of(name).cadence for name in sorted(sources)},
     )
 
 
@@ -160,3 +163,14 @@ def admitting(plan: Plan, rows: Mapping[str, int | None]) -> Plan:
     """A plan with other limits on the batches of some pipelines."""
     pipelines = (replace(p, admission=rows.get(p.name, p.admission)) for p in plan.pipelines)
     return replace(plan, pipelines=tuple(pipelines))
+
+
+def at_beat(plan: Plan, beats: Mapping[str, float]) -> Plan:
+    """A plan with other cadences for some pipelines."""
+    pipelines = (replace(p, cadence=beats.get(p.name, p.cadence)) for p in plan.pipelines)
+    return replace(plan, pipelines=tuple(pipelines))
+
+
+def free(plan: Plan, ground: Ground) -> Plan:
+    """A plan whose sources are as free as they were before anything was slowed down."""
+    return at_beat(admitting(plan, ground.admissions), ground.cadences)

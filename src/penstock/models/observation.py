@@ -10,13 +10,17 @@ from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.models.profile import Feature, Round
 from penstock.plan.plan import Plan
 
+BEAT = 1.0
+"""Seconds between the batches of a source that is slowed down. Without a beat it would be as fast
+as its batches are, and these are faster or slower with all else that runs."""
+
 
 @dataclass(frozen=True)
 class Observation:
     """One snapshot, by pipeline where it is a mapping.
 
     latency: over its bound; services: seconds of an instance for a row; capacities: shares of the
-    time at work; selectivity: rows out for a row in; batches: rows of a batch of a source.
+    time at work; selectivity: rows out for a row in; batches: rows of a source in a beat.
     """
 
     at: float
@@ -120,8 +124,8 @@ def _latency(snapshot: Snapshot, bound: float) -> float | None:
 
 
 def _batch(metrics: PipelineMetrics, within: float) -> float:
-    """Rows of a batch; where there are none, as many as are under way if the latency is just met.
+    """Rows of a beat; without batches as many as are under way if the latency is just met.
 
     By Little's law these are rows per second times the latency.
     """
-    return metrics.rows_in / metrics.batches if metrics.batches else metrics.rate_in * within
+    return metrics.rate_in * (BEAT if metrics.batches else within)

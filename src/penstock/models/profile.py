@@ -175,7 +175,7 @@ class Round:
     kind: what was changed for it; throttle: share by which the sources were slowed down;
     throughputs: one for each observation; latency: over its bound, so at most 1 is met, None where
     nothing says; services and capacities: time for a row, and share of the time at work, by vertex;
-    batches: rows of a batch of each source.
+    batches: rows of each source in a beat.
     """
 
     plan: Plan

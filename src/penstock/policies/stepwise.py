@@ -21,8 +21,17 @@ from penstock.models import campaign as campaigns
 from penstock.models import profile as profiles
 from penstock.models import tuning as tunings
 from penstock.models.attempts import listed
-from penstock.models.campaign import Campaign, admitting, filled, grown, sized, trying
-from penstock.models.observation import least, means, observed, round_of
+from penstock.models.campaign import (
+    Campaign,
+    admitting,
+    at_beat,
+    filled,
+    free,
+    grown,
+    sized,
+    trying,
+)
+from penstock.models.observation import BEAT, least, means, observed, round_of
 from penstock.models.profile import Profile, Round
 from penstock.models.readings import usable
 from penstock.models.search import Rules, Search, limit, next_step
@@ -141,7 +150,7 @@ class Stepwise:
         features = profiles.features(context.graph, state.plan, times, rates)
         ratios = profiles.ratios(features)
         instances = ratios.instances(self.slice)
-        plan = admitting(state.plan, state.ground.admissions)
+        plan = free(state.plan, state.ground)
         plan = sized(plan, {**instances, **ratios.fixed}, context.graph)
         if context.limits.exceeded(plan):
             plan = sized(plan, {}, context.graph)
@@ -176,19 +185,24 @@ class Stepwise:
                     return self._next(context, state, plan, kind, said)
             search, step = limit(search, self._rules)  # nothing more fits
             state = replace(state, search=search)
-        slower = self._slower(state, search) if step == "throttle" else None
+        slower = self._slower(context, search) if step == "throttle" else None
         if slower is not None:
             return self._next(context, state, slower, "throttle", said, search.strength)
         return self._tune(context, state, said)
 
-    def _slower(self, state: Campaign, search: Search) -> Plan | None:
-        """The best plan with slower sources; None where their batches cannot be smaller."""
-        best = search.best
+    def _slower(self, context: Context, search: Search) -> Plan | None:
+        """The best plan with slower sources; None where they cannot take less.
+
+        Those that work in batches take so many rows with every beat.
+        """
+        best, latest = search.best, context.latest
         assert best is not None
+        assert latest is not None
         rows = {n: int(size * (1 - search.strength)) for n, size in best.batches.items()}
         if not rows or min(rows.values()) < 1:
             return None
-        return admitting(best.plan, rows)
+        beats = {n: BEAT for n in rows if latest.pipelines[n].batches}
+        return at_beat(admitting(best.plan, rows), beats)
 
     @property
     def _rules(self) -> Rules:
@@ -262,7 +276,7 @@ class Stepwise:
         if latest.at - since < self.patience:
             said = f"profiled; {trouble} for {latest.at - since:.0f} of {self.patience:g} s"
             return Decision(None, said), replace(state, late=since)
-        plan = admitting(context.plan, state.ground.admissions)
+        plan = free(context.plan, state.ground)
         fresh = self._begun(replace(context, plan=plan), context.now)
         reason = f"{trouble} for {self.patience:g} s: profiling starts anew"
         return Decision(None if fresh.plan == context.plan else fresh.plan, reason), fresh
@@ -313,7 +327,7 @@ class Stepwise:
     ) -> Outcome:
         """Another round. Sources are as free as at first unless they are slowed down."""
         if not throttle:
-            plan = admitting(plan, state.ground.admissions)
+            plan = free(plan, state.ground)
         slowed = f", sources {throttle:.0%} slower" if throttle else ""
         reason = f"{said}; {kind}{slowed}: {listed(_sizes(plan), ', ')}"
         later = trying(state, plan, kind, context.now, throttle)
