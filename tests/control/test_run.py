@@ -68,6 +68,7 @@ def test_the_json_has_exactly_these_names() -> None:
         "rows_ingested",
         "rows_delivered",
         "rows_dead",
+        "rows_late",
         "throughput",
         "latency",
         "operators",

@@ -21,6 +21,7 @@ from penstock.dataflow.graph import Graph
 from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import LatencyMetrics, PipelineMetrics, Snapshot
+from penstock.models.observation import BEAT
 from penstock.plan import fusion
 from penstock.plan.decision import Decision
 from penstock.plan.limits import Limits
