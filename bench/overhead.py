@@ -54,12 +54,11 @@ def _even(record: dict[str, Any]) -> bool:
 
 
 FLOWS: dict[str, tuple[Callable[[Path, int], Dataflow], int, int]] = {
-    "word count": (_wordcount, 60_000, 120),
+    "word count": (_wordcount, 60_000, 80),
     "twelve operators": (_twelve, 20_000, 280),
 }
-"""How each is made, the rows of a batch, and so many batches that it takes about a minute: native
-operators are tried once in that time, and then once in minutes.
-"""
+"""How each is made, the rows of a batch, and so many batches that it takes about a minute, in which
+native operators are tried once; later it is once in minutes."""
 
 
 def _measure(
