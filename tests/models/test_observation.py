@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.metrics.snapshot import LatencyMetrics, PipelineMetrics, Snapshot
-from penstock.models.observation import BEAT, observed
+from penstock.models.observation import BEAT, clearing, observed
 
 
 def seen(source: PipelineMetrics, latency: dict[str, LatencyMetrics]) -> Snapshot:
@@ -25,3 +25,35 @@ def test_one_that_runs_all_the_time_from_what_may_be_under_way_within_the_latenc
         for name, bound in (("a", 0.4), ("b", 0.2))
     }
     assert observed(seen(source, bounds), 0.5).batches == {"in": pytest.approx(40.0)}
+
+
+@pytest.mark.parametrize(
+    ("backlogs", "expected"),
+    [
+        ((900, 700, 500), True),
+        ((500, 700, 900), False),  # it does not keep up: that is what the plan can do
+        ((500, 500, 500), False),
+        ((190, 150, 100), False),  # at 100 rows/s these are there within the 2 s that rows may take
+        ((500,), False),  # nothing to compare with
+    ],
+)
+def test_rows_from_before_are_being_worked_off(backlogs: tuple[int, ...], expected: bool) -> None:
+    late = LatencyMetrics("a->b", 2.0, 9.0, 9.0, 9.0, 9.0, 10)
+    found = tuple(
+        Snapshot(
+            at=5.0 * number,
+            window=5.0,
+            rows_offered=None,
+            rows_ingested=0,
+            rows_delivered=0,
+            rows_dead=0,
+            pipelines={
+                "in": PipelineMetrics("in", 1, rate_in=100.0, backlog_rows=10_000),
+                "x": PipelineMetrics("x", 1, rate_in=100.0, backlog_rows=rows),
+            },
+            latency={"a->b": late},
+            source_pipelines=frozenset({"in"}),
+        )
+        for number, rows in enumerate(backlogs)
+    )
+    assert clearing(found, 0.5) == expected

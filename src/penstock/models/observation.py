@@ -14,6 +14,9 @@ BEAT = 1.0
 """Seconds between the batches of a source that is slowed down. Without a beat it would be as fast
 as its batches are, and these are faster or slower with all else that runs."""
 
+_LESS = 0.98
+"""A backlog gets smaller if it is less than this share of what it was a window ago."""
+
 
 @dataclass(frozen=True)
 class Observation:
@@ -52,6 +55,26 @@ def observed(snapshot: Snapshot, bound: float) -> Observation:
         },
         {n: _batch(m, within) for n, m in pipelines.items() if n in snapshot.source_pipelines},
     )
+
+
+def clearing(snapshots: Sequence[Snapshot], bound: float) -> bool:
+    """Whether rows that are left from before are being worked off behind the sources.
+
+    Until they are gone, the latency is theirs and says nothing of the plan. By Little's law they
+    are more than come in the time that rows may take.
+    """
+    last = snapshots[-1]
+    within = min((found.bound for found in last.latency.values()), default=bound)
+    begin = last.at - last.window
+    now = [_inside(s) for s in snapshots if s.at > begin]
+    before = [_inside(s) for s in snapshots if begin - last.window < s.at <= begin]
+    left = statistics.fmean(now)
+    return bool(before) and last.throughput * within < left < _LESS * statistics.fmean(before)
+
+
+def _inside(snapshot: Snapshot) -> int:
+    pipelines = snapshot.pipelines.items()
+    return sum(m.backlog_rows or 0 for n, m in pipelines if n not in snapshot.source_pipelines)
 
 
 def sustained(observation: Observation, features: Mapping[str, Feature]) -> float:

@@ -31,7 +31,7 @@ from penstock.models.campaign import (
     sized,
     trying,
 )
-from penstock.models.observation import BEAT, least, means, observed, round_of
+from penstock.models.observation import BEAT, clearing, least, means, observed, round_of
 from penstock.models.profile import Profile, Round
 from penstock.models.readings import usable
 from penstock.models.search import Rules, Search, limit, next_step
@@ -109,6 +109,10 @@ class Stepwise:
             return self._insist(context, state)
         if latest is None or not usable(latest, state.since, self.settle):
             return Decision(None, f"waits for the flow to settle ({state.kind})"), state
+        patient = context.now - state.since < self.patience
+        if state.phase != "features" and patient and clearing(context.snapshots, self.latency):
+            said = "rows from before are worked off first"
+            return Decision(None, f"{said} ({state.kind})"), replace(state, seen=())
         if not state.seen or latest.at >= state.seen[-1].at + latest.window - 1e-6:
             state = replace(state, seen=(*state.seen, observed(latest, self.latency)))
         if len(state.seen) < self.observations:
