@@ -93,6 +93,7 @@ CASES = (
             _warm("split count", 8000),
             Trial("tweets=1, count=1", 5000, True),
             Trial("tweets=2, count=4", 10000, False),
+            Trial("tweets=1, count=2", 7000, True),
             Trial("fuse split count, tweets=1", 5000, True),
             Trial("tweets=2, tweets.cadence=1s", 10000, False),
             Trial("tweets=4, tweets.cadence=0s", 30000, True),
@@ -138,7 +139,8 @@ CASES = (
             Trial("branch-1=2, branch-1.cadence=1s", 30, False),
             Trial("branch-1=4, branch-1.cadence=0s", 60, True),
             Trial("branch-1=3, orders.cadence=500ms", 60, False),
-            Trial("branch-1=2, orders.cadence=0s", 130, False, overloaded=True),
+            Trial("branch-1=2, orders.cadence=0s", 40, True),
+            Trial("branch-1=2", 130, False, overloaded=True),
         ),
     ),
     Case(
