@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from penstock.control.history import History, keep_dataflow
 from penstock.control.loop import Tick
 from penstock.engines.simulator import calibration, modelfile, observed
+from penstock.engines.simulator.arrivals import Deterministic
 from penstock.engines.simulator.batch import Machine
 from penstock.engines.simulator.calibration import Calibration
+from penstock.engines.simulator.engine import SimulatorEngine
 from penstock.engines.simulator.leastsquares import nonnegative, robust
-from penstock.engines.simulator.model import Keys, MicroBatch, Node
+from penstock.engines.simulator.model import Keys, MicroBatch, Model, Node
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
@@ -52,6 +54,22 @@ def test_a_fit_finds_what_a_batch_costs(found: Calibration, name: str) -> None:
 
 def test_a_fit_finds_what_a_row_costs_on_its_way(found: Calibration) -> None:
     assert found.batch.row == pytest.approx(TRUTH.row, rel=0.15)
+
+
+def test_a_row_costs_nothing_behind_those_that_were_seen_in_one_batch(found: Calibration) -> None:
+    few = found.batch.few
+    assert few is not None
+    assert few == pytest.approx(max(one["rows"] for one in found.residuals), abs=0.1)
+    long = replace(BATCH, row=0.01, few=10.0, pace=None)
+    plan = Plan((Pipeline(("read", "call", "compute", "out"), 1, cadence=10.0),))
+    steps = {**STEPS, "call": STEPS["read"], "compute": STEPS["read"]}
+    for batch, seconds in ((long, 0.1), (replace(long, few=None), 4.0)):  # 400 rows every 10 s
+        model = Model(steps, node=NODE, arrivals=Deterministic(), queue=None, batch=batch)
+        engine = SimulatorEngine(model, load="40/s", seed=1, window=30.0)
+        engine.start(flow(), plan, Path())
+        engine.advance(60.0)
+        took = engine.observe().pipelines["read"].batch_seconds
+        assert took == pytest.approx(seconds, abs=0.25)
 
 
 def test_a_fit_finds_what_operators_take_and_what_of_it_they_wait(found: Calibration) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +25,9 @@ ENOUGH = 6
 _SURE = 2.5
 """A cost that is not so many standard errors above 0 may as well be noise."""
 
-_FAR = 2.0
-"""What rows and keys cost has to be surer than that so many times. A large batch has many times the
+_FAR, _FARTHEST = 2.0, 2.5
+"""What rows and keys cost operators has to be surer than that so many times, and what rows cost
+beside them still more, which is all that nothing else explains. A large batch has many times the
 rows that were seen, so noise would be carried far; and windows overlap, so errors look small."""
 
 _UNEVEN = 0.5
@@ -98,11 +100,12 @@ def tasks(
     rest = np.array([_rest(one, costs) for one in placed])
     scale = np.maximum(rest, 0.1 * float(np.median(rest)) + 1e-6)
     weights = np.array([min(one.seen.batches, 10.0) for one in placed]) / scale**2
-    far = {"row", *unknown, *touched.values()}
+    far = {**dict.fromkeys([*unknown, *touched.values()], _FAR), "row": _FARTHEST}
     found = _solved(columns, rest, weights, notes, far)
     cpu = {**costs.cpu, **{name: found.pop(name) for name in unknown}}
     touch = {**costs.touch, **{name: found.pop(word) for name, word in touched.items()}}
-    return replace(batch, **found), replace(costs, cpu=cpu, touch=touch)
+    few = max(one.seen.rows for one in placed)  # more at once may come cheaper: nobody has seen it
+    return replace(batch, few=few, **found), replace(costs, cpu=cpu, touch=touch)
 
 
 def _works(graph: Graph, name: str) -> bool:
@@ -126,18 +129,18 @@ def _solved(
     values: Floats,
     weights: Floats,
     notes: list[str],
-    far: Collection[str] = (),
+    far: Mapping[str, float] = MappingProxyType({}),
 ) -> dict[str, float]:
     """Coefficients by name; what cannot be told from the others, or from noise, is 0, and noted.
 
-    far: of those that are carried far more is asked for.
+    far: how many times as sure those have to be that are carried far.
     """
     found = dict.fromkeys(columns, 0.0)
     taken = _apart(columns, np.sqrt(weights), notes)
     while taken:
         table = np.column_stack([columns[n] for n in taken])
         solved = robust(table, values, weights)
-        asked = _SURE * np.array([_FAR if name in far else 1.0 for name in taken])
+        asked = _SURE * np.array([far.get(name, 1.0) for name in taken])
         sure = np.divide(solved, asked * errors(table, values, weights, solved))
         weakest = 1 + int(np.argmin(sure[1:])) if len(taken) > 1 else 0
         if not weakest or sure[weakest] >= 1:

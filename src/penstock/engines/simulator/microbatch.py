@@ -56,6 +56,7 @@ class BatchStage(Stage):
         super().__init__(work, inlets, outlets, model, now, rng, ends)
         assert model.batch is not None
         self._cost: MicroBatch = model.batch
+        self._few = math.inf if model.batch.few is None else model.batch.few
         self._rng = rng
         self._lag = 0.0
         self._began = -np.inf
@@ -181,7 +182,7 @@ class BatchStage(Stage):
             shares = np.stack([np.full(tasks, 1 / tasks), rows / rows.sum()])
         slow = 1.0 if self.servers.slow is None else self.servers.slow
         beside = np.zeros((stages, tasks))
-        beside[0] = self._cost.row * rows.sum() * shares[0]
+        beside[0] = self._cost.row * min(rows.sum(), self._few) * shares[0]
         beside[-1] += self._touching(parts) / tasks
         return (cpu[:, None] * shares + beside) * slow, wait[:, None] * shares * slow
 

@@ -173,7 +173,8 @@ class MicroBatch:
     its operators take. Then the output is there, and only the next batch waits for commit. All of
     it needs a processor.
 
-    aside: seconds on a processor for a batch that nobody waits for, such as reports and cleaning.
+    few: of so many records of a batch each costs a `row` (None: of all); aside: seconds on a
+    processor for a batch that nobody waits for, such as reports and cleaning.
 
     jitter: coefficient of variation of what is once a batch; without it pipelines fall into step
     with each other, which those of Spark do not. poll: how often one that is idle looks for
@@ -187,6 +188,7 @@ class MicroBatch:
     partition: float = 0.004
     task: float = 0.01
     row: float = 0.0
+    few: float | None = None
     inlet: float = 0.0
     job: float = 0.0
     state: float = 0.0
