@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,12 @@ flow = build("default")
 other = build("other")
 number = 7
 """
+
+
+@pytest.fixture(autouse=True)
+def _path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flow's directory is where its modules are found; here only for one test."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def test_rows_from_before_are_being_worked_off(backlogs: tuple[int, ...], expect
             rows_dead=0,
             pipelines={
                 "in": PipelineMetrics("in", 1, rate_in=100.0, backlog_rows=10_000),
-                "x": PipelineMetrics("x", 1, rate_in=100.0, backlog_rows=rows),
+                "x": PipelineMetrics("x", 1, batches=2, rate_in=100.0, backlog_rows=rows),
             },
             latency={"a->b": late},
             source_pipelines=frozenset({"in"}),

@@ -61,9 +61,12 @@ def clearing(snapshots: Sequence[Snapshot], bound: float) -> bool:
     """Whether rows that are left from before are being worked off behind the sources.
 
     Until they are gone, the latency is theirs and says nothing of the plan. By Little's law they
-    are more than come in the time that rows may take.
+    are more than come in the time that rows may take. Where there are no batches, queues are
+    bounded and soon worked off.
     """
     last = snapshots[-1]
+    if not any(metrics.batches for metrics in last.pipelines.values()):
+        return False
     within = min((found.bound for found in last.latency.values()), default=bound)
     begin = last.at - last.window
     now = [_inside(s) for s in snapshots if s.at > begin]
