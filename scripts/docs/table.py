@@ -55,7 +55,10 @@ def experiments() -> str:
     for name, found in sorted(counts.items()):
         cells = [found[word] for word in _VERDICTS]
         lines.append(f"| {name} | {sum(cells)} | {' | '.join(map(str, cells))} |")
-    said = "The papers' experiments, repeated on the simulated cluster (`penstock experiment`):"
+    said = (
+        "The papers' experiments, repeated on the simulated cluster (`penstock experiment`, mostly "
+        "in its quick size; reasons are on the results page):"
+    )
     return "\n".join([said, "", *lines]) if counts else ""
 
 
