@@ -56,7 +56,9 @@ def test_a_fit_finds_what_a_row_costs_on_its_way(found: Calibration) -> None:
     assert found.batch.row == pytest.approx(TRUTH.row, rel=0.15)
 
 
-def test_a_row_costs_nothing_behind_those_that_were_seen_in_one_batch(found: Calibration) -> None:
+def test_a_row_costs_nothing_behind_those_that_were_seen_in_one_batch(
+    found: Calibration, tmp_path: Path
+) -> None:
     few = found.batch.few
     assert few is not None
     assert few == pytest.approx(max(one["rows"] for one in found.residuals), abs=0.1)
@@ -66,7 +68,7 @@ def test_a_row_costs_nothing_behind_those_that_were_seen_in_one_batch(found: Cal
     for batch, seconds in ((long, 0.1), (replace(long, few=None), 4.0)):  # 400 rows every 10 s
         model = Model(steps, node=NODE, arrivals=Deterministic(), queue=None, batch=batch)
         engine = SimulatorEngine(model, load="40/s", seed=1, window=30.0)
-        engine.start(flow(), plan, Path())
+        engine.start(flow(), plan, tmp_path / str(batch.few))
         engine.advance(60.0)
         took = engine.observe().pipelines["read"].batch_seconds
         assert took == pytest.approx(seconds, abs=0.25)
