@@ -140,7 +140,9 @@ class Profiler:
                     continue
                 native = isinstance(operator.body, op.Frame)
                 if native:
-                    inputs = [self._tried(i.kept(stack)) if i.seconds is None else i for i in inputs]
+                    inputs = [
+                        self._tried(i.kept(stack)) if i.seconds is None else i for i in inputs
+                    ]
                 frame = compiler.apply(operator, [Result(i.frame) for i in inputs]).frame()
                 made[name] = _Sampled(frame)
                 if native:
