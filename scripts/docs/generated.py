@@ -140,7 +140,7 @@ def _glance(homes: Sequence[Path]) -> str:
 
 
 def _verdicts(rows: Sequence[Mapping[str, Any]], engine: str) -> str:
-    found = [row[engine]["verdict"] for row in rows if engine in row and row["seed"] is not None]
+    found = [row[engine]["verdict"] for row in rows if engine in row and row["said"] != "-"]
     counts = [(word, found.count(word)) for word in dict.fromkeys(sorted(found))]
     return ", ".join(f"{count} {word}" for word, count in counts) or "-"
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from penstock.experiments.table import VERDICTS
+
 ROOT = Path(__file__).parents[2]
 _BETWEEN = re.compile(r"(<!-- results: [^>]* -->\n).*?(<!-- results end -->)", re.DOTALL)
 
@@ -38,9 +40,6 @@ def table() -> str:
     return "\n".join(lines)
 
 
-_VERDICTS = ("agrees", "better", "same direction", "differs", "not measured")
-
-
 def experiments() -> str:
     """How the numbers of each paper and those found here compare; nothing if there are none."""
     counts: dict[str, Counter[str]] = {}
@@ -53,7 +52,7 @@ def experiments() -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for name, found in sorted(counts.items()):
-        cells = [found[word] for word in _VERDICTS]
+        cells = [found[word] for word in VERDICTS]
         lines.append(f"| {name} | {sum(cells)} | {' | '.join(map(str, cells))} |")
     said = (
         "The papers' experiments, repeated on the simulated cluster (`penstock experiment`, mostly "
@@ -63,7 +62,7 @@ def experiments() -> str:
 
 
 def _compared(row: Mapping[str, Any]) -> bool:
-    return row["seed"] is not None and "simulator" in row
+    return row.get("simulator", {}).get("verdict") in VERDICTS and row["said"] != "-"
 
 
 def _asked(claim: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
@@ -14,6 +15,7 @@ from penstock.experiments.table import (
     judged,
     markdown,
     number,
+    said,
 )
 
 from .made_up import MADE_UP
@@ -80,6 +82,35 @@ def test_a_number_the_seed_does_not_give_has_no_verdict() -> None:
     assert judged(claim(None), 3.0).verdict == ""
     assert judged(claim(0.0), 0.0).verdict == AGREES
     assert judged(claim(0.0), 1.0).verdict == DIFFERS
+
+
+def test_a_side_that_the_seed_has_in_words_alone_is_compared() -> None:
+    longer = claim(None, neutral=1.0, side="above", why="because")
+    assert [judged(longer, value).verdict for value in (1.2, 1.0, 0.9)] == [
+        DIRECTION,
+        DIFFERS,
+        DIFFERS,
+    ]
+    assert judged(replace(longer, side="below"), 0.9).verdict == DIRECTION
+    assert said(longer) == "> 1.00"
+    row = Row(longer, {"simulator": judged(longer, 0.9)})
+    assert row.why == "because"
+    assert replace(row, cells={"simulator": judged(longer, 1.2)}).why == ""
+
+
+@pytest.mark.parametrize("seed", [1.65, None])
+def test_a_side_takes_the_place_of_a_number_and_needs_a_neutral_one(seed: float | None) -> None:
+    with pytest.raises(ValueError, match="a side is of a neutral number"):
+        claim(seed, side="above", **({"neutral": 1.0} if seed else {}))
+
+
+@pytest.mark.parametrize("basis", ["given", "varied"])
+def test_what_was_put_in_is_not_judged_as_if_it_were_found(
+    basis: Literal["given", "varied"],
+) -> None:
+    for value in (2.0, 9.0):
+        cell = judged(claim(2.0, basis=basis), value)
+        assert (cell.value, cell.ratio, cell.verdict) == (value, value / 2, basis)
 
 
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf")])

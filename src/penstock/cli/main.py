@@ -64,7 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     as_json = bool(getattr(given, "json", False))
     quiet = _wants_live(given) or getattr(given, "engine", "") == "spark"
-    with Streams(json=as_json, quiet=quiet) as streams:
+    apart = bool(getattr(given, "spark", False))
+    with Streams(json=as_json, quiet=quiet, apart=apart) as streams:
         try:
             return int(given.do(given, streams))
         except PenstockError as error:
@@ -123,7 +124,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--out", metavar="DIR", help="where a built-in workload writes its output")
     run.add_argument("--no-view", action="store_true", help="show nothing while it runs")
     run.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    run.set_defaults(do=_run)
+    run.set_defaults(do=_run, spark=True)
 
     explaining.add(commands, _FLOW, _CONF)
     asking.add(commands)

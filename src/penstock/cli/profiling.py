@@ -30,12 +30,12 @@ def add(commands: Any, flow: str, load: str, conf: str) -> None:
     )
     profile.add_argument("flow", metavar="FLOW", help=flow)
     _options(profile, load, conf)
-    profile.set_defaults(do=_profile)
+    profile.set_defaults(do=_profile, spark=True)
 
     compare = _command(commands, "compare", "profile dataflows that do the same, and rank them")
     compare.add_argument("flows", metavar="FLOW", nargs="+", help=flow)
     _options(compare, load, conf)
-    compare.set_defaults(do=_compare)
+    compare.set_defaults(do=_compare, spark=True)
 
     capacity = _command(commands, "capacity", "relate resources to throughput")
     capacity.add_argument(
@@ -43,7 +43,7 @@ def add(commands: Any, flow: str, load: str, conf: str) -> None:
     )
     capacity.add_argument("--target", metavar="R", help="what does this rate need, e.g. 5000/s")
     _options(capacity, load, conf)
-    capacity.set_defaults(do=_capacity)
+    capacity.set_defaults(do=_capacity, spark=True)
 
 
 def _command(commands: Any, name: str, what: str) -> argparse.ArgumentParser:
@@ -153,6 +153,7 @@ def _profiled(
             found.append(_one(reference, one, given, streams))
             if found[-1].interrupted:
                 break
+    streams.keep_log(Path(found[-1].run_dir))
     return found
 
 

@@ -23,29 +23,34 @@ class Streams:
     """Our own way to standard output and error, whatever happens to the descriptors.
 
     json: what others write to standard output goes to standard error; quiet: what others
-    write to either goes to a log file, `log`.
+    write to either goes to a log file, `log`; apart: only what they write to standard error
+    does, and Python's own way to it stays.
     """
 
-    def __init__(self, *, json: bool = False, quiet: bool = False) -> None:
+    def __init__(self, *, json: bool = False, quiet: bool = False, apart: bool = False) -> None:
         self.json = json
         self.quiet = quiet
+        self.apart = apart
         self.log: Path | None = None
         self.out: TextIO = sys.stdout
         self.err: TextIO = sys.stderr
-        self._stdout = sys.stdout
+        self._stdout, self._stderr = sys.stdout, sys.stderr
         self._saved: dict[int, int] = {}
 
     def __enter__(self) -> Streams:
         if self.json or self.quiet:
             self.out = self._own(1)
-        if self.quiet:
+        if self.quiet or self.apart:
             self.err = self._own(2)
             handle, name = tempfile.mkstemp(prefix="penstock-", suffix=".log")
             self.log = Path(name)
             os.dup2(handle, 2)
             os.close(handle)
-        if self._saved:
-            os.dup2(2, 1)
+        rest = 2  # where what others write to standard output goes
+        if self.apart and not self.quiet:
+            sys.stderr, rest = self.err, self.err.fileno()
+        if 1 in self._saved:
+            os.dup2(rest, 1)
             sys.stdout = sys.stderr
         return self
 
@@ -55,7 +60,7 @@ class Streams:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        sys.stdout = self._stdout
+        sys.stdout, sys.stderr = self._stdout, self._stderr
         for stream in (sys.stdout, sys.stderr, self.out, self.err):
             with suppress(BrokenPipeError):
                 stream.flush()

@@ -87,10 +87,12 @@ class Claim:
 
     seed: None where the seed gives none, and only ours is told; read: from the records, raises
     `KeyError` or returns None where they do not say; neutral: the number that would say that
-    there is no difference, such as 1 for a ratio; better: in which direction ours may leave the
-    seed's behind; within: how far apart they may be, as a share; why: the reason, told where
-    they do not agree, and on_spark: the same for Spark; only: the engine on which it can be
-    compared, where sizes matter.
+    there is no difference, such as 1 for a ratio; side: on which side of it the seed is, where it
+    says so in words alone; better: in which direction ours may leave the seed's behind; within:
+    how far apart they may be, as a share; basis: "given" for a number that was put in or follows
+    from what was, "varied" for one that was found with other parameters than the seed's, neither
+    of which counts as found; why: the reason, told where they do not agree, and on_spark: the
+    same for Spark; only: the engine on which it can be compared, where sizes matter.
     """
 
     what: str
@@ -98,11 +100,17 @@ class Claim:
     read: Read
     unit: str = ""
     neutral: float | None = None
+    side: Literal["above", "below"] | None = None
     better: Literal["higher", "lower"] | None = None
     within: float = 0.25
+    basis: Literal["found", "given", "varied"] = "found"
     why: str = ""
     on_spark: str = ""
     only: EngineName | None = None
+
+    def __post_init__(self) -> None:
+        if self.side is not None and (self.seed is not None or self.neutral is None):
+            raise ValueError(f"'{self.what}': a side is of a neutral number, in place of the seed's")
 
 
 def simulated(*claims: Claim) -> tuple[Claim, ...]:

@@ -11,7 +11,7 @@ from penstock import experiments
 from penstock.errors import InvalidInput
 from penstock.experiments.experiment import ENGINES, Data, EngineName, Experiment
 from penstock.experiments.store import Store
-from penstock.experiments.table import Row, number, tabulate
+from penstock.experiments.table import Row, number, said, tabulate
 from penstock.report.figures import Figure
 from penstock.shown import Shown
 
@@ -58,7 +58,7 @@ def read(home: str | Path) -> Result:
 
 def _words(row: Row, engines: Sequence[EngineName]) -> list[str]:
     unit = f" ({row.claim.unit})" if row.claim.unit else ""
-    words = [f"{row.claim.what}{unit}", number(row.claim.seed)]
+    words = [f"{row.claim.what}{unit}", said(row.claim)]
     for engine in engines:
         cell = row.cells.get(engine)
         words += (

@@ -17,6 +17,9 @@ from penstock.experiments.experiment import (
 )
 
 AGREES, BETTER, DIRECTION, DIFFERS = "agrees", "better", "same direction", "differs"
+UNMEASURED, GIVEN, VARIED = "not measured", "given", "varied"
+VERDICTS = (AGREES, BETTER, DIRECTION, DIFFERS, UNMEASURED)
+"""Those of numbers that are compared."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +43,9 @@ class Row:
         cell, claim = self.cells.get(engine), self.claim
         if cell is None or cell.verdict not in (DIRECTION, DIFFERS):
             return ""
-        if engine == "spark":
-            return (claim.on_spark or UNKNOWN) if cell.verdict == DIFFERS else ""
-        return claim.why or UNKNOWN
+        if cell.verdict == DIRECTION and (engine == "spark" or claim.side):
+            return ""
+        return (claim.on_spark if engine == "spark" else claim.why) or UNKNOWN
 
     @property
     def why(self) -> str:
@@ -77,10 +80,15 @@ def judged(claim: Claim, value: float | None, engine: EngineName = "simulator") 
     """
     seed = claim.seed
     if value is None or not math.isfinite(value):
-        return Cell(None, None, "not measured")
+        return Cell(None, None, UNMEASURED)
+    if claim.side is not None and claim.neutral is not None:
+        over = value - claim.neutral if claim.side == "above" else claim.neutral - value
+        return Cell(value, None, DIRECTION if over > 0 else DIFFERS)
     if seed is None:
         return Cell(value, None, "")
     ratio = value / seed if seed else None
+    if claim.basis != "found":
+        return Cell(value, ratio, GIVEN if claim.basis == "given" else VARIED)
     room = 1 + claim.within
     close = value == seed or (ratio is not None and 1 / room <= ratio <= room)
     neutral = claim.neutral
@@ -106,7 +114,7 @@ def markdown(experiment: Experiment, rows: tuple[Row, ...]) -> str:
     notes: list[str] = []
     for row in rows:
         words = [row.claim.what + (f" ({row.claim.unit})" if row.claim.unit else "")]
-        words.append(number(row.claim.seed))
+        words.append(said(row.claim))
         for engine in engines:
             cell, reason = row.cells.get(engine), row.reason(engine)
             if reason and reason not in notes:
@@ -150,6 +158,7 @@ def as_json(experiment: Experiment, rows: tuple[Row, ...]) -> dict[str, Any]:
                 "what": row.claim.what,
                 "unit": row.claim.unit,
                 "seed": row.claim.seed,
+                "said": said(row.claim),
                 **{
                     engine: {"value": cell.value, "ratio": cell.ratio, "verdict": cell.verdict}
                     for engine, cell in row.cells.items()
@@ -159,6 +168,13 @@ def as_json(experiment: Experiment, rows: tuple[Row, ...]) -> dict[str, Any]:
             for row in rows
         ],
     }
+
+
+def said(claim: Claim) -> str:
+    """What the seed says: a number, or that it is above or below one."""
+    if claim.side is None:
+        return number(claim.seed)
+    return f"{'>' if claim.side == 'above' else '<'} {number(claim.neutral)}"
 
 
 def number(value: float | None) -> str:
