@@ -100,13 +100,13 @@ class Claim:
     read: Read
     unit: str = ""
     neutral: float | None = None
-    side: Literal["above", "below"] | None = None
     better: Literal["higher", "lower"] | None = None
     within: float = 0.25
-    basis: Literal["found", "given", "varied"] = "found"
     why: str = ""
     on_spark: str = ""
     only: EngineName | None = None
+    side: Literal["above", "below"] | None = None
+    basis: Literal["found", "given", "varied"] = "found"
 
     def __post_init__(self) -> None:
         if self.side is not None and (self.seed is not None or self.neutral is None):
