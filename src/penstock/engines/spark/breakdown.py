@@ -24,10 +24,24 @@ from penstock.metrics.snapshot import (
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a trial on a sample said of a native operator: seconds for a row, rows out per row."""
+    """What trials on samples said of a native operator: seconds for a row, rows out per row.
+
+    rows: of the samples together, by which estimates weigh.
+    """
 
     service: float
     selectivity: float
+    rows: int = 1
+
+    def pooled(self, newer: Estimate, most: int) -> Estimate:
+        """Both together; what was seen in more than so many rows before counts as that many."""
+        kept = min(self.rows, most)
+        share = newer.rows / (kept + newer.rows)
+        return Estimate(
+            self.service + share * (newer.service - self.service),
+            self.selectivity + share * (newer.selectivity - self.selectivity),
+            kept + newer.rows,
+        )
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 Spark compiles neighbouring native operators into one loop, so nothing can be timed between them,
 and counting between them would cost more than most of them do. Instead they are run now and then
 on a sample of rows that their pipeline has read, once with and once without each of them, and the
-times on the processor are compared. Trials take a small share of the time, and a flow that falls
-behind is left alone between any two steps of a trial.
+times are compared: those on the processor, and where an operator waits, for a Python function of
+its own or for something outside, those as well. Trials take a small share of the time, and a flow
+that falls behind is left alone between any two steps of a trial.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
@@ -23,7 +24,7 @@ from penstock.engines.spark import sample
 from penstock.engines.spark.breakdown import Estimate
 from penstock.engines.spark.compiler import Compiler, Result
 from penstock.engines.spark.pipeline import RunningPipeline
-from penstock.engines.spark.statistics import Statistics
+from penstock.engines.spark.statistics import Spent, Statistics
 from penstock.engines.spark.store import Store
 from penstock.metrics.snapshot import Snapshot
 
@@ -36,9 +37,20 @@ SHARE = 0.01
 STEP = 0.02
 """Where a flow falls behind, each step of a trial takes at most this share of the time."""
 
-_ROWS = 2_000
-_PYTHON_SECONDS = 0.25
+_ROWS = 20_000
+_FEWEST = 50
+_SAMPLE_SECONDS, _LONGEST = 0.25, 4.0
+"""A sample has so many rows that what is known of them takes about so long, and that a pipeline
+that is not known yet takes at most so long, the cost of its tasks included."""
+
+_REMEMBERED = 3 * _ROWS
+"""Rows of earlier trials that count beside those of a new one."""
+
 _TRIES = 2
+_WAITS, _STUMBLE = 3.0, 0.02
+"""An operator waits, and is not only kept waiting by others at work on the machine, if that takes
+so many times what it computes, and so many seconds more."""
+
 _PATIENCE = 10.0
 _LOOK = 0.5
 _COPY = "penstock_copy"
@@ -48,11 +60,11 @@ Estimates = dict[str, Estimate]
 
 @dataclass(frozen=True)
 class _Sampled:
-    """Rows to be had; rows, seconds: how many, and what it takes to go through them."""
+    """Rows to be had; rows, spent: how many, and what it takes to go through them."""
 
     frame: DataFrame
     rows: int = 0
-    seconds: float | None = None
+    spent: Spent | None = None
 
     def kept(self, stack: ExitStack) -> _Sampled:
         """The same in Spark's cache from the first use on, until the stack is unwound."""
@@ -116,14 +128,16 @@ class Profiler:
             began, self._paused = time.monotonic(), 0.0
             found = self.trial(chosen[self._turn % len(chosen)], snapshot)
             if not self._halt.is_set():
-                self._estimates.update(found)
+                for name, newer in found.items():
+                    known = self._estimates.get(name)
+                    self._estimates[name] = known.pooled(newer, _REMEMBERED) if known else newer
             now = time.monotonic()
             self._due = now + (now - began - self._paused) / SHARE
 
     def trial(self, pipeline: RunningPipeline, snapshot: Snapshot) -> Estimates:
         """Run the operators of a pipeline on a sample, as far as they can be run by themselves."""
         site = pipeline.site
-        rows = _sample_size(pipeline, snapshot)
+        rows = self._sample_size(pipeline, snapshot)
         found: Estimates = {}
         made: dict[str, _Sampled] = {}
         last = natives(pipeline)[-1]
@@ -140,23 +154,36 @@ class Profiler:
                     continue
                 native = isinstance(operator.body, op.Frame)
                 if native:
-                    inputs = [
-                        self._tried(i.kept(stack)) if i.seconds is None else i for i in inputs
-                    ]
+                    inputs = [self._tried(i.kept(stack)) if i.spent is None else i for i in inputs]
                 frame = compiler.apply(operator, [Result(i.frame) for i in inputs]).frame()
                 made[name] = _Sampled(frame)
                 if native:
                     before, after = inputs[0], self._tried(made[name])
                     if not before.rows:
                         break
-                    service = max(0.0, (after.seconds or 0.0) - (before.seconds or 0.0))
-                    found[name] = Estimate(service / before.rows, after.rows / before.rows)
+                    assert before.spent is not None
+                    assert after.spent is not None
+                    took = more(before.spent, after.spent)
+                    found[name] = Estimate(
+                        took / before.rows, after.rows / before.rows, before.rows
+                    )
                     made[name] = after
                 if name == last:
                     break
                 if operator.stateful:  # of many rows it makes few
                     made[name] = made[name].enlarged(_ROWS, stack)
         return found
+
+    def _sample_size(self, pipeline: RunningPipeline, snapshot: Snapshot) -> int:
+        known: list[float | None] = []
+        for name in pipeline.spec.operators:
+            body = pipeline.site.graph[name].body
+            if isinstance(body, op.Frame):
+                known.append(self._estimates[name].service if name in self._estimates else None)
+            elif isinstance(body, op.PYTHON_BODIES) and name in snapshot.operators:
+                known.append(snapshot.operators[name].service)
+        metrics = snapshot.pipelines.get(pipeline.name)
+        return sample_size(known, metrics.service if metrics else None)
 
     def _inputs(
         self,
@@ -197,12 +224,12 @@ class Profiler:
         for _ in range(_TRIES):
             counted = Observation()
             frame = sampled.frame.observe(counted, sf.count(sf.lit(1)).alias("rows"))
-            found.append(self._seconds(frame))
+            found.append(self._spent(frame))
             rows = counted.get["rows"]
-        return _Sampled(sampled.frame, rows, min(found))
+        return _Sampled(sampled.frame, rows, min(found, key=lambda s: s.cpu + s.waited))
 
-    def _seconds(self, frame: DataFrame) -> float:
-        """Time on the processor to go through a DataFrame."""
+    def _spent(self, frame: DataFrame) -> Spent:
+        """What it takes to go through a DataFrame."""
         if self._halt.is_set():
             raise InterruptedError("the flow is being stopped")
         context = frame.sparkSession.sparkContext
@@ -213,9 +240,9 @@ class Profiler:
             frame.write.format("noop").mode("overwrite").save()
         finally:
             context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
-        seconds = self._statistics.cpu_seconds(mark)
+        spent = self._statistics.spent(mark)
         self._make_way(time.monotonic() - began)
-        return seconds
+        return spent
 
     def _make_way(self, seconds: float) -> None:
         """After a step of a trial that took so long: a flow that falls behind goes first."""
@@ -226,6 +253,13 @@ class Profiler:
                 break
             self._halt.wait(_LOOK)
         self._paused += time.monotonic() - began
+
+
+def more(before: Spent, after: Spent) -> float:
+    """Seconds that one operator more has taken."""
+    cpu = max(0.0, after.cpu - before.cpu)
+    waited = after.waited - before.waited
+    return cpu + (waited if waited > _WAITS * cpu + _STUMBLE else 0.0)
 
 
 def behind(snapshot: Snapshot) -> bool:
@@ -241,11 +275,11 @@ def natives(pipeline: RunningPipeline) -> list[str]:
     return [n for n in pipeline.spec.operators if isinstance(graph[n].body, op.Frame)]
 
 
-def _sample_size(pipeline: RunningPipeline, snapshot: Snapshot) -> int:
-    """Rows that Python operators in front need no longer for than they may."""
-    seconds = 0.0
-    for name in pipeline.spec.operators:
-        metrics = snapshot.operators.get(name)
-        if isinstance(pipeline.site.graph[name].body, op.PYTHON_BODIES):
-            seconds += (metrics.service if metrics else None) or 0.0
-    return min(_ROWS, max(50, int(_PYTHON_SECONDS / seconds))) if seconds else _ROWS
+def sample_size(known: Iterable[float | None], whole: float | None) -> int:
+    """Rows to try, from what operators take for a row, and the pipeline with its tasks."""
+    found = list(known)
+    sure = sum(one or 0.0 for one in found)
+    rows = _SAMPLE_SECONDS / sure if sure else float(_ROWS)
+    if None in found and whole:
+        rows = min(rows, _LONGEST / whole)
+    return int(min(_ROWS, max(_FEWEST, rows)))

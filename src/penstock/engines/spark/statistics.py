@@ -62,6 +62,14 @@ class ExecutorFacts:
     heap: int
 
 
+@dataclass(frozen=True)
+class Spent:
+    """Seconds of tasks on a processor of the JVM's, and those in which they waited for others."""
+
+    cpu: float
+    waited: float
+
+
 class Statistics:
     """Reads what is new. `aside` is a file of its own; `running` is as of the last look."""
 
@@ -117,15 +125,17 @@ class Statistics:
             if i["isActive"] and i["totalCores"] > 0
         ]
 
-    def cpu_seconds(self, description: str) -> float:
-        """Time on processors of a job that is done, by its description."""
+    def spent(self, description: str) -> Spent:
+        """What the tasks of a job that is done took, by its description."""
         end = time.monotonic() + _PATIENCE
         while time.monotonic() < end:
             with self._lock:
                 stages = self._newest("StageData", lambda _: True)
             found = [s["info"] for s in stages if s["info"].get("description") == description]
             if found and all(i["status"] in ("COMPLETE", "SKIPPED") for i in found):
-                return float(sum(i["executorCpuTime"] for i in found)) / 1e9
+                cpu = sum(i["executorCpuTime"] for i in found) / 1e9
+                run = sum(i["executorRunTime"] for i in found) / 1e3
+                return Spent(cpu, max(0.0, run - cpu))
             time.sleep(0.02)
         raise TimeoutError(f"Spark said nothing of the job '{description}'")
 
