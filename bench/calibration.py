@@ -54,7 +54,8 @@ class Case:
 
     Plans to fit and plans to foretell take turns, so that a machine that gets busier or a JVM that
     gets faster on the way is the same to both. What rows cost can only be told where they are most
-    of what a batch does, so one of the plans to fit has much to do.
+    of what a batch does, so of the plans to fit one with few tasks and one with
+    many have much to do.
     """
 
     name: str
@@ -95,7 +96,7 @@ CASES = (
             Trial("tweets=1, count=1", 5000, True),
             Trial("tweets=2, count=4", 10000, False),
             Trial("tweets=1, count=2", 7000, True),
-            Trial("fuse split count, tweets=1", 5000, True),
+            Trial("fuse split count, tweets=1", 40000, True),
             Trial("tweets=2, tweets.cadence=1s", 10000, False),
             Trial("tweets=4, tweets.cadence=0s", 100000, True),
             Trial("tweets=2", 400000, False, overloaded=True),
@@ -166,7 +167,7 @@ CASES = (
             _warm("split total", 500),
             Trial("rows=1, total=1", 300, True),
             Trial("rows=1, total=2", 600, False),
-            Trial("fuse same total, rows=1", 500, True),
+            Trial("fuse same total, rows=1", 15000, True),
             Trial("rows=2, rows.cadence=1s", 2000, False),
             Trial("rows=4, rows.cadence=0s", 20000, True),
             Trial("rows=2", 150000, False, overloaded=True),

@@ -56,7 +56,7 @@ def test_a_flow_is_profiled_from_one_instance_each_to_the_best_plan() -> None:
     assert found.profile.final.throughput == pytest.approx(3000, rel=0.01)
     sizes = {p.name: p.parallelism for p in found.plan.pipelines}
     assert (sizes["a"], sizes["b"]) == (6, 12)
-    assert view.phases == ["starting", "running", "draining", "verifying"]
+    assert view.phases == ["starting", "running", "stopping", "verifying"]
 
 
 def test_the_limits_that_the_stress_needs_are_not_in_the_plan_to_run() -> None:

@@ -135,6 +135,16 @@ def test_a_generator_with_a_limit_ends_the_run() -> None:
     assert summary.seconds == pytest.approx(5, abs=1.1)
 
 
+@pytest.mark.parametrize("drain", [True, False])
+def test_what_has_come_is_worked_off_in_the_end_unless_it_shall_be_left(drain: bool) -> None:
+    engine, view = MemoryEngine(costs={"double": 0.01}), Watcher()
+    summary = run(
+        flow(), engine=engine, seconds=10, drain=drain, view=view, clock=FakeTime(engine).clock
+    )
+    assert (summary.rows_delivered == summary.rows_offered) is drain
+    assert view.phases[2:] == ["draining" if drain else "stopping", "verifying"]
+
+
 def test_the_first_ctrl_c_drains_and_finishes() -> None:
     engine, before = MemoryEngine(), signal.getsignal(signal.SIGINT)
     clock = FakeTime(engine, {4.0: press}).clock

@@ -125,7 +125,7 @@ def profile(
         guard=_GUARD,
         run_dir=run_dir,
         view=view,
-        verify=False,
+        drain=False,  # more came than the flow can carry: that would take as long again, or longer
         until=done,
         clock=clock,
     )

@@ -68,6 +68,7 @@ def run(
     metrics: int | Exporter | None = None,
     dashboard: int | Beside | None = None,
     verify: bool = True,
+    drain: bool = True,
     until: Callable[[Tick], bool] | None = None,
     clock: Clock | None = None,
 ) -> Summary:
@@ -82,8 +83,9 @@ def run(
     is kept (None: a new directory in `runs`); metrics: a port of this machine at which Prometheus
     finds the last snapshot, or an `Exporter`, which is closed with the run; dashboard: likewise a
     port at which a browser finds the dashboard of the run, or a `Beside`; verify: compare the
-    sinks with what the flow expects of them; until: looks at the last turn and says whether the
-    run is to end.
+    sinks with what the flow expects of them; drain: work off what has come before the end, else
+    leave it in the run directory, and then nothing is compared; until: looks at the last turn and
+    says whether the run is to end.
 
     While the flow runs, `penstock.control.mailbox.ask` can ask it for changes from elsewhere.
 
@@ -115,7 +117,7 @@ def run(
         home = directory.choose(graph.name, run_dir, clock.wall())
         views = served if view is None else (view, *served)
         one = _Run(graph, chosen, plan, script, rules, engine, lasting, home, views, verify, clock)
-        one.until = until
+        one.until, one.drains = until, drain
         one.terms = terms.Terms(
             time=clock.wall(),
             engine=engine.name,
@@ -169,6 +171,7 @@ class _Run:
         self.interrupts = Interrupts()
         self.trouble: str | None = None
         self.until: Callable[[Tick], bool] | None = None
+        self.drains = True
         self.terms: terms.Terms | None = None
 
     def whole(self, fresh: bool) -> Summary:
@@ -204,7 +207,11 @@ class _Run:
                     terms.keep(self.run_dir, self.terms)
             try:
                 self.steer(history)
-                self.drain(history)
+                if self.drains:
+                    self.drain(history)
+                else:
+                    self.show("stopping")
+                    self.engine.stop(drain=False)
             except BaseException:
                 with suppress(Exception):  # the first error is the one to tell
                     self.engine.stop(drain=False)
@@ -364,7 +371,7 @@ class _Run:
         )
 
     def verdict(self) -> Verdict:
-        if not self.verify:
+        if not self.verify or not self.drains:
             return Verdict(None, (), "not asked for")
         if not isinstance(self.engine, Evidence):
             return Verdict(None, (), f"the {self.engine.name} engine keeps no rows to compare")
