@@ -61,23 +61,26 @@ def test_what_was_long_ago_does_not_outweigh_what_is_new() -> None:
     assert (pooled.service, pooled.rows) == (2.0, 2000)
 
 
+def nap(_: int) -> float:
+    began = time.perf_counter()
+    time.sleep(0.002)
+    return time.perf_counter() - began
+
+
 @pytest.mark.spark
 def test_a_native_operator_that_waits_and_one_that_filters_are_seen(
     spark: Any, tmp_path: Path
 ) -> None:
     from pyspark.sql import functions as sf
 
-    @sf.udf("double")
-    def nap(_: int) -> float:
-        began = time.perf_counter()
-        time.sleep(0.002)
-        return time.perf_counter() - began
-
+    napping = sf.udf(nap, "double", useArrow=False)
     flow = Dataflow("native")
     rows = source(flow, limit=None, load="150/s")
     halved = rows.frame("coin", lambda df: df.where("hash(id) % 2 = 0"))
     thirds = halved.frame("dice", lambda df: df.where("hash(id, 1) % 3 = 0"))
-    thirds.frame("nap", lambda df: df.select("id", nap("id").alias("nap"))).sink("out", Memory())
+    thirds.frame("nap", lambda df: df.select("id", napping("id").alias("nap"))).sink(
+        "out", Memory()
+    )
     engine = SparkEngine(spark=spark, window=3.0)
     engine.start(flow.graph, None, tmp_path / "run")
     last: list[Snapshot] = []
