@@ -97,7 +97,6 @@ def test_a_native_operator_that_waits_and_one_that_filters_are_seen(
     truth = float(np.mean([row.nap for row in out]))
     assert operators["nap"].service == pytest.approx(truth, rel=0.1)
     assert (operators["coin"].service or 0) < 0.1 * truth
-    assert operators["coin"].rate_in == pytest.approx(150, rel=0.05)
     came = operators["coin"].rate_in or 0
     share = len(out) / (max(row.id for row in out) + 1)  # of all rows, those that come through
     assert operators["nap"].rate_in == pytest.approx(came * share, rel=0.1)
