@@ -36,7 +36,10 @@ def remarks(found: Profiled) -> list[str]:
         load = text.rate(found.offered)
         said.append(f"all of the load was carried, {load} rows/s: a higher --load may tell more")
     if not found.profile.final.met:
-        said.append("no round kept the latency: this is the highest throughput of all")
+        said.append(
+            "no round kept the latency: this is the smallest plan of those with the highest "
+            "throughput, as far as they can be told apart"
+        )
     return said
 
 
