@@ -205,7 +205,7 @@ def _bounds(plan: Plan, context: Context) -> str | None:
     try:
         fusion.check(plan, context.graph)
     except InvalidPlan as error:
-        return _one_line(str(error))
+        return str(error)
     return None
 
 
@@ -290,8 +290,3 @@ def _turned_back(change: Change, made: Made) -> Iterator[Action]:
                     back = False
             if back:
                 yield then
-
-
-def _one_line(message: str) -> str:
-    head, *reasons = (line.strip().removeprefix("- ") for line in message.splitlines())
-    return f"{head} {'; '.join(reasons)}" if reasons else head
