@@ -19,7 +19,7 @@ from penstock.models.inflow import Inflow
 from penstock.models.jackson import Server, Staffing
 from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
-from penstock.policies import executors, sight, words
+from penstock.policies import executors, ranges, sight, words
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,9 @@ class Drs:
     name = "drs"
 
     def __post_init__(self) -> None:
-        if not (self.adjust >= 0 and 0 <= self.slack < 1 and self.gain >= 0):
-            raise InvalidInput(f"drs: times and shares are 0 or more, slack is below 1: {self}")
+        ranges.check(self, zero_or_more=("adjust", "slack", "gain"), one_or_more=("most",))
+        if not self.slack < 1:
+            raise InvalidInput(f"drs: slack is {self.slack:g}, it must be below 1")
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
         last = -math.inf if memory is None else memory

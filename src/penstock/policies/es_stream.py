@@ -20,7 +20,7 @@ from penstock.models.inflow import Inflow
 from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
-from penstock.policies import executors, sight, words
+from penstock.policies import executors, ranges, sight, words
 from penstock.policies.backup import Interval, WithBackup
 
 
@@ -71,10 +71,21 @@ class EsStream:
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
             raise InvalidInput(f"es-stream: share is between 0 and 1, not {self.share}")
-        if not self.zeta <= self.phi:
-            raise InvalidInput(f"es-stream: zeta {self.zeta} is above phi {self.phi}")
-        if not 0 <= self.backup_least <= max(self.backup_least, self.backup_most):
-            raise InvalidInput(f"es-stream: backup_least {self.backup_least} is below 0")
+        ranges.check(
+            self,
+            zero_or_more=(
+                *("trigger", "steady", "changing", "phi", "zeta", "io_capacity"),
+                *("backup_least", "backup_most"),
+            ),
+            one_or_more=("most",),
+            shares=("alpha",),
+        )
+        if math.isnan(self.eta) or math.isnan(self.chi):
+            raise InvalidInput(f"es-stream: eta {self.eta} and chi {self.chi} are numbers")
+        for low, high in (("zeta", "phi"), ("backup_least", "backup_most")):
+            least, most = getattr(self, low), getattr(self, high)
+            if least > most:
+                raise InvalidInput(f"es-stream: {low} {least:g} is above {high} {most:g}")
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
         if self.backup_most > 0:

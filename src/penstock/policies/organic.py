@@ -31,6 +31,7 @@ from penstock.models.shrinking import Shrinking
 from penstock.models.trials import Trial, Verdict, judged
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
+from penstock.policies import ranges
 
 Outcome = tuple[Decision, Memory]
 
@@ -90,13 +91,20 @@ class Organic:
             if getattr(self, field) not in words:
                 found = getattr(self, field)
                 raise InvalidInput(f"organic: {field} is one of {', '.join(words)}, not '{found}'")
+        ranges.check(
+            self,
+            zero_or_more=(
+                *("improvement", "split_utility", "load_change"),
+                *("profile", "settle", "waiting"),
+            ),
+            one_or_more=("calm",),
+            shares=("bottleneck", "smoothing"),
+        )
         if not 0 < self.target < self.bottleneck:
             raise InvalidInput(
                 f"organic: target {self.target:g} must be above 0 and below bottleneck "
                 f"{self.bottleneck:g}, else giving back and growing would take turns"
             )
-        if not 0 < self.smoothing <= 1:
-            raise InvalidInput(f"organic: smoothing {self.smoothing:g} is not above 0 and up to 1")
 
     def decide(self, context: Context, memory: Memory | None) -> tuple[Decision, Memory]:
         state = adaptation.begun(context.graph, context.plan) if memory is None else memory

@@ -39,6 +39,7 @@ from penstock.models.significance import compare
 from penstock.models.tuning import Tuning
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
+from penstock.policies import ranges
 
 Outcome = tuple[Decision, Campaign]
 
@@ -86,14 +87,15 @@ class Stepwise:
     name = "stepwise"
 
     def __post_init__(self) -> None:
-        for field in ("slice", "alpha", "level", "throttle"):
-            value = getattr(self, field)
-            if not 0 < value <= 1:
-                raise InvalidInput(f"stepwise: {field} {value:g} is not above 0 and up to 1")
+        ranges.check(
+            self,
+            zero_or_more=("change", "settle", "queue", "patience", "calm"),
+            above_zero=("latency",),
+            one_or_more=("k", "fruitless", "revocations", "most_rounds", "sample"),
+            shares=("slice", "alpha", "level", "throttle"),
+        )
         if self.observations < 2:
             raise InvalidInput("stepwise: a round takes 2 observations or more, to compare rounds")
-        if self.latency <= 0 or self.k < 1:
-            raise InvalidInput("stepwise: latency must be above 0 and k at least 1")
 
     def decide(self, context: Context, memory: Campaign | None) -> Outcome:
         state = self._begun(context, -math.inf) if memory is None else memory
