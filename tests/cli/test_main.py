@@ -160,9 +160,7 @@ def test_a_plan_that_does_not_fit_is_refused(
     assert err.endswith("; and 3 more reasons\n")
 
 
-def test_contradictory_bounds_are_one_line(
-    penstock: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_contradictory_bounds_are_one_line(penstock: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("mine.py").write_text(
         "from penstock.dataflow.connectors import Discard, Generator\n"
         "from penstock.dataflow.flow import Dataflow\n"
@@ -187,9 +185,7 @@ def test_contradictory_bounds_are_one_line(
         assert said in err
 
 
-def test_a_case_of_another_flow_is_one_line(
-    penstock: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_case_of_another_flow_is_one_line(penstock: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     cases = {}
     for flow in ("wordcount", "linear"):
         play(monkeypatch, MemoryEngine())
@@ -440,6 +436,21 @@ def test_a_dry_run_says_what_it_would_do_and_does_nothing(
     code, out, err = penstock(*words)
     assert (code, json.loads(out)["transitions"]) == (0, [])
     assert err.count("would change: tweets: parallelism 1 -> 2: more is more") == 1
+
+
+@pytest.mark.usefixtures("greedy")
+def test_a_run_is_looked_back_at_with_its_own_budget(
+    penstock: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(monkeypatch, MemoryEngine())
+    run = ("run", "wordcount", "--for", "6s", "--run-dir", "mine", "--max-slots", "1")
+    assert penstock(*run)[0] == 0
+    assert penstock("history", "mine", "--snapshot", "--out", "case.json")[0] == 0
+    assert json.loads(Path("case.json").read_text())["limits"]["slots"] == 1
+    for words in (["mine"], ["--snapshot", "case.json"]):
+        asked = ("advise", *words, "--policy", "greedy")
+        assert "[budget: 2 instances, the budget is 1, which the plan" in penstock(*asked)[1]
+        assert "parallelism 1 -> 2: more is more" in penstock(*asked, "--max-slots", "9")[1]
 
 
 @pytest.mark.usefixtures("greedy")

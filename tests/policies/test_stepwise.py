@@ -309,7 +309,9 @@ def test_instances_follow_the_load_when_the_profile_is_done() -> None:
     assert fewer.slots < whole.slots
     assert platform.turn(policy).plan is None
     platform.offered = most
-    assert platform.turn(policy).plan == whole
+    again = platform.turn(policy)
+    assert again.plan == whole
+    assert again.numbers == {"slots": whole.slots}  # no round: the guard keeps it from going on so
     # late rows are no time to take instances away
     platform.offered, platform.answer = 0.25 * most, lambda plan: (most, 1.5)
     assert all(platform.turn(policy).plan is None for _ in range(9))

@@ -68,9 +68,7 @@ def _possible(decision: Decision) -> Decision:
     return decision
 
 
-def _one_after_the_other(
-    requests: tuple[Request, ...], context: Context, policy: Any
-) -> Decision:
+def _one_after_the_other(requests: tuple[Request, ...], context: Context, policy: Any) -> Decision:
     """Each finds the plan that the one before it made, and the measurements of the first."""
     reasons: list[str] = []
     numbers: dict[str, float] = {}

@@ -76,13 +76,33 @@ class Guard:
                 raise InvalidInput(f"the guard's {one.name} is a time of 0 s or more, not {value}")
 
     def review(self, decision: Decision, context: Context, past: Past) -> Reviewed:
-        """What a policy's decision comes to. A plan in force above its budget is cut as well."""
+        """What a policy's decision comes to.
+
+        A plan in force above its budget is cut, whatever the policy wants and whether it may have
+        it or not: a budget waits for no measurement and no cool-down, only for a quiet period.
+        """
+        reviewed = self._weighed(decision, context, past)
+        stays = reviewed.decision.plan in (None, context.plan)
+        if not stays or context.limits.exceeded(context.plan) is None:
+            return reviewed
+        cut = self._cut(decision, context, past)
+        return reviewed if cut.vetoes and reviewed.vetoes else cut
+
+    def _cut(self, decision: Decision, context: Context, past: Past) -> Reviewed:
+        """The plan in force, cut to its budget."""
+        found = _capped(replace(decision, plan=context.plan), context)
+        if isinstance(found, Veto) or found.plan is None:
+            return _reviewed(decision, found)
+        rules = {
+            "quiet": self._quiet(context, past),
+            "refused": self._refused(Change(context.plan, found.plan), context, past),
+        }
+        vetoes = [Veto(rule, reason) for rule, reason in rules.items() if reason is not None]
+        return _vetoed(decision, *vetoes) if vetoes else _reviewed(decision, found)
+
+    def _weighed(self, decision: Decision, context: Context, past: Past) -> Reviewed:
         plan = decision.plan
-        if plan is None:
-            if context.limits.exceeded(context.plan) is None:
-                return Reviewed(decision, decision)
-            return _reviewed(decision, _capped(replace(decision, plan=context.plan), context))
-        if plan == context.plan:
+        if plan is None or plan == context.plan:
             return Reviewed(decision, decision)
         broken = _bounds(plan, context)
         if broken is not None:

@@ -236,7 +236,7 @@ def _above(growth: Growth, name: str) -> bool:
 def check(over: float, calm: float) -> None:
     """What a person may have asked for."""
     if not 1 <= over < math.inf:
-        raise InvalidInput(f"a congestion threshold (congested) of {over} makes no sense: it is 1 or more")
+        raise InvalidInput(f"congested is a threshold of {over}, and it is 1 or more")
     if not calm >= 0:
         raise InvalidInput(f"calm is {calm} seconds: it is 0 or more")
 

@@ -310,7 +310,7 @@ class Stepwise:
             f"{wanted}: {listed(_sizes(plan), ', ')}"
         )
         later = replace(state, since=context.now, late=None, calm=None)
-        return Decision(plan, reason, {"slots": float(wanted), **_FREE}), later
+        return Decision(plan, reason, {"slots": float(wanted)}), later
 
     def _trouble(self, latest: Snapshot) -> str | None:
         late = observed(latest, self.latency).latency
