@@ -69,7 +69,8 @@ def replay(
 ) -> Iterator[Advice]:
     """What a policy decides, turn by turn, with its memory; the plans are those of the record.
 
-    limits: the budget, or the one that holds for the run which a turn begins. A run that was continued begins anew: with no memory, and with no snapshots of the one before.
+    limits: the budget, or the one of the run that a turn begins. A run that was continued begins
+    anew: with no memory, and with no snapshots of the one before.
     """
     memory: Any = None
     held = Limits() if callable(limits) else limits

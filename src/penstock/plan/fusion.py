@@ -19,7 +19,6 @@ from penstock.dataflow.schema import Schema
 from penstock.errors import InvalidPlan
 from penstock.plan.plan import Pipeline, Plan
 
-
 _FEW = 4
 """So many reasons are told in one line; behind that, how many more there are."""
 
