@@ -59,7 +59,12 @@ def test_instances_are_those_of_the_marginal_analysis() -> None:
     assert decision.plan is not None
     assert decision.plan.pipeline_of("x").parallelism == instances.best(5.0, 0.1)
     assert "x gets 50 rows/s: load 5.00" in decision.reason
+    assert decision.plan.pipeline_of("x").parallelism == 9
+    assert "one more of x would spare 0.065 rows <= 0.11" in decision.reason
     assert decision.numbers["x load"] == 5.0
+    assert decision.numbers["x spared"] == instances.spared(5.0, 9) < 0.1 / 0.9
+    assert instances.spared(5.0, 8) > 0.1 / 0.9
+    assert math.isinf(instances.spared(5.0, 5))
 
 
 def test_a_source_that_takes_no_time_does_not_matter() -> None:

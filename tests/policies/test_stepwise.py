@@ -103,6 +103,7 @@ class Table:
         seen = self.snapshot()
         context = Context(self.graph, self.plan, (seen,), self.at, self.limits)
         decision, self.memory = policy.decide(context, self.memory)
+        assert decision.plan is None or {*decision.numbers} - {"undo"}, decision
         self.said.append(decision.reason)
         if decision.plan is not None:
             fusion.check(decision.plan, self.graph)

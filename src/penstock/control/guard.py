@@ -4,7 +4,7 @@ Each rule looks at one thing and either is silent or gives a reason. All rules a
 a veto tells everything that stands against a change. What a policy may write into the numbers of
 its decision for the guard:
 
-gain_rows      what the change is expected to gain, in rows per second
+gain_rows      what the change is expected to gain, in rows per second that are taken in
 gain_seconds   what it is expected to take from the latency of every row
 undo           1 if it takes back a change on purpose, because that was measured and did not pay
 """
@@ -22,10 +22,8 @@ from penstock.errors import InvalidInput, InvalidPlan
 from penstock.metrics.snapshot import PipelineMetrics
 from penstock.plan import budget, fusion
 from penstock.plan.change import Action, Change, Executors, Regroup, Rescale
-from penstock.plan.decision import Decision
+from penstock.plan.decision import GAIN_ROWS, GAIN_SECONDS, UNDO, Decision
 from penstock.plan.plan import Plan
-
-GAIN_ROWS, GAIN_SECONDS, UNDO = "gain_rows", "gain_seconds", "undo"
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from penstock.models import queueing
 from penstock.models.rebalance import Vertex, spread
 
-
 _NOTHING = 1e-9
 """The share of its load that a queue gains by an instance which is of no use to it."""
 

@@ -127,6 +127,8 @@ class EsStream:
             said, rates = said + capped, {name: flow.rate for name, flow in flows.items()}
         moving = bool(said)
         numbers = {f"{name} load": flow.load for name, flow in flows.items()}
+        weighed, spared = self._weighed(context.plan, plan, flows)
+        said, numbers = said + weighed, {**numbers, **spared}
         # executors that were refused are not asked for twice in a row, so that instances are free
         if not (undone and before.plan and before.plan.executors != context.plan.executors):
             plan, told, loads = self._executors(context, plan)
@@ -135,6 +137,23 @@ class EsStream:
         reason = "; ".join([*said, words.turned(context.plan, plan)])
         after = Memory(context.now, moving, rates, plan)
         return Decision(None if plan == context.plan else plan, reason, numbers), after
+
+    def _weighed(
+        self, before: Plan, after: Plan, flows: Mapping[str, Inflow]
+    ) -> tuple[list[str], dict[str, float]]:
+        """What one more instance of those that change would spare, against what it costs."""
+        price = instances.worth(self.share)
+        old = {p.name: p.parallelism for p in before.pipelines}
+        changed = [p for p in after.pipelines if p.parallelism != old[p.name]]
+        spared = {p.name: instances.spared(flows[p.name].load, p.parallelism) for p in changed}
+        told = [
+            f"one more of {name} would spare {rows:.2g} rows {'<=' if rows <= price else '>'} "
+            f"{price:.2g}"
+            for name, rows in spared.items()
+        ]
+        return [words.listed(told)] if told else [], {
+            f"{name} spared": rows for name, rows in spared.items() if math.isfinite(rows)
+        }
 
     def _moved(
         self, topology: Topology, flows: Mapping[str, Inflow], rates: Mapping[str, float]

@@ -54,7 +54,7 @@ class Stela:
             return Decision(None, why_not), memory
         name = CHOICES[self.by](start)
         if name is None:
-            return Decision(None, "every congested pipeline is at its bounds"), memory
+            return slots.all_bounded(start, start.congested), memory
         best = f"{name} has the highest {_WORDS[self.by]}"
         return slots.one_more(context, start, name, best), memory
 
