@@ -14,6 +14,7 @@ from typing import Any
 
 from penstock.control.context import Context
 from penstock.errors import InvalidInput
+from penstock.metrics import derived
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.models import inflow, instances, jackson, nodes
 from penstock.models.inflow import Inflow
@@ -193,7 +194,7 @@ class EsStream:
             for _ in range(p.parallelism - context.plan.pipeline_of(p.name).parallelism)
         ]
         if new:
-            homeless = self._homeless(hosts, new, skew, mean)
+            homeless = self._homeless(hosts, new, skew, mean, _at_work(latest))
             plan, said = _with_more(plan, math.ceil(homeless / slots), context)
         elif skew >= self.chi and mean <= self.zeta:
             plan, said = self._with_fewer(plan, mean, slots, context)
@@ -202,13 +203,18 @@ class EsStream:
         return plan, [f"{told}: {text}" for text in said], numbers
 
     def _homeless(
-        self, hosts: Sequence[nodes.Node], new: Sequence[str], skew: float, mean: float
+        self,
+        hosts: Sequence[nodes.Node],
+        new: Sequence[str],
+        skew: float,
+        mean: float,
+        work: Mapping[str, float],
     ) -> int:
         """How many of the new instances go to new executors."""
         if skew <= self.eta and mean >= self.phi:
             return len(new)
         limits = dict.fromkeys(("processor", "memory", "io"), self.alpha)
-        needs = {name: nodes.need(hosts, name) for name in set(new)}
+        needs = {name: nodes.need(hosts, name, work) for name in set(new)}
         return nodes.place(hosts, [needs[name] for name in new], limits)
 
     def _with_fewer(
@@ -223,6 +229,13 @@ class EsStream:
             return plan, []
         fewer = replace(plan, executors=plan.executors - len(leaving), leaving=tuple(leaving))
         return fewer, [f"{', '.join(leaving)} can go"]
+
+
+def _at_work(latest: Snapshot | None) -> dict[str, float]:
+    """Shares of the time that an instance is at work, by pipeline, where that is known."""
+    seen = latest.pipelines if latest else {}
+    found = {name: derived.at_work(metrics) for name, metrics in seen.items()}
+    return {name: share for name, share in found.items() if share is not None}
 
 
 def newest(snapshots: Sequence[Snapshot]) -> list[str]:

@@ -100,8 +100,10 @@ class Threshold:
             found = ", ".join(f"{n} is busy {self._beyond(busy[n])}" for n in over)
             if context.limits.slots is not None and context.plan.slots >= context.limits.slots:
                 return f"{found}, but the budget of {context.limits.slots} instances is used"
-            most = (f"{n} stands {slots.bounds(topology, n).most} instances at most" for n in over)
-            return f"{found}, but {', '.join(most)}"
+            stands = (
+                f"{n} stands {slots.bounds(topology, n).most} instances at most" for n in over
+            )
+            return f"{found}, but {', '.join(stands)}"
         most = max(busy, key=lambda n: busy[n])
         return f"nothing to do: {most} is busiest, {busy[most]:.2f} <= {self.above:.2f}"
 
