@@ -37,7 +37,7 @@ BLIND = ("static",)
 """Who does not look at all, for comparison; `static` gives nothing back either."""
 
 UNAIMED = ("round-robin", "least-link-load")
-"""Who look whether instances are needed but not by whom: they waste some, and are to compare with."""
+"""Who look whether instances are needed but not by whom, for comparison: they waste some."""
 
 POLICIES = (
     "latency",

@@ -405,7 +405,7 @@ def test_what_is_not_measured_is_named_and_not_acted_on() -> None:
     nothing = snapshot(plan, 30, 100.0, {"o1": None, "numbers": None})
     decision, _ = turn(Organic(), graph, plan, nothing, None)
     assert decision.plan is None
-    assert decision.reason == "nothing to judge by; how busy numbers, o1 is was not measured"
+    assert decision.reason == "not measured: how busy numbers is, how busy o1 is"
     assert turn(Organic(), graph, plan, replace(nothing, pipelines={}), None)[0].plan is None
 
 
