@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 from penstock.control.context import Context
 from penstock.dataflow.operator import Bounds
@@ -13,8 +12,9 @@ from penstock.errors import InvalidInput
 from penstock.metrics import window
 from penstock.metrics.snapshot import Snapshot
 from penstock.models import rates as model
-from penstock.models.etp import Reach, congested
+from penstock.models.etp import Reach
 from penstock.models.rates import CONGESTED, Rates
+from penstock.models.standing import Standing
 from penstock.models.topology import Topology
 from penstock.plan.decision import GAIN_ROWS, Decision
 from penstock.plan.plan import Plan
@@ -49,14 +49,24 @@ def scaled_plan(plan: Plan, instances: Mapping[str, int]) -> Plan:
 class Growth:
     """A flow while slots are given out: what each pipeline has got and the rates to expect."""
 
-    topology: Topology
-    rates: Rates
-    over: float = CONGESTED
+    standing: Standing
     given: Mapping[str, int] = field(default_factory=dict)
 
-    @cached_property
+    @property
+    def topology(self) -> Topology:
+        return self.standing.topology
+
+    @property
+    def rates(self) -> Rates:
+        return self.standing.rates
+
+    @property
+    def over(self) -> float:
+        return self.standing.over
+
+    @property
     def congested(self) -> frozenset[str]:
-        return congested(self.rates, self.over)
+        return self.standing.congested
 
     def shares(self, names: Iterable[str]) -> dict[str, float]:
         """The effective throughput percentage of some pipelines."""
@@ -79,10 +89,10 @@ class Growth:
         """
         factor = (self.instances(name) + 1) / self.instances(name)
         grows = name in self.topology.sources and not self.congested
-        change = model.grown if grows else model.scaled
-        rates = change(self.topology, self.rates, name, factor)
+        change = model.fuller if grows else model.faster
+        moved = change(self.topology, self.rates, name, factor)
         given = {**self.given, name: self.given.get(name, 0) + 1}
-        return replace(self, rates=rates, given=given)
+        return Growth(self.standing.after(moved), given)
 
 
 Choice = Callable[[Growth], str | None]
@@ -128,7 +138,8 @@ def measured(context: Context, over: float = CONGESTED) -> Growth:
     if context.latest is None:
         raise model.NotMeasured("nothing has been measured yet")
     topology = Topology(context.graph, context.plan)
-    return Growth(topology, model.measured(topology, context.latest, over), over)
+    rates = model.measured(topology, context.latest, over)
+    return Growth(Standing.of(topology, rates, over))
 
 
 def _allowed(context: Context, executors: int) -> tuple[int, int, list[str]]:

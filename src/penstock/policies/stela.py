@@ -78,6 +78,9 @@ def by_etp(growth: Growth) -> str | None:
 
     Of equals the most congested comes first, of sources the one with fewest instances.
     """
+    best = growth.standing.best
+    if best is not None and growth.room(best):
+        return best
     return next((name for name in _ranked(growth) if growth.room(name)), None)
 
 
