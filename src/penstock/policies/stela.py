@@ -109,7 +109,9 @@ _TRIED = 32
 def _ranked(growth: Growth) -> list[str]:
     """The congested pipelines, or else the sources, those that count most first."""
     congested = [name for name in growth.topology.pipelines if name in growth.congested]
-    candidates = congested or growth.topology.sources
+    candidates = congested or list(growth.topology.sources)
+    if len(candidates) == 1:
+        return candidates
     shares = growth.shares(candidates)
 
     def worth(name: str) -> tuple[float, float]:
