@@ -54,10 +54,10 @@ class Reach:
     def shares(self, delivered: Mapping[str, float], of: Iterable[str]) -> dict[str, float]:
         """The share of all that is delivered which each pipeline reaches; 0 if nothing is."""
         weights = np.array([delivered[name] for name in self.sinks], dtype=np.float64)
-        whole = float(weights.sum())
-        if whole <= 0:
+        total = float(weights.sum())
+        if total <= 0:
             return dict.fromkeys(of, 0.0)
-        return {name: min(1.0, total(self.masks[name], weights) / whole) for name in of}
+        return {name: min(1.0, _sum(self.masks[name], weights) / total) for name in of}
 
 
 def etp(topology: Topology, rates: Rates, over: float = CONGESTED) -> dict[str, float]:
@@ -66,7 +66,7 @@ def etp(topology: Topology, rates: Rates, over: float = CONGESTED) -> dict[str, 
     return reach.shares(sinks(topology, rates), topology.pipelines)
 
 
-def total(mask: int, weights: npt.NDArray[np.float64]) -> float:
+def _sum(mask: int, weights: npt.NDArray[np.float64]) -> float:
     """The weights whose bits are set."""
     if mask.bit_count() < 2:  # most pipelines near the end reach one sink
         return float(weights[mask.bit_length() - 1]) if mask else 0.0

@@ -6,7 +6,6 @@ one reader adds up.
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -76,22 +75,12 @@ def through(
 
 def scaled(topology: Topology, rates: Rates, name: str, factor: float) -> Rates:
     """The rates when a pipeline can process `factor` times as much; what is behind it follows."""
-    return {**rates, **faster(topology, rates, name, factor)}
-
-
-def faster(topology: Topology, rates: Rates, name: str, factor: float) -> Rates:
-    """Those of the rates that are others when a pipeline can process `factor` times as much."""
     rate = rates[name]
     return _follow(topology, rates, {name: replace(rate, capacity=rate.capacity * factor)})
 
 
 def grown(topology: Topology, rates: Rates, name: str, factor: float) -> Rates:
     """The rates when `factor` times as much comes to a pipeline, and it can process that."""
-    return {**rates, **fuller(topology, rates, name, factor)}
-
-
-def fuller(topology: Topology, rates: Rates, name: str, factor: float) -> Rates:
-    """Those of the rates that are others when `factor` times as much comes to a pipeline."""
     rate = rates[name]
     larger = replace(rate, arrival=rate.arrival * factor, capacity=rate.capacity * factor)
     return _follow(topology, rates, {name: larger})
@@ -99,15 +88,12 @@ def fuller(topology: Topology, rates: Rates, name: str, factor: float) -> Rates:
 
 def sinks(topology: Topology, rates: Rates) -> Mapping[str, float]:
     """Rows per second delivered by the sinks of each pipeline that holds some."""
-    return {name: delivered(topology, rates, name) for name in topology.outlets}
-
-
-def delivered(topology: Topology, rates: Rates, name: str) -> float:
-    """Rows per second delivered by the sinks of a pipeline that holds some."""
-    count = topology.outlets[name]
-    # sinks fused with others read their tail; a sink alone delivers what it takes
-    alone = count == len(topology.pipelines[name].operators)
-    return count * (rates[name].processed if alone else rates[name].output)
+    found = {}
+    for name, count in topology.outlets.items():
+        # sinks fused with others read their tail; a sink alone delivers what it takes
+        alone = count == len(topology.pipelines[name].operators)
+        found[name] = count * (rates[name].processed if alone else rates[name].output)
+    return found
 
 
 def throughput(topology: Topology, rates: Rates) -> float:
@@ -196,28 +182,22 @@ def _released(
         most, rate = _possible(snapshot.pipelines[name]), rates[name]
         if rate.congestion > congested and most is not None and most >= rate.arrival:
             freed[name] = replace(rate, capacity=most)
-    return {**rates, **_follow(topology, rates, freed)}
+    return _follow(topology, rates, freed)
 
 
 def _follow(topology: Topology, rates: Rates, turned: Rates) -> Rates:
-    """What changes if some pipelines have other rates, and those behind get what these put out."""
-    found = dict(turned)
-    order, place, queued = topology.order, topology.place, set(turned)
-    heap = [place[name] for name in queued]
-    heapq.heapify(heap)
-    while heap:
-        name = order[heapq.heappop(heap)]
+    """The rates when some pipelines have others, and those behind them get what these put out."""
+    found = {**rates, **turned}
+    moved: set[str] = set()
+    for name in topology.pipelines:
         feeds = topology.feeds[name]
-        more = math.fsum(
-            n * (found[up].output - rates[up].output) for up, n in feeds.items() if up in found
-        )
-        rate = found.get(name, rates[name])
+        if name not in turned and moved.isdisjoint(feeds):
+            continue
+        more = math.fsum(n * (found[up].output - rates[up].output) for up, n in feeds.items())
+        rate = found[name]
         arrival = max(0.0, rate.arrival + more)
         processed = min(arrival, rate.capacity)
         found[name] = Rate(arrival, processed, rate.capacity, rate.selectivity)
         if found[name].output != rates[name].output:
-            for reader in topology.downstream[name]:
-                if reader not in queued:
-                    queued.add(reader)
-                    heapq.heappush(heap, place[reader])
+            moved.add(name)
     return found

@@ -33,16 +33,6 @@ class Topology:
         return {p.name: p for p in sorted(self.plan.pipelines, key=tail)}
 
     @cached_property
-    def order(self) -> tuple[str, ...]:
-        """The names of the pipelines, each after all that feed it."""
-        return tuple(self.pipelines)
-
-    @cached_property
-    def place(self) -> Mapping[str, int]:
-        """Where each pipeline stands in that order."""
-        return {name: at for at, name in enumerate(self.order)}
-
-    @cached_property
     def feeds(self) -> Mapping[str, Mapping[str, int]]:
         """The pipelines that a pipeline reads, with how many of its operators read each."""
         return {
@@ -81,15 +71,10 @@ class Topology:
         count = Counter(self.plan.pipeline_of(s.name).name for s in self.graph.sinks)
         return {name: count[name] for name in self.pipelines if name in count}
 
-    @cached_property
+    @property
     def sinks(self) -> tuple[str, ...]:
         """Pipelines that hold a sink of the dataflow."""
         return tuple(self.outlets)
-
-    @cached_property
-    def outlet_at(self) -> Mapping[str, int]:
-        """Where each of those stands among them."""
-        return {name: at for at, name in enumerate(self.sinks)}
 
     def bounds(self, pipeline: str) -> Bounds:
         """The parallelism that a pipeline can stand."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from penstock.control.context import Context
 from penstock.dataflow.operator import Bounds
@@ -12,9 +13,8 @@ from penstock.errors import InvalidInput
 from penstock.metrics import window
 from penstock.metrics.snapshot import Snapshot
 from penstock.models import rates as model
-from penstock.models.etp import Reach
+from penstock.models.etp import Reach, congested
 from penstock.models.rates import CONGESTED, Rates
-from penstock.models.standing import Standing
 from penstock.models.topology import Topology
 from penstock.plan.decision import GAIN_ROWS, Decision
 from penstock.plan.plan import Plan
@@ -49,24 +49,14 @@ def scaled_plan(plan: Plan, instances: Mapping[str, int]) -> Plan:
 class Growth:
     """A flow while slots are given out: what each pipeline has got and the rates to expect."""
 
-    standing: Standing
+    topology: Topology
+    rates: Rates
+    over: float = CONGESTED
     given: Mapping[str, int] = field(default_factory=dict)
 
-    @property
-    def topology(self) -> Topology:
-        return self.standing.topology
-
-    @property
-    def rates(self) -> Rates:
-        return self.standing.rates
-
-    @property
-    def over(self) -> float:
-        return self.standing.over
-
-    @property
+    @cached_property
     def congested(self) -> frozenset[str]:
-        return self.standing.congested
+        return congested(self.rates, self.over)
 
     def shares(self, names: Iterable[str]) -> dict[str, float]:
         """The effective throughput percentage of some pipelines."""
@@ -89,10 +79,10 @@ class Growth:
         """
         factor = (self.instances(name) + 1) / self.instances(name)
         grows = name in self.topology.sources and not self.congested
-        change = model.fuller if grows else model.faster
-        moved = change(self.topology, self.rates, name, factor)
+        change = model.grown if grows else model.scaled
+        rates = change(self.topology, self.rates, name, factor)
         given = {**self.given, name: self.given.get(name, 0) + 1}
-        return Growth(self.standing.after(moved), given)
+        return replace(self, rates=rates, given=given)
 
 
 Choice = Callable[[Growth], str | None]
@@ -138,8 +128,7 @@ def measured(context: Context, over: float = CONGESTED) -> Growth:
     if context.latest is None:
         raise model.NotMeasured("nothing has been measured yet")
     topology = Topology(context.graph, context.plan)
-    rates = model.measured(topology, context.latest, over)
-    return Growth(Standing.of(topology, rates, over))
+    return Growth(topology, model.measured(topology, context.latest, over), over)
 
 
 def _allowed(context: Context, executors: int) -> tuple[int, int, list[str]]:

@@ -78,9 +78,6 @@ def by_etp(growth: Growth) -> str | None:
 
     Of equals the most congested comes first, of sources the one with fewest instances.
     """
-    best = growth.standing.best
-    if best is not None and growth.room(best):
-        return best
     return next((name for name in _ranked(growth) if growth.room(name)), None)
 
 
@@ -109,9 +106,7 @@ _TRIED = 32
 def _ranked(growth: Growth) -> list[str]:
     """The congested pipelines, or else the sources, those that count most first."""
     congested = [name for name in growth.topology.pipelines if name in growth.congested]
-    candidates = congested or list(growth.topology.sources)
-    if len(candidates) == 1:
-        return candidates
+    candidates = congested or growth.topology.sources
     shares = growth.shares(candidates)
 
     def worth(name: str) -> tuple[float, float]:
