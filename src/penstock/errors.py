@@ -25,13 +25,15 @@ class PenstockError(Exception):
 
 
 class InvalidDataflow(PenstockError):
-    """The dataflow cannot run. `problems` holds every reason found."""
+    """The dataflow cannot run. `problems` holds every reason found; each is one line."""
 
     def __init__(self, flow: str, problems: Sequence[Problem]) -> None:
         self.flow = flow
         self.problems = tuple(problems)
-        count = len(self.problems)
-        head = f"dataflow '{flow}' has {count} problem{'s' if count != 1 else ''}:"
+        if len(self.problems) == 1:
+            super().__init__(f"dataflow '{flow}' has a problem: {self.problems[0]}")
+            return
+        head = f"dataflow '{flow}' has {len(self.problems)} problems:"
         super().__init__("\n".join([head, *(f"  - {p}" for p in self.problems)]))
 
     def __reduce__(self) -> tuple[type[InvalidDataflow], tuple[str, tuple[Problem, ...]]]:

@@ -61,9 +61,8 @@ def failed(outcome: tuple[int, str, str]) -> str:
     """The one line that says what is wrong."""
     code, out, err = outcome
     assert (code, out) == (2, "")
-    lines = [line for line in err.splitlines() if not line.startswith(("usage:", " "))]
-    assert len(lines) == 1
-    return lines[0]
+    assert len(err.splitlines()) == 1
+    return err.strip()
 
 
 def test_a_directory_that_is_not_there(penstock: Run) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.control import given, history
+from penstock.control import given, history, terms
 from penstock.control.advice import advise, replay
 from penstock.control.context import Context
 from penstock.control.guard import Guard
@@ -89,6 +89,23 @@ def test_the_budget_is_kept_in_advice() -> None:
     found = [*replay(Patient(), dataflow(home), seen(home), Limits(slots=1))]
     assert [v.rule for v in found[-1].review.vetoes] == ["budget"]
     assert found[-1].change is None
+
+
+def test_every_run_of_a_directory_is_played_under_its_own_budget() -> None:
+    home = Path("mine")
+    played("mine", limits=Limits(slots=1))
+    second = FakeTime(engine := MemoryEngine())
+    second.time += 100
+    run(flow(), engine=engine, seconds=8, run_dir=home, clock=second.clock)
+
+    def budget(one: history.Seen) -> Limits:
+        return terms.limits(home, one.time)
+
+    found = [*replay(Patient(), dataflow(home), seen(home), budget)]
+    rules = [[v.rule for v in one.review.vetoes] for one in found]
+    assert rules[3] == ["budget"]
+    assert ["budget"] not in rules[len(rules) // 2 :]
+    assert terms.limits(home, 0.0) == terms.limits(Path("gone"), 1e10) == Limits()
 
 
 def test_a_run_that_was_continued_begins_anew() -> None:

@@ -144,6 +144,24 @@ def test_a_plan_in_force_above_the_budget_is_cut_though_nothing_is_wanted() -> N
     assert "cut to the budget (6 instances, the budget is 5)" in found.decision.reason
 
 
+@pytest.mark.parametrize("wanted", [None, MORE, MORE.with_pipeline("count", parallelism=9), LESS])
+def test_a_cut_to_the_budget_waits_for_quiet_to_end_and_for_nothing_else(
+    wanted: Plan | None,
+) -> None:
+    # Nothing is measured, and the last change was a second ago: no wish of the policy passes.
+    past = Past((made(99.0, LESS, MORE),))
+    given: dict[str, Any] = {"plan": MORE, "limits": Limits(slots=5), "snapshots": ()}
+    found = review(wanted, past, **given)
+    assert found.vetoes == ()
+    assert found.decision.plan == MORE.with_pipeline("count", parallelism=3)
+    assert found.wanted.plan == wanted
+    quiet = review(wanted, past, Guard(quiet=(Quiet(0, 1000),)), **given)
+    assert quiet.decision.plan is None
+    assert "quiet" in {v.rule for v in quiet.vetoes}
+    refused = replace(past, refused=Attempt(99.0, found.decision.plan, "no room"))
+    assert review(wanted, refused, **given).decision.plan is None
+
+
 # --- measurements -------------------------------------------------------------------------------
 
 

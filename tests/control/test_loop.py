@@ -16,11 +16,14 @@ from penstock.engines.memory import MemoryEngine
 from penstock.errors import FlowFailed, Refused
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan.decision import Decision
+from penstock.plan.fusion import default_plan
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
-from penstock.plan.request import Mode, parse
+from penstock.plan.request import Mode, ScaleIn, ScaleOut, parse
 from penstock.plan.transition import Transition
+from penstock.policies.backup import Interval, WithBackup
 from penstock.policies.static import Static
+from penstock.policies.stela import Stela
 
 from .doubles import FailingEngine, flow
 
@@ -291,6 +294,34 @@ def test_who_is_above_the_budget_may_still_ask_for_less(tmp_path: Path) -> None:
 
     ticks = turns(Two(), Static(), 3, tmp_path, rules=rules, asked=asked)
     assert [t.refused for t in ticks] == [None, None, None]
+
+
+OWN = Stela(congested=1.0, by="gain")
+
+
+@pytest.mark.parametrize(
+    ("policy", "settings"),
+    [
+        (OWN, (1.0, "gain")),
+        (WithBackup(OWN, Interval(0.1, 1.0)), (1.0, "gain")),
+        (Static(), ()),
+    ],
+)
+def test_scaling_on_demand_is_by_the_settings_of_the_run_s_own_stela(
+    policy: Any, settings: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[Any, ...]] = []
+
+    def decide(context: Context, executors: int, *given: Any) -> Decision:
+        seen.append((executors, *given))
+        return Decision(context.plan, "")
+
+    monkeypatch.setattr("penstock.policies.stela.scale_out", decide)
+    monkeypatch.setattr("penstock.policies.stela.scale_in", decide)
+    context = Context(flow().graph, default_plan(flow().graph, 1), (), 1.0)
+    for request in (ScaleOut(1), ScaleIn(2)):
+        Asked("asked", request).decide(context, policy)
+    assert seen == [(1, *settings), (2, *settings[:1])]
 
 
 def test_scaling_on_demand_is_decided_from_the_context(

@@ -98,7 +98,7 @@ def test_what_is_impossible_is_refused_and_changes_nothing(tmp_path: Path) -> No
     assert len(refusals) == 4
 
 
-def test_what_changes_no_plan_is_answered_with_what_it_did(
+def test_what_changes_no_plan_says_what_it_did_and_what_cannot_be_done_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def scale_out(context: Context, executors: int) -> Decision:
@@ -110,9 +110,11 @@ def test_what_changes_no_plan_is_answered_with_what_it_did(
     with running(tmp_path, MemoryEngine()):
         assert ask(tmp_path, "policy off").message == "the policy of this run is now: off"
         assert ask(tmp_path, "policy advise, double=4").message.startswith("numbers: parallelism")
-        assert ask(tmp_path, "scale-out 3").message == (
-            "nothing to change: asked: scale-out 3; nothing is congested, 3 more would gain nothing"
-        )
+        for request in ("scale-out 3", "double=2, scale-out 3"):
+            with pytest.raises(Refused) as refused:
+                ask(tmp_path, request)
+            assert str(refused.value) == "nothing is congested, 3 more would gain nothing"
+        assert ask(tmp_path, "double=4").message == "nothing to change: it is so already"
 
 
 def test_a_second_change_while_one_is_under_way_is_refused(

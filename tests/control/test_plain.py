@@ -34,6 +34,9 @@ from penstock.dataflow.graph import Graph
 from penstock.dataflow.regions import regions
 from penstock.errors import InvalidInput, InvalidPlan, RunDirectoryError
 from penstock.metrics.snapshot import (
+    ChannelMetrics,
+    ExecutorMetrics,
+    OperatorMetrics,
     PipelineMetrics,
     Snapshot,
 )
@@ -284,10 +287,20 @@ def test_a_dataflow_that_is_none_is_told(at: int, changes: dict[str, object], me
         case.from_json(data)
 
 
-def test_snapshots_of_another_flow_are_told() -> None:
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("pipelines", {"tweets": plain(PipelineMetrics("tweets", 1))}),
+        ("operators", {"tweets": plain(OperatorMetrics("tweets"))}),
+        ("executors", {"1": plain(ExecutorMetrics("1", 2, instances={"tweets": 1}))}),
+        ("channels", {"numbers>tweets": plain(ChannelMetrics("numbers", "tweets"))}),
+        ("sinks", {"tweets": 7}),
+    ],
+)
+def test_snapshots_of_another_flow_are_told(part: str, value: object) -> None:
     data = example()
-    data["snapshots"][0]["pipelines"]["tweets"] = plain(PipelineMetrics("tweets", 1))  # type: ignore
+    data["snapshots"][0][part] = value  # type: ignore[index]
     with pytest.raises(
-        InvalidInput, match="of another dataflow: 'tweets' is no operator of 'numbers'"
+        InvalidInput, match="snapshots are of another dataflow: 'tweets' is no operator of 'number"
     ):
         case.from_json(data)

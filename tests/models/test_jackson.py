@@ -65,6 +65,31 @@ def test_what_no_number_of_instances_reaches_is_not_met() -> None:
     assert fewest([Server("x", 0.0)], 0.0).met
 
 
+def test_what_its_bounds_keep_from_being_met_has_all_that_gains_anything() -> None:
+    found = fewest([Server("x", 13.0, 1, 20)], 13.05)
+    assert (found.met, found.instances) == (False, {"x": 20})
+    one, free = Server("x", 2.5, 1, 3), Server("y", 0.5)
+    assert not fewest([one, free], 3.5).met
+    every = fewest([one, free], 3.5).instances
+    assert every["x"] == 3
+    assert free.number(every["y"]) == pytest.approx(0.5, rel=1e-7)
+    assert fewest([Server("x", 3.5, 1, 3), free], 99.0).instances == every  # x holds it all up
+
+
+def test_more_load_never_means_fewer_instances() -> None:
+    rng = random.Random(7)
+    for _ in range(200):
+        servers = some(rng)
+        total = sum(s.load for s in servers)
+        time_allowed = rng.choice((1.0001, 1.01, 1.5, 3.0))
+        before: dict[str, int] = {}
+        for factor in (0.2, 0.5, 0.9, 0.99, 1.0, 1.01, 1.1, 2.0, 4.0):
+            more = [Server(s.name, factor * s.load, s.least, s.most) for s in servers]
+            found = fewest(more, factor * total * time_allowed).instances
+            assert sum(found.values()) >= sum(before.values())
+            before = {**found}
+
+
 def test_too_few_are_shared_by_load() -> None:
     servers = [Server("x", 6.0), Server("y", 3.0)]
     assert within(servers, 6) == {"x": 4, "y": 2}

@@ -55,8 +55,20 @@ def test_every_resource_has_to_fit() -> None:
 
 def test_a_new_instance_takes_what_the_others_take() -> None:
     nodes = [made("a", 0.6, x=2, y=1), made("b", 0.4, x=1, y=1), made("c", 0.1)]
-    assert need(nodes, "x") == {"processor": pytest.approx(0.2)}
-    assert need(nodes, "unseen") == {}
+    alike = {"x": 0.5, "y": 0.5}
+    assert need(nodes, "x", alike) == {"processor": pytest.approx(0.2)}
+    assert need(nodes, "unseen", alike) == {}
+    assert need(nodes, "x", {"x": 0.5}) == need(nodes, "x", {}) == need(nodes, "x", alike)
+    assert need(nodes, "x", {"x": 0.0, "y": 0.0}) == need(nodes, "x", alike)
+
+
+def test_a_busy_instance_takes_more_of_its_executor_than_an_idle_one() -> None:
+    """An executor that is 0.6 loaded by two x, each at work three times as much as the one y."""
+    nodes = [made("a", 0.6, x=2, y=1), made("b", 0.2, y=2)]
+    work = {"x": 0.3, "y": 0.1}
+    assert need(nodes, "x", work) == {"processor": pytest.approx(0.6 * 3 / 7)}
+    # (21) is the mean over the instances of the one pipeline: 0.6 / 7 and twice 0.1
+    assert need(nodes, "y", work) == {"processor": pytest.approx((0.6 / 7 + 0.1 + 0.1) / 3)}
 
 
 def test_instances_go_to_the_least_loaded_until_it_is_full() -> None:

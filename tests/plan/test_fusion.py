@@ -48,9 +48,11 @@ def of(*pipelines: str, **settings: Any) -> Plan:
 def reasons(plan: Plan, graph: Graph) -> list[str]:
     with pytest.raises(InvalidPlan) as raised:
         fusion.check(plan, graph)
-    head, *lines = str(raised.value).split("\n")
-    assert head == f"the plan does not fit the dataflow '{graph.name}':"
-    return [line.removeprefix("  - ") for line in lines]
+    found = fusion.misfits(plan, graph)
+    said = str(raised.value)
+    assert said.startswith(f"the plan does not fit the dataflow '{graph.name}': {found[0]}")
+    assert len(said.splitlines()) == 1
+    return found
 
 
 # --- what fits ---------------------------------------------------------------------------------

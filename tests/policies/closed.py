@@ -55,6 +55,7 @@ class Loop:
     def run(self, policy: Policy, turns: int) -> Plan:
         for _ in range(turns):
             decision, self._memory = policy.decide(self.measure(), self._memory)
+            assert decision.plan is None or {*decision.numbers} - {"undo"}, decision
             self.reasons.append(decision.reason)
             self.apply(decision.plan)
             self.plans.append(self.engine.plan)

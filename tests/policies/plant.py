@@ -124,6 +124,7 @@ class Plant:
             recent.append(self.step(every))
             context = Context(self.graph, self.plan, tuple(recent[-20:]), self.at, self.limits)
             decision, memory = policy.decide(context, memory)
+            assert decision.plan is None or {*decision.numbers} - {"undo"}, decision
             self.history.append((self.at, self.plan, decision))
             if decision.plan is not None and decision.plan != self.plan:
                 fusion.check(decision.plan, self.graph)

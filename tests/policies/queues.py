@@ -76,6 +76,7 @@ class Flow:
             seen = tuple(self.snapshots[-60:])
             context = Context(self.graph, self.plan, seen, self.at, limits or Limits())
             decision, memory = policy.decide(context, memory)
+            assert decision.plan is None or {*decision.numbers} - {"undo"}, decision
             if decision.plan is not None and decision.plan != self.plan:
                 fusion.check(decision.plan, self.graph)
                 self.plan, self.changed = decision.plan, True

@@ -170,6 +170,26 @@ def test_more_load_never_needs_fewer(rate: float, more: float) -> None:
     assert (few.slots if few else 3) <= (many.slots if many else 3)
 
 
+def test_bounds_that_keep_it_from_being_met_are_used_up() -> None:
+    def instances(rate: float) -> int:
+        graph = chain("x", latency=0.1005, x={"max_parallelism": 20})
+        plan = fusion.finest_plan(graph)
+        found = {
+            p.name: PipelineMetrics(
+                p.name, 1, rate_in=rate, rate_out=rate, arrival_rate=rate, service=service
+            )
+            for p, service in zip(plan.pipelines, (0.0, 0.1), strict=True)
+        }
+        snapshot = Snapshot(5.0, 5.0, 0, 0, 0, 0, pipelines=found)
+        decision = decided(Context(graph, plan, (snapshot,), 5.0))
+        assert decision.plan is not None
+        return decision.plan.pipeline_of("x").parallelism
+
+    found = [instances(rate) for rate in (80.0, 125.0, 130.0, 190.0, 250.0)]
+    assert found[1:] == [20, 20, 20, 20]
+    assert found[0] < 20
+
+
 def test_instances_follow_the_load_and_come_to_rest() -> None:
     flow = Flow(
         chain("x", "y", latency=0.2),

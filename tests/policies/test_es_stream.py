@@ -59,7 +59,12 @@ def test_instances_are_those_of_the_marginal_analysis() -> None:
     assert decision.plan is not None
     assert decision.plan.pipeline_of("x").parallelism == instances.best(5.0, 0.1)
     assert "x gets 50 rows/s: load 5.00" in decision.reason
+    assert decision.plan.pipeline_of("x").parallelism == 9
+    assert "one more of x would spare 0.065 rows <= 0.11" in decision.reason
     assert decision.numbers["x load"] == 5.0
+    assert decision.numbers["x spared"] == instances.spared(5.0, 9) < 0.1 / 0.9
+    assert instances.spared(5.0, 8) > 0.1 / 0.9
+    assert math.isinf(instances.spared(5.0, 5))
 
 
 def test_a_source_that_takes_no_time_does_not_matter() -> None:
@@ -113,9 +118,9 @@ def test_it_acts_only_when_rates_have_moved() -> None:
 
 
 def test_a_change_that_was_not_made_is_wanted_again() -> None:
-    policy = EsStream()
-    first, memory = policy.decide(context(50.0), None)
-    again, _ = policy.decide(context(50.0, now=115.0), memory)
+    policy, loads = EsStream(), (0.3, 0.3, 0.3)
+    first, memory = policy.decide(context(50.0, loads), None)
+    again, _ = policy.decide(context(50.0, loads, now=115.0), memory)
     assert again.plan == first.plan
     assert "the last change was not made" in again.reason
 
@@ -173,7 +178,9 @@ def test_busy_executors_get_company() -> None:
 
 
 def test_one_hot_executor_is_no_reason_for_new_ones() -> None:
-    decision = decided(context(50.0, loads=(0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 1.6)))
+    # an instance of x takes 0.36 on average: one more has room on each of the eight others
+    seen = context(50.0, loads=(0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 1.6))
+    decision = decided(seen, EsStream(alpha=1.0))
     assert decision.plan is not None
     assert decision.numbers["executors mean load"] > 0.7
     assert decision.numbers["executors skewness"] > 0.5

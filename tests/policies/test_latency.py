@@ -17,6 +17,7 @@ from penstock.control.context import Context
 from penstock.dataflow.graph import Constraint, Graph
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
+from penstock.models import queueing
 from penstock.plan import fusion
 from penstock.plan.decision import Decision
 from penstock.plan.limits import Limits
@@ -121,6 +122,23 @@ def test_what_a_bottleneck_holds_back_is_reckoned_with_behind_it() -> None:
 def test_a_bottleneck_is_doubled_even_if_its_load_asks_for_less() -> None:
     decision = decided(context(chain("x"), {"x": metrics("x", 20, 19.2, 0.5)}))
     assert instances(decision, "x") == (40,)
+
+
+def test_where_a_bottleneck_begins_doubling_may_be_less_than_the_model_asks_for() -> None:
+    """The seed's own algorithm: for a tight bound, more load means fewer instances there."""
+
+    def wanted(load: float) -> int:
+        wait = queueing.kingman(load / 0.1, 0.01, 1.0, 1.0)
+        shown = replace(
+            metrics("x", 10, load, wait, task=0.01),
+            arrival_rate=100 * load,
+            rate_in=100 * load,
+            service=0.01,
+        )
+        return instances(decided(context(chain("x", latency=0.02), {"x": shown})), "x")[0]
+
+    assert [wanted(load) for load in (9.0, 9.4, 9.6, 9.9)] == [55, 57, 20, 20]
+    assert wanted(12.0) == 24
 
 
 def test_a_bottleneck_that_cannot_grow_is_told() -> None:

@@ -335,11 +335,33 @@ def test_a_steady_noisy_load_ends_in_rest(seed: int) -> None:
     assert plant.capacity(plant.plan) > level
 
 
+def test_nothing_grows_while_it_is_not_known_how_busy_another_pipeline_is() -> None:
+    graph, plan = tree(), fusion.region_plan(tree())
+    policy = Organic(profile=30)
+
+    def asked(right: float | None, rows: float) -> Any:
+        busy = {"left": 1.0, "right": right}
+        rate = {"numbers": 100.0, "left": 100.0, "right": rows}
+        return turn(
+            policy, graph, plan, snapshot(plan, 40.0, rate, busy, backlog_seconds=10.0), None
+        )
+
+    decision, memory = asked(None, 100.0)
+    assert (decision.plan, decision.reason) == (None, "not measured: how busy right is")
+    assert memory.profile is None
+    assert asked(0.3, 100.0)[0].plan is not None
+    idle = snapshot(plan, 40.0, {"numbers": 9.0, "left": 9.0, "right": 0.0}, {"right": None})
+    waiting = {**idle.pipelines, "left": replace(idle.pipelines["left"], busy=1.0)}
+    waiting["left"] = replace(waiting["left"], backlog_seconds=10.0)
+    found = turn(policy, graph, plan, replace(idle, pipelines=waiting), None)[0]
+    assert found.plan is not None  # nothing comes to right, so there is nothing to know
+
+
 def test_less_that_is_too_little_is_undone_and_stays_undone() -> None:
     """What is measured promises more than the instances hold: work grows when there are fewer."""
     graph = region(1)
     plan = Plan((Pipeline(("numbers",)), Pipeline(("o1", "out"), 4)))
-    memory, at, sizes = None, 0.0, []
+    memory, at, sizes, undone = None, 0.0, [], []
     for _ in range(40):
         at += 30
         size = plan.pipeline_of("o1").parallelism
@@ -356,8 +378,14 @@ def test_less_that_is_too_little_is_undone_and_stays_undone() -> None:
         )
         decision, memory = turn(Organic(), graph, plan, seen, memory)
         plan = decision.plan or plan
+        undone += [decision] if "undone" in decision.reason else []
     assert sizes[-10:] == [4] * 10
     assert min(sizes) < 4
+    assert undone[0].reason == (
+        "undone: the flow does not keep up with less, 50.0 s > 2 s of rows wait, throughput of o1 "
+        "changed by +0%; o1 as before"
+    )
+    assert undone[0].numbers == {"o1.gain": 0.0, "waiting": 50.0, "undo": 1.0}
 
 
 # --- what cannot be known or done ---------------------------------------------------------------
@@ -377,7 +405,7 @@ def test_what_is_not_measured_is_named_and_not_acted_on() -> None:
     nothing = snapshot(plan, 30, 100.0, {"o1": None, "numbers": None})
     decision, _ = turn(Organic(), graph, plan, nothing, None)
     assert decision.plan is None
-    assert decision.reason == "nothing to judge by; how busy numbers, o1 is was not measured"
+    assert decision.reason == "not measured: how busy numbers is, how busy o1 is"
     assert turn(Organic(), graph, plan, replace(nothing, pipelines={}), None)[0].plan is None
 
 

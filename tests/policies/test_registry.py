@@ -146,6 +146,43 @@ def test_bad_options_are_told_in_one_line(text: str, wrong: str) -> None:
     assert "\n" not in str(told.value)
 
 
+SKEWNESS = {"eta", "chi"}
+NUMBERS = [
+    (name, option.name)
+    for name in sorted(registry._OURS)
+    for option in policies.describe(name).options
+    if "number" in option.kind and option.name not in SKEWNESS
+]
+
+
+@pytest.mark.parametrize(("name", "option"), NUMBERS)
+def test_no_policy_takes_a_number_below_zero(name: str, option: str) -> None:
+    with pytest.raises(InvalidInput) as told:
+        policies.get(f"{name}:{option}=-1")
+    assert "\n" not in str(told.value)
+    assert option in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("es-stream:alpha=1.5", "alpha is 1.5, it must be above 0 and up to 1"),
+        ("es-stream:most=0", "most is 0, it must be 1 or more"),
+        ("es-stream:backup_least=5s,backup_most=1s", "backup_least 5 is above backup_most 1"),
+        ("es-stream:backup_least=5s", "backup_least 5 is above backup_most 0"),
+        ("drs:most=0", "most is 0, it must be 1 or more"),
+        ("organic:bottleneck=7", "bottleneck is 7, it must be above 0 and up to 1"),
+        ("organic:calm=0", "calm is 0, it must be 1 or more"),
+        ("stepwise:sample=-1", "sample is -1, it must be 1 or more"),
+        ("stepwise:fruitless=0", "fruitless is 0, it must be 1 or more"),
+        ("stepwise:most_rounds=0", "most_rounds is 0, it must be 1 or more"),
+    ],
+)
+def test_what_makes_no_sense_is_told_in_one_line(text: str, wrong: str) -> None:
+    with pytest.raises(InvalidInput, match=wrong):
+        policies.get(text)
+
+
 @pytest.mark.usefixtures("entries")
 def test_a_description_has_the_line_the_rest_and_the_options() -> None:
     found = policies.describe("rich")

@@ -12,14 +12,15 @@ import pytest
 
 from penstock.control.context import Context
 from penstock.dataflow.graph import Constraint
+from penstock.metrics.snapshot import ExecutorMetrics
 from penstock.models import rates
 from penstock.models.topology import Topology
 from penstock.policies.drs import Drs
 from penstock.policies.ds2 import Ds2
 from penstock.policies.es_stream import EsStream
 from penstock.policies.latency import Latency
-from penstock.policies.stela import Stela, scale_out
-from penstock.policies.strategies import RoundRobin
+from penstock.policies.stela import Stela, scale_in, scale_out
+from penstock.policies.strategies import LeastLinkLoad, RoundRobin
 from penstock.policies.threshold import Threshold
 from tests.models import dags
 
@@ -28,7 +29,7 @@ MANY = 10_000
 pytestmark = pytest.mark.large
 
 
-def many(chain: bool) -> Context:
+def many(chain: bool, executors: int = 1000) -> Context:
     """A chain, or each operator after one just before it and every other after another too."""
     rng = random.Random(1)
     inputs: dict[str, tuple[str, ...]] = {"o0": ()}
@@ -37,12 +38,18 @@ def many(chain: bool) -> Context:
         two = (f"o{near}",) if at % 2 else (f"o{near}", f"o{far}")
         inputs[f"o{at}"] = (f"o{at - 1}",) if chain else two
     dag = dags.graph(inputs)
-    found = Topology(dag, dags.plan(dag, executors=1000))
+    found = Topology(dag, dags.plan(dag, executors=executors))
     capacity = {n: 50.0 if rng.random() < 0.3 else 1000.0 for n in found.pipelines}
     # about half goes on, or the branches would multiply beyond all numbers
     selectivity = dict.fromkeys(found.pipelines, 1.0 if chain else 0.55)
     offered = dict.fromkeys(found.sources, 100.0)
-    return dags.context(found, rates.through(found, offered, selectivity, capacity))
+    through = rates.through(found, offered, selectivity, capacity)
+    names = [*found.pipelines]
+    placed = {
+        f"{at}": ExecutorMetrics(f"{at}", MANY, instances=dict.fromkeys(names[at::executors], 1))
+        for at in range(executors)
+    }
+    return dags.context(found, through, executors=placed)
 
 
 def constrained(context: Context) -> Context:
@@ -66,8 +73,10 @@ DECIDE: dict[str, Callable[[Context], Any]] = {
     "drs": lambda c: Drs().decide(c, None),
     "latency": lambda c: Latency().decide(constrained(c), None),
     "round-robin": lambda c: RoundRobin().decide(c, None),
+    "least-link-load": lambda c: LeastLinkLoad().decide(c, None),
     "by-gain": lambda c: Stela(automatic=True, by="gain").decide(c, None),
-    "scale-out": lambda c: scale_out(c, 1),
+    "scale-out": lambda c: scale_out(c, 1).plan,  # ten slots, each some ten milliseconds
+    "scale-in": lambda c: scale_in(c, 2).plan,
 }
 
 
@@ -75,6 +84,15 @@ DECIDE: dict[str, Callable[[Context], Any]] = {
 def test_a_decision_takes_less_than_two_seconds(large: Context, name: str) -> None:
     start = time.process_time()
     assert DECIDE[name](large) is not None
+    assert time.process_time() - start < 2
+
+
+def test_executors_with_a_thousand_instances_each_leave_as_quickly() -> None:
+    context = many(chain=False, executors=10)
+    start = time.process_time()
+    decision = scale_in(context, 2)
+    assert decision.plan is not None
+    assert decision.plan.executors == 8
     assert time.process_time() - start < 2
 
 

@@ -20,6 +20,7 @@ from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
 from penstock.policies import strategies
 from penstock.policies.stela import Stela, scale_in, scale_out
+from penstock.policies.strategies import RoundRobin
 from tests.models import dags
 from tests.models.test_etp import figure
 from tests.policies.closed import DIAMOND, LINEAR, STAR, Loop
@@ -161,6 +162,19 @@ def test_any_scale_out_is_valid_repeatable_free_of_units_and_never_slower(
         for n, r in now.items()
     }
     assert scale_out(_asking(found, faster, executors), more).plan == decision.plan
+
+
+def test_who_is_at_its_bounds_is_told_with_them() -> None:
+    dag = dags.graph({"s": (), "a": ("s",), "b": ("a",)}, most={"s": 1, "a": 4, "b": 1})
+    found = Topology(dag, dags.plan(dag, {"a": 4}))
+    seen = dags.context(found, rates.through(found, {"s": 100.0}, {}, {"a": 50.0}))
+    decision, _ = Stela(automatic=True).decide(seen, None)
+    assert decision.plan is None
+    assert decision.reason == "at their bounds: a (congestion 2.00) has 4 of 4 instances"
+    assert decision.numbers == {"a.congestion": 2.0}
+    decision, _ = RoundRobin().decide(seen, None)
+    assert decision.plan is None
+    assert "at their bounds: s (congestion 1.00) has 1 of 1 instances, a (cong" in decision.reason
 
 
 # --- scale-in -----------------------------------------------------------------------------------

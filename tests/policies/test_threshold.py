@@ -42,7 +42,7 @@ def test_the_busiest_come_first_when_the_budget_is_short() -> None:
     assert none.plan is None
     assert "but the budget of 3 instances is used" in none.reason
     bound, _ = Threshold().decide(seen({"s": 0.5, "a": 0.5, "b": 0.9}, b=4), None)
-    assert bound.reason == "b is busy 0.90 > 0.80, but at its bounds"
+    assert bound.reason == "b is busy 0.90 > 0.80, but b stands 4 instances at most"
 
 
 def test_fewer_only_after_several_windows_in_a_row() -> None:

@@ -34,7 +34,7 @@ def add(commands: Any) -> None:
 
 
 def _advise(given: argparse.Namespace, streams: Streams) -> int:
-    from penstock.control import advice, case, history
+    from penstock.control import advice, case, history, terms
     from penstock.plan.limits import Limits
 
     if (given.run_dir is None) == (given.snapshot is None):
@@ -50,7 +50,8 @@ def _advise(given: argparse.Namespace, streams: Streams) -> int:
         return tell(streams, shown, _lines([one], whole=True))
     home = Path(given.run_dir).expanduser()
     graph = history.dataflow(home)
-    found = [*advice.replay(policy, graph, history.seen(home), limits)]
+    budget = (lambda one: terms.limits(home, one.time)) if limits == Limits() else limits
+    found = [*advice.replay(policy, graph, history.seen(home), budget)]
     shown = {
         "flow": graph.name,
         "policy": policy.name,

@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         given = parser().parse_args(argv)
     except _Misuse as error:
         asked = "--json" in (sys.argv[1:] if argv is None else argv)
-        print(f"{error.usage}penstock: {error}", file=sys.stderr)
+        print(f"penstock: {error}", file=sys.stderr)
         if asked:
             print(json.dumps({"error": str(error)}, indent=2))
         return 2
@@ -82,18 +82,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Misuse(Exception):
-    """Words that the command does not understand, and how it wants them."""
-
-    def __init__(self, usage: str, message: str) -> None:
-        self.usage = usage
-        super().__init__(message)
+    """Words that the command does not understand, and who tells how it wants them."""
 
 
 class _Parser(argparse.ArgumentParser):
     """Leaves it to `main` to say what is wrong, since that may have to be JSON."""
 
     def error(self, message: str) -> NoReturn:
-        raise _Misuse(self.format_usage(), message)
+        raise _Misuse(f"{message} (`{self.prog} --help` tells more)")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -162,6 +158,7 @@ def _run(given: argparse.Namespace, streams: Streams) -> int:
     from penstock.control.run import run
     from penstock.control.script import parse_change
     from penstock.models.load import parse
+    from penstock.policies.backup import Interval
 
     reference = flows.Reference.read(given.flow)
     conf = starting.settings(given.conf)
@@ -170,6 +167,7 @@ def _run(given: argparse.Namespace, streams: Streams) -> int:
     plan = None if given.plan is None else plans.read(given.plan)
     if given.load is not None:
         parse(given.load)  # a typing error should not wait for Spark to start
+    backup = None if given.backup is None else Interval.parse(given.backup)
     changes = [parse_change(text) for text in given.change]
     limits, guard = guarding.limits(given), guarding.guard(given)
     policy = setting.policy(given.policy, given.settings)
@@ -190,7 +188,7 @@ def _run(given: argparse.Namespace, streams: Streams) -> int:
             load=given.load,
             seconds=given.seconds,
             changes=changes,
-            backup=given.backup,
+            backup=backup,
             limits=limits,
             guard=guard,
             advise=given.advise,

@@ -137,7 +137,7 @@ def _since(given: argparse.Namespace, home: Path) -> list[Moment]:
 
 def _moment(given: argparse.Namespace, home: Path) -> dict[str, Any]:
     """The context of a moment: the snapshots of its run up to then, and the plan in force."""
-    from penstock.control import case, history
+    from penstock.control import case, history, terms
     from penstock.control.context import Context
     from penstock.dataflow import duration
 
@@ -151,7 +151,9 @@ def _moment(given: argparse.Namespace, home: Path) -> dict[str, Any]:
     found = [*history.seen(home, turns[-120:])]
     last = found[-1]
     recent = tuple(one.snapshot for one in found)
-    return case.to_json(Context(history.dataflow(home), last.plan, recent, last.snapshot.at))
+    limits = terms.limits(home, last.time)
+    graph, now = history.dataflow(home), last.snapshot.at
+    return case.to_json(Context(graph, last.plan, recent, now, limits))
 
 
 def _write(given: argparse.Namespace, streams: Streams, case: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,20 +61,27 @@ def advise(policy: Policy, context: Context, guard: Guard = UNHURRIED) -> Advice
 
 
 def replay(
-    policy: Policy, graph: Graph, seen: Iterable[Seen], limits: Limits, keep: int = 120
+    policy: Policy,
+    graph: Graph,
+    seen: Iterable[Seen],
+    limits: Limits | Callable[[Seen], Limits],
+    keep: int = 120,
 ) -> Iterator[Advice]:
     """What a policy decides, turn by turn, with its memory; the plans are those of the record.
 
-    A run that was continued begins anew: with no memory, and with no snapshots of the one before.
+    limits: the budget, or the one of the run that a turn begins. A run that was continued begins
+    anew: with no memory, and with no snapshots of the one before.
     """
     memory: Any = None
+    held = Limits() if callable(limits) else limits
     recent: deque[Snapshot] = deque(maxlen=keep)
     for one in seen:
         if one.first:
             memory = None
+            held = limits(one) if callable(limits) else limits
             recent.clear()
         recent.append(one.snapshot)
-        context = Context(graph, one.plan, tuple(recent), one.snapshot.at, limits)
+        context = Context(graph, one.plan, tuple(recent), one.snapshot.at, held)
         decision, memory, error = decided(policy, context, memory)
         review = UNHURRIED.review(decision, context, Past())
         yield Advice(context.now, context.plan, review, error)

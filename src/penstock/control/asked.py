@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
+from typing import Any
 
 from penstock.control.context import Context
+from penstock.errors import Refused
 from penstock.plan.decision import Decision
 from penstock.plan.request import Mode, Request, ScaleIn, ScaleOut, Switch, Together
 
@@ -29,25 +31,28 @@ class Asked:
         modes = [part.mode for part in parts if isinstance(part, Switch)]
         return modes[-1] if modes else None
 
-    def decide(self, context: Context) -> Decision:
-        """The decision that was asked for. Raises `InvalidPlan` or `Refused`."""
-        decision = decide(self.request, context)
+    def decide(self, context: Context, policy: Any = None) -> Decision:
+        """The decision that was asked for, always with a plan; `policy` is the one of the run.
+
+        Raises `InvalidPlan` or `Refused`.
+        """
+        decision = decide(self.request, context, policy)
         why = f"; {decision.reason}" if decision.reason else ""
         return replace(decision, reason=f"{self.reason}{why}")
 
 
-def decide(request: Request, context: Context) -> Decision:
-    """What a request comes to, with its numbers if it needed any; no plan if nothing changes.
+def decide(request: Request, context: Context, policy: Any = None) -> Decision:
+    """What a request comes to, with its numbers if it needed any; the same plan if nothing changes.
 
-    Raises `InvalidPlan` or `Refused`.
+    Raises `InvalidPlan`, or `Refused` with the reason if nobody knows how to do it.
     """
     match request:
         case Together(requests):
-            return _one_after_the_other(requests, context)
+            return _one_after_the_other(requests, context, policy)
         case ScaleOut(executors):
-            return _stela("scale_out")(context, executors)
+            return _possible(_on_demand(policy, "scale_out")(context, executors))
         case ScaleIn(executors):
-            return _stela("scale_in")(context, executors)
+            return _possible(_on_demand(policy, "scale_in")(context, executors))
         case _:
             return Decision(request.apply(context.plan, context.graph), "")
 
@@ -57,12 +62,18 @@ def nothing(at: float) -> Asked | None:
     return None
 
 
-def _one_after_the_other(requests: tuple[Request, ...], context: Context) -> Decision:
+def _possible(decision: Decision) -> Decision:
+    if decision.plan is None:
+        raise Refused(decision.reason)
+    return decision
+
+
+def _one_after_the_other(requests: tuple[Request, ...], context: Context, policy: Any) -> Decision:
     """Each finds the plan that the one before it made, and the measurements of the first."""
     reasons: list[str] = []
     numbers: dict[str, float] = {}
     for request in requests:
-        decision = decide(request, context)
+        decision = decide(request, context, policy)
         numbers |= decision.numbers
         reasons += [decision.reason] if decision.reason else []
         if decision.plan is not None:
@@ -70,9 +81,14 @@ def _one_after_the_other(requests: tuple[Request, ...], context: Context) -> Dec
     return Decision(context.plan, "; ".join(reasons), numbers)
 
 
-def _stela(name: str) -> Callable[[Context, int], Decision]:
-    """The policy is loaded when it is first asked for: a run without it needs none of it."""
-    found: Callable[[Context, int], Decision] = getattr(
-        import_module("penstock.policies.stela"), name
-    )
+def _on_demand(policy: Any, name: str) -> Callable[[Context, int], Decision]:
+    """How the policy of the run scales on demand, as it was set; Stela's usual way if it does not.
+
+    Stela is loaded when it is first asked for: a run without it needs none of it.
+    """
+    policy = getattr(policy, "inner", policy)
+    found: Callable[[Context, int], Decision] | None = getattr(policy, name, None)
+    if found is None:
+        found = getattr(import_module("penstock.policies.stela"), name)
+    assert found is not None
     return found

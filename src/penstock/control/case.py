@@ -10,7 +10,7 @@ snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from penstock.control.context import Context
@@ -46,22 +46,39 @@ def from_json(data: Any) -> Context:
     graph = structure.from_json(data["dataflow"]).graph()
     _sound(graph)
     plan = Plan.from_json(data["plan"])
+    _known("the plan is", (name for p in plan.pipelines for name in p.operators), graph)
     fusion.check(plan, graph)
     if not isinstance(data["snapshots"], list):
         raise InvalidInput("'snapshots' is a list, oldest first")
     snapshots = tuple(restored(Snapshot, one) for one in data["snapshots"])
     for snapshot in snapshots:
-        strange = [name for name in snapshot.pipelines if name not in graph]
-        if strange:
-            raise InvalidInput(
-                f"the snapshots are of another dataflow: '{strange[0]}' is no operator of "
-                f"'{graph.name}'"
-            )
+        _known("the snapshots are", _named(snapshot), graph)
     limits = restored(Limits, data.get("limits") or {})
     now = data.get("now", snapshots[-1].at if snapshots else 0.0)
     if isinstance(now, bool) or not isinstance(now, int | float):
         raise InvalidInput(f"'now' is a number of seconds, found {now!r}")
     return Context(graph, plan, snapshots, now, limits)
+
+
+def _known(what: str, names: Iterable[str], graph: Graph) -> None:
+    """Whether a part of a case is of this dataflow: all operators that it names are there."""
+    strange = next((name for name in names if name not in graph), None)
+    if strange is not None:
+        raise InvalidInput(
+            f"{what} of another dataflow: '{strange}' is no operator of '{graph.name}'"
+        )
+
+
+def _named(snapshot: Snapshot) -> Iterator[str]:
+    """All operators that a snapshot names; a pipeline has the name of its first one."""
+    yield from snapshot.pipelines
+    yield from snapshot.operators
+    yield from snapshot.sinks
+    yield from snapshot.source_pipelines
+    for channel in snapshot.channels.values():
+        yield from (channel.writer, channel.reader)
+    for executor in snapshot.executors.values():
+        yield from (*executor.instances, *executor.state_parts)
 
 
 def _sound(graph: Graph) -> None:

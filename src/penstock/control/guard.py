@@ -4,7 +4,7 @@ Each rule looks at one thing and either is silent or gives a reason. All rules a
 a veto tells everything that stands against a change. What a policy may write into the numbers of
 its decision for the guard:
 
-gain_rows      what the change is expected to gain, in rows per second
+gain_rows      what the change is expected to gain, in rows per second that are taken in
 gain_seconds   what it is expected to take from the latency of every row
 undo           1 if it takes back a change on purpose, because that was measured and did not pay
 """
@@ -22,10 +22,8 @@ from penstock.errors import InvalidInput, InvalidPlan
 from penstock.metrics.snapshot import PipelineMetrics
 from penstock.plan import budget, fusion
 from penstock.plan.change import Action, Change, Executors, Regroup, Rescale
-from penstock.plan.decision import Decision
+from penstock.plan.decision import GAIN_ROWS, GAIN_SECONDS, UNDO, Decision
 from penstock.plan.plan import Plan
-
-GAIN_ROWS, GAIN_SECONDS, UNDO = "gain_rows", "gain_seconds", "undo"
 
 
 @dataclass(frozen=True)
@@ -76,13 +74,33 @@ class Guard:
                 raise InvalidInput(f"the guard's {one.name} is a time of 0 s or more, not {value}")
 
     def review(self, decision: Decision, context: Context, past: Past) -> Reviewed:
-        """What a policy's decision comes to. A plan in force above its budget is cut as well."""
+        """What a policy's decision comes to.
+
+        A plan in force above its budget is cut, whatever the policy wants and whether it may have
+        it or not: a budget waits for no measurement and no cool-down, only for a quiet period.
+        """
+        reviewed = self._weighed(decision, context, past)
+        stays = reviewed.decision.plan in (None, context.plan)
+        if not stays or context.limits.exceeded(context.plan) is None:
+            return reviewed
+        cut = self._cut(decision, context, past)
+        return reviewed if cut.vetoes and reviewed.vetoes else cut
+
+    def _cut(self, decision: Decision, context: Context, past: Past) -> Reviewed:
+        """The plan in force, cut to its budget."""
+        found = _capped(replace(decision, plan=context.plan), context)
+        if isinstance(found, Veto) or found.plan is None:
+            return _reviewed(decision, found)
+        rules = {
+            "quiet": self._quiet(context, past),
+            "refused": self._refused(Change(context.plan, found.plan), context, past),
+        }
+        vetoes = [Veto(rule, reason) for rule, reason in rules.items() if reason is not None]
+        return _vetoed(decision, *vetoes) if vetoes else _reviewed(decision, found)
+
+    def _weighed(self, decision: Decision, context: Context, past: Past) -> Reviewed:
         plan = decision.plan
-        if plan is None:
-            if context.limits.exceeded(context.plan) is None:
-                return Reviewed(decision, decision)
-            return _reviewed(decision, _capped(replace(decision, plan=context.plan), context))
-        if plan == context.plan:
+        if plan is None or plan == context.plan:
             return Reviewed(decision, decision)
         broken = _bounds(plan, context)
         if broken is not None:
@@ -205,7 +223,7 @@ def _bounds(plan: Plan, context: Context) -> str | None:
     try:
         fusion.check(plan, context.graph)
     except InvalidPlan as error:
-        return _one_line(str(error))
+        return str(error)
     return None
 
 
@@ -290,8 +308,3 @@ def _turned_back(change: Change, made: Made) -> Iterator[Action]:
                     back = False
             if back:
                 yield then
-
-
-def _one_line(message: str) -> str:
-    head, *reasons = (line.strip().removeprefix("- ") for line in message.splitlines())
-    return f"{head} {'; '.join(reasons)}" if reasons else head

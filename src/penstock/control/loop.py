@@ -92,7 +92,7 @@ def control(
         request = asked(context.now)
         tick = Tick(context.now, context.plan, snapshot, mode=mode, asked=request, memory=memory)
         if request is not None:
-            tick = _executed(engine, _asked(request, rules.guard, context, tick))
+            tick = _executed(engine, _asked(request, policy, rules.guard, context, tick))
             mode = mode if tick.refused is not None else request.mode or mode
         elif mode is Mode.OFF:
             tick = replace(tick, decision=Decision(None, f"policy '{policy.name}' is off"))
@@ -107,10 +107,10 @@ def control(
         record(tick)
 
 
-def _asked(request: Asked, guard: Guard, context: Context, tick: Tick) -> Tick:
+def _asked(request: Asked, policy: Policy, guard: Guard, context: Context, tick: Tick) -> Tick:
     """The decision that was asked for, or why it cannot be."""
     try:
-        decision = request.decide(context)
+        decision = request.decide(context, policy)
     except (InvalidPlan, Refused) as refusal:
         return replace(tick, decision=Decision(None, request.reason), refused=str(refusal))
     except Exception as error:  # a policy decides some requests: it must not end the flow

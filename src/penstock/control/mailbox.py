@@ -48,8 +48,6 @@ class Answer:
         mode = None if tick.asked is None else tick.asked.mode
         if tick.transition is None and mode is not None:
             return cls(True, f"the policy of this run is now: {mode.value}")
-        if tick.transition is None and tick.decision is not None and tick.decision.plan is None:
-            return cls(True, f"nothing to change: {tick.decision.reason}")
         if tick.transition is None:
             return cls(True, "nothing to change: it is so already")
         done = tick.transition

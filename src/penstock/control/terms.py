@@ -76,6 +76,12 @@ def keep(run_dir: Path, terms: Terms) -> None:
         file.write(json.dumps(plain(terms)) + "\n")
 
 
+def limits(run_dir: Path, time: float) -> Limits:
+    """The budget that a run of a directory had at a time, in seconds since 1970."""
+    begun = [terms.limits for terms in read(run_dir) if terms.time <= time]
+    return begun[-1] if begun else Limits()
+
+
 def read(run_dir: Path) -> list[Terms]:
     """What was asked of every run of a directory, oldest first; a line cut short is passed over."""
     try:

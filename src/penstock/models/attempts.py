@@ -14,13 +14,17 @@ Configuration = frozenset[tuple[tuple[str, ...], int]]
 
 @dataclass(frozen=True)
 class Attempt:
-    """Other pipelines for a section, with the reason in words and numbers."""
+    """Other pipelines for a section, with the reason in words and numbers.
+
+    promise: the share by which its throughput should rise, None if that is no reason for it.
+    """
 
     section: Section
     before: tuple[Pipeline, ...]
     after: tuple[Pipeline, ...]
     why: str
     numbers: Mapping[str, float] = field(default_factory=dict)
+    promise: float | None = None
 
     @property
     def configuration(self) -> Configuration:
@@ -33,7 +37,13 @@ class Attempt:
 
     @property
     def undo(self) -> Attempt:
-        return replace(self, before=self.after, after=self.before, why=f"{self.section.name} back")
+        return replace(
+            self,
+            before=self.after,
+            after=self.before,
+            why=f"{self.section.name} back",
+            promise=None,
+        )
 
 
 def configuration(pipelines: Iterable[Pipeline]) -> Configuration:

@@ -54,7 +54,7 @@ class Growth:
             after = tuple(part for p in work.pipelines for part in change.get(p.name, (p,)))
             if change:
                 why, numbers = work.reason(change)
-                yield Attempt(section, work.pipelines, after, why, numbers)
+                yield Attempt(section, work.pipelines, after, why, numbers, work.promise(change))
 
     def steps(self, parallelism: int) -> tuple[int, ...]:
         """How many instances more to try, most first: a smaller step where a larger one fails."""
@@ -140,6 +140,18 @@ class _Work:
             words.append(_change_words(pipeline, change.get(pipeline.name)))
             said.append("; ".join(words))
         return listed(said, ", and "), numbers
+
+    def promise(self, change: Change) -> float:
+        """By which share the bottleneck that gains least of those that change should gain."""
+        gains = []
+        for pipeline in self.busy:
+            after = change.get(pipeline.name, ())
+            best = self._best[pipeline.name]
+            if len(after) == 1:
+                gains.append(after[0].parallelism / pipeline.parallelism - 1)
+            elif after and best is not None:
+                gains.append(best[1])
+        return min(gains, default=0.0)
 
     def _cut_words(self, pipeline: Pipeline) -> tuple[str, float | None]:
         if len(pipeline.operators) == 1:

@@ -17,6 +17,9 @@ from dataclasses import dataclass, replace
 from penstock.models import queueing
 from penstock.models.rebalance import Vertex, spread
 
+_NOTHING = 1e-9
+"""The share of its load that a queue gains by an instance which is of no use to it."""
+
 
 @dataclass(frozen=True)
 class Server:
@@ -57,15 +60,17 @@ class Staffing:
 def fewest(servers: Sequence[Server], number: float) -> Staffing:
     """The fewest instances with at most so many rows in the network.
 
-    If no number is enough, not met, and each queue has the fewest that carry its load.
+    Where so many are in service alone, no number of instances helps: not met, and each queue has
+    the fewest that carry its load. Where the instances that it may have are too few: not met
+    either, and each queue has all that gain anything, so that more load never means fewer.
     """
-    if number < math.fsum(s.load for s in servers):  # with any number so many are being served
+    if number < math.fsum(s.load for s in servers):
         return replace(_climb(servers, lambda rows, total: True), met=False)
     found = _climb(servers, lambda rows, total: rows <= number)
-    if found.met and found.number > number:
-        found = _climb(servers, lambda rows, total: True)
-        return replace(found, met=False)
-    return found
+    if found.met and found.number <= number:
+        return found
+    every = {s.name: _useful(s) for s in servers}
+    return Staffing(every, math.fsum(s.number(every[s.name]) for s in servers), met=False)
 
 
 def best(servers: Sequence[Server], instances: int) -> Staffing:
@@ -105,6 +110,16 @@ def _climb(servers: Sequence[Server], enough: Callable[[float, int], bool]) -> S
             heapq.heappop(heap)
     instances = {step.server.name: step.instances for step in steps}
     return Staffing(instances, math.fsum(step.now for step in steps), met=True)
+
+
+def _useful(server: Server) -> int:
+    """All instances that gain anything, as far as it may have them."""
+    if not server.stable:
+        return server.most or server.fewest
+    steps = _Steps(server)
+    while steps.gain > _NOTHING * server.load:
+        steps.take()
+    return steps.instances
 
 
 class _Steps:

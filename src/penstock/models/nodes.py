@@ -30,10 +30,19 @@ class Node:
         """That of the resource which is nearest to its limit."""
         return max(self.shares.values())
 
-    def of_one(self) -> Shares:
-        """What one of its instances takes: they are taken to be alike."""
-        count = sum(self.instances.values())
-        return {name: share / count for name, share in self.shares.items()} if count else {}
+    def of_one(self, pipeline: str, work: Mapping[str, float]) -> Shares:
+        """What one instance of a pipeline takes of it: by what each of its instances has to do.
+
+        work: shares of the time that an instance is at work, by pipeline. If one is not known,
+        or none has anything to do, all of its instances are taken to be alike.
+        """
+        counts = {name: count for name, count in self.instances.items() if count}
+        whole = math.fsum(count * work.get(name, 0.0) for name, count in counts.items())
+        if counts.keys() <= work.keys() and whole > 0:
+            part = work[pipeline] / whole
+        else:
+            part = 1 / sum(counts.values())
+        return {name: part * share for name, share in self.shares.items()}
 
 
 def node(executor: ExecutorMetrics, io_capacity: float | None = None) -> Node | None:
@@ -72,14 +81,19 @@ def fits(shares: Shares, more: Shares, limits: Shares) -> bool:
     )
 
 
-def need(nodes: Iterable[Node], pipeline: str) -> Shares:
-    """What one more instance of a pipeline takes: the mean of those it has, where they are."""
+def need(nodes: Iterable[Node], pipeline: str, work: Mapping[str, float]) -> Shares:
+    """What one more instance of a pipeline takes: the mean of those it has, where they are.
+
+    work: shares of the time that an instance is at work, by pipeline.
+    """
     total: dict[str, float] = {}
     count = 0
     for one in nodes:
         hosted = one.instances.get(pipeline, 0)
+        if not hosted:
+            continue
         count += hosted
-        for name, share in one.of_one().items():
+        for name, share in one.of_one(pipeline, work).items():
             total[name] = total.get(name, 0.0) + hosted * share
     return {name: share / count for name, share in total.items()} if count else {}
 

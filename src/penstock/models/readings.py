@@ -32,6 +32,11 @@ class Reading:
     costs: Mapping[str, float] = field(default_factory=dict)
 
     @property
+    def judged(self) -> bool:
+        """Whether it is known how busy it is, or that it has nothing to do."""
+        return self.busy is not None or (self.rate == 0 and not self.waiting)
+
+    @property
     def shares(self) -> Mapping[str, float]:
         """The costs as shares of the time at work, which is what a cut is judged by."""
         return {n: cost / self.busy for n, cost in self.costs.items()} if self.busy else {}
@@ -52,6 +57,16 @@ class Readings:
         if longest is not None and longest > seconds:
             return True
         return False if all_known else None
+
+    @property
+    def longest(self) -> float | None:
+        """Seconds of the backlog that takes longest, of those that are known."""
+        return self._waiting[0]
+
+    def unmeasured(self, plan: Plan) -> tuple[str, ...]:
+        """The pipelines of which nobody knows how busy they are, though rows come or wait there."""
+        found = ((p.name, self.pipelines.get(p.name)) for p in plan.pipelines)
+        return tuple(name for name, reading in found if reading is None or not reading.judged)
 
     @cached_property
     def _waiting(self) -> tuple[float | None, bool]:

@@ -9,6 +9,10 @@ from typing import Any
 from penstock.plan.plan import Plan
 from penstock.shown import Shown
 
+GAIN_ROWS, GAIN_SECONDS, UNDO = "gain_rows", "gain_seconds", "undo"
+"""Numbers for the guard: what a change is expected to gain in rows per second, or in seconds for
+every row; and 1 if it takes back a change on purpose, because that was measured and did not pay."""
+
 
 @dataclass(frozen=True)
 class Decision(Shown):

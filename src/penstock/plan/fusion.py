@@ -19,17 +19,27 @@ from penstock.dataflow.schema import Schema
 from penstock.errors import InvalidPlan
 from penstock.plan.plan import Pipeline, Plan
 
+_FEW = 4
+"""So many reasons are told in one line; behind that, how many more there are."""
+
 
 def check(plan: Plan, graph: Graph) -> None:
-    """Raise `InvalidPlan` with every reason why the plan does not fit a valid dataflow."""
+    """Raise `InvalidPlan`, with the reasons in one line, if the plan does not fit the dataflow."""
+    found = misfits(plan, graph)
+    if found:
+        more = [f"and {len(found) - _FEW} more reasons"] if len(found) > _FEW else []
+        why = "; ".join([*found[:_FEW], *more])
+        raise InvalidPlan(f"the plan does not fit the dataflow '{graph.name}': {why}")
+
+
+def misfits(plan: Plan, graph: Graph) -> list[str]:
+    """Every reason why the plan does not fit a valid dataflow, none if it does."""
     reasons = [*_coverage(plan, graph)]
     for pipeline in plan.pipelines:
         if all(name in graph for name in pipeline.operators):
             found = [*_shape(graph, pipeline.operators), *_settings(graph, pipeline)]
             reasons += [f"pipeline '{pipeline.name}': {reason}" for reason in found]
-    if reasons:
-        head = f"the plan does not fit the dataflow '{graph.name}':"
-        raise InvalidPlan("\n".join([head, *(f"  - {reason}" for reason in reasons)]))
+    return reasons
 
 
 # Why no valid plan has a cycle between its pipelines. An edge between two pipelines leaves from a

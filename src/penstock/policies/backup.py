@@ -57,16 +57,16 @@ class WithBackup:
     """Another policy, and the backup interval wherever that one leaves the plan as it is."""
 
     def __init__(self, inner: Policy, interval: Interval) -> None:
-        self._inner = inner
+        self.inner = inner
         self._interval = interval
 
     @property
     def name(self) -> str:
-        return self._inner.name
+        return self.inner.name
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
         before, since = memory or (None, context.now)
-        decision, inner = self._inner.decide(context, before)
+        decision, inner = self.inner.decide(context, before)
         latest = context.latest
         if decision.plan is not None:
             return decision, (inner, context.now)

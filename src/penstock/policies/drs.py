@@ -18,8 +18,8 @@ from penstock.models import inflow, jackson
 from penstock.models.inflow import Inflow
 from penstock.models.jackson import Server, Staffing
 from penstock.models.topology import Topology
-from penstock.plan.decision import Decision
-from penstock.policies import executors, sight, words
+from penstock.plan.decision import GAIN_SECONDS, Decision
+from penstock.policies import executors, ranges, sight, words
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,9 @@ class Drs:
     name = "drs"
 
     def __post_init__(self) -> None:
-        if not (self.adjust >= 0 and 0 <= self.slack < 1 and self.gain >= 0):
-            raise InvalidInput(f"drs: times and shares are 0 or more, slack is below 1: {self}")
+        ranges.check(self, zero_or_more=("adjust", "slack", "gain"), one_or_more=("most",))
+        if not self.slack < 1:
+            raise InvalidInput(f"drs: slack is {self.slack:g}, it must be below 1")
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
         last = -math.inf if memory is None else memory
@@ -63,6 +64,7 @@ class _Look:
         self.now = {name: p.parallelism for name, p in topology.pipelines.items()}
         self.said: list[str] = []
         self.numbers: dict[str, float] = {f"{n} load": flow.load for n, flow in flows.items()}
+        self.gains: list[float] = []
 
     def decision(self) -> Decision:
         plan = self.context.plan
@@ -72,7 +74,16 @@ class _Look:
         pipelines = tuple(replace(p, parallelism=wanted[p.name]) for p in plan.pipelines)
         plan = executors.enough(replace(plan, pipelines=pipelines), self.context)
         reason = "; ".join([*self.said, words.turned(self.context.plan, plan)])
-        return Decision(None if plan == self.context.plan else plan, reason, self.numbers)
+        numbers = {**self.numbers, **self._gained()}
+        return Decision(None if plan == self.context.plan else plan, reason, numbers)
+
+    def _gained(self) -> Mapping[str, float]:
+        """Seconds that a row is in the flow for less, for the guard.
+
+        Nothing where rows pile up without it, or where it is fewer instances that are gained.
+        """
+        gain = max(self.gains, default=0.0)
+        return {GAIN_SECONDS: gain} if 0 < gain < math.inf else {}
 
     def _bounded(self) -> Mapping[str, int]:
         """The fewest instances for each constraint; later ones only raise."""
@@ -97,6 +108,7 @@ class _Look:
         else:
             fewer = jackson.fewest(servers, (1 - self.policy.slack) * rows)
             found = fewer if fewer.met and fewer.total < found.total else found
+        self._gain(now, found.number, rate)
         told = f"{_seconds(now, rate)} now, {_seconds(found.number, rate)} expected"
         self.said.append(f"{constraint.name}: {told}, {constraint.latency:.3g} s asked for")
         self.numbers[f"{constraint.name} bound"] = constraint.latency
@@ -118,10 +130,15 @@ class _Look:
         if not found.met:
             self.said.append(f"{slots} instances are too few for a load of {self._load:.2f}")
             return jackson.within(servers, slots)
+        self._gain(now, found.number, rate)
         told = f"{_seconds(found.number, rate)} is the least with {slots} instances"
         self.said.append(f"{_seconds(now, rate)} in the flow now, {told}")
         worth = now - found.number > self.policy.gain * now if now < math.inf else True
         return found.instances if worth else self.now
+
+    def _gain(self, now: float, then: float, rate: float) -> None:
+        """Note what becomes of the rows in a part of the flow."""
+        self.gains.append((now - then) / rate if math.isfinite(now) and rate else math.inf)
 
     @property
     def _load(self) -> float:

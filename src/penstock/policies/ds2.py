@@ -42,7 +42,7 @@ class Ds2:
         if not 0 <= self.headroom < math.inf:
             raise InvalidInput(f"ds2: a headroom of {self.headroom} is not a share of 0 or more")
         if self.activation < 1:
-            raise InvalidInput(f"ds2: it needs at least 1 window, not {self.activation}")
+            raise InvalidInput(f"ds2: activation takes at least 1 window, not {self.activation}")
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
         """Memory: what the last windows asked for, under the plan in force."""

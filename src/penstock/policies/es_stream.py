@@ -14,13 +14,14 @@ from typing import Any
 
 from penstock.control.context import Context
 from penstock.errors import InvalidInput
+from penstock.metrics import derived
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.models import inflow, instances, jackson, nodes
 from penstock.models.inflow import Inflow
 from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
-from penstock.policies import executors, sight, words
+from penstock.policies import executors, ranges, sight, words
 from penstock.policies.backup import Interval, WithBackup
 
 
@@ -71,10 +72,21 @@ class EsStream:
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
             raise InvalidInput(f"es-stream: share is between 0 and 1, not {self.share}")
-        if not self.zeta <= self.phi:
-            raise InvalidInput(f"es-stream: zeta {self.zeta} is above phi {self.phi}")
-        if not 0 <= self.backup_least <= max(self.backup_least, self.backup_most):
-            raise InvalidInput(f"es-stream: backup_least {self.backup_least} is below 0")
+        ranges.check(
+            self,
+            zero_or_more=(
+                *("trigger", "steady", "changing", "phi", "zeta", "io_capacity"),
+                *("backup_least", "backup_most"),
+            ),
+            one_or_more=("most",),
+            shares=("alpha",),
+        )
+        if math.isnan(self.eta) or math.isnan(self.chi):
+            raise InvalidInput(f"es-stream: eta {self.eta} and chi {self.chi} are numbers")
+        for low, high in (("zeta", "phi"), ("backup_least", "backup_most")):
+            least, most = getattr(self, low), getattr(self, high)
+            if least > most:
+                raise InvalidInput(f"es-stream: {low} {least:g} is above {high} {most:g}")
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
         if self.backup_most > 0:
@@ -116,6 +128,8 @@ class EsStream:
             said, rates = said + capped, {name: flow.rate for name, flow in flows.items()}
         moving = bool(said)
         numbers = {f"{name} load": flow.load for name, flow in flows.items()}
+        weighed, spared = self._weighed(context.plan, plan, flows)
+        said, numbers = said + weighed, {**numbers, **spared}
         # executors that were refused are not asked for twice in a row, so that instances are free
         if not (undone and before.plan and before.plan.executors != context.plan.executors):
             plan, told, loads = self._executors(context, plan)
@@ -124,6 +138,23 @@ class EsStream:
         reason = "; ".join([*said, words.turned(context.plan, plan)])
         after = Memory(context.now, moving, rates, plan)
         return Decision(None if plan == context.plan else plan, reason, numbers), after
+
+    def _weighed(
+        self, before: Plan, after: Plan, flows: Mapping[str, Inflow]
+    ) -> tuple[list[str], dict[str, float]]:
+        """What one more instance of those that change would spare, against what it costs."""
+        price = instances.worth(self.share)
+        old = {p.name: p.parallelism for p in before.pipelines}
+        changed = [p for p in after.pipelines if p.parallelism != old[p.name]]
+        spared = {p.name: instances.spared(flows[p.name].load, p.parallelism) for p in changed}
+        told = [
+            f"one more of {name} would spare {rows:.2g} rows {'<=' if rows <= price else '>'} "
+            f"{price:.2g}"
+            for name, rows in spared.items()
+        ]
+        return [words.listed(told)] if told else [], {
+            f"{name} spared": rows for name, rows in spared.items() if math.isfinite(rows)
+        }
 
     def _moved(
         self, topology: Topology, flows: Mapping[str, Inflow], rates: Mapping[str, float]
@@ -163,7 +194,7 @@ class EsStream:
             for _ in range(p.parallelism - context.plan.pipeline_of(p.name).parallelism)
         ]
         if new:
-            homeless = self._homeless(hosts, new, skew, mean)
+            homeless = self._homeless(hosts, new, skew, mean, _at_work(latest))
             plan, said = _with_more(plan, math.ceil(homeless / slots), context)
         elif skew >= self.chi and mean <= self.zeta:
             plan, said = self._with_fewer(plan, mean, slots, context)
@@ -172,13 +203,18 @@ class EsStream:
         return plan, [f"{told}: {text}" for text in said], numbers
 
     def _homeless(
-        self, hosts: Sequence[nodes.Node], new: Sequence[str], skew: float, mean: float
+        self,
+        hosts: Sequence[nodes.Node],
+        new: Sequence[str],
+        skew: float,
+        mean: float,
+        work: Mapping[str, float],
     ) -> int:
         """How many of the new instances go to new executors."""
         if skew <= self.eta and mean >= self.phi:
             return len(new)
         limits = dict.fromkeys(("processor", "memory", "io"), self.alpha)
-        needs = {name: nodes.need(hosts, name) for name in set(new)}
+        needs = {name: nodes.need(hosts, name, work) for name in set(new)}
         return nodes.place(hosts, [needs[name] for name in new], limits)
 
     def _with_fewer(
@@ -193,6 +229,13 @@ class EsStream:
             return plan, []
         fewer = replace(plan, executors=plan.executors - len(leaving), leaving=tuple(leaving))
         return fewer, [f"{', '.join(leaving)} can go"]
+
+
+def _at_work(latest: Snapshot | None) -> dict[str, float]:
+    """Shares of the time that an instance is at work, by pipeline, where that is known."""
+    seen = latest.pipelines if latest else {}
+    found = {name: derived.at_work(metrics) for name, metrics in seen.items()}
+    return {name: share for name, share in found.items() if share is not None}
 
 
 def newest(snapshots: Sequence[Snapshot]) -> list[str]:

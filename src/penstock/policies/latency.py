@@ -25,7 +25,7 @@ from penstock.models.rebalance import spread
 from penstock.models.sequence import Outcome, Sequence, balance, resolve
 from penstock.models.station import Station, missing, station, up
 from penstock.models.topology import Topology
-from penstock.plan.decision import Decision
+from penstock.plan.decision import GAIN_SECONDS, Decision
 from penstock.plan.plan import Plan
 from penstock.policies import executors, words
 
@@ -172,7 +172,28 @@ class _Adjustment:
         after = Memory(now, still, plan, {**self.too_few, **lesson}, self.overheads)
         said = [*self._words(outcomes, plan), *self._crowded(wanted), *capped]
         changed = None if plan == self.context.plan else plan
-        return Decision(changed, "; ".join(said), self._numbers(outcomes, plan)), after
+        numbers = {**self._numbers(outcomes, plan), **self._gained(outcomes, wanted)}
+        return Decision(changed, "; ".join(said), numbers), after
+
+    def _gained(
+        self, outcomes: Mapping[Constraint, Outcome], wanted: Mapping[str, int]
+    ) -> Mapping[str, float]:
+        """Seconds that instances which are added take from a row, for the guard.
+
+        Nothing where that is not known: rows pile up before a bottleneck or from before, so that
+        they wait ever longer without it; and fewer instances somewhere gain something else.
+        """
+        stations = self.stations.values()
+        if any(s.backlog or wanted[s.name] < s.parallelism for s in stations):
+            return {}
+        if all(wanted[s.name] == s.parallelism for s in stations):
+            return {}
+        gains = [
+            math.inf if o.wait is None else self._sequence(c, self.least).wait - o.wait
+            for c, o in outcomes.items()
+        ]
+        gain = max(gains, default=math.inf)
+        return {GAIN_SECONDS: gain} if 0 < gain < math.inf else {}
 
     def _outcomes(self) -> Mapping[Constraint, Outcome]:
         policy, found, least = self.policy, {}, self.least

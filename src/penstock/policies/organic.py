@@ -14,7 +14,7 @@ any parallelism, so nothing binds them to each other (`replicas="region"` scales
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 
 from penstock.control.context import Context
@@ -29,8 +29,9 @@ from penstock.models.rebalancing import rebalanced
 from penstock.models.sections import Section, sections
 from penstock.models.shrinking import Shrinking
 from penstock.models.trials import Trial, Verdict, judged
-from penstock.plan.decision import Decision
+from penstock.plan.decision import GAIN_ROWS, UNDO, Decision
 from penstock.plan.plan import Plan
+from penstock.policies import ranges
 
 Outcome = tuple[Decision, Memory]
 
@@ -41,7 +42,7 @@ _CHOICES = {
 }
 
 
-_BACK = {"undo": 1.0}
+_BACK = {UNDO: 1.0}
 """Tells the guard that a change is taken back on purpose."""
 
 
@@ -90,13 +91,20 @@ class Organic:
             if getattr(self, field) not in words:
                 found = getattr(self, field)
                 raise InvalidInput(f"organic: {field} is one of {', '.join(words)}, not '{found}'")
+        ranges.check(
+            self,
+            zero_or_more=(
+                *("improvement", "split_utility", "load_change"),
+                *("profile", "settle", "waiting"),
+            ),
+            one_or_more=("calm",),
+            shares=("bottleneck", "smoothing"),
+        )
         if not 0 < self.target < self.bottleneck:
             raise InvalidInput(
                 f"organic: target {self.target:g} must be above 0 and below bottleneck "
                 f"{self.bottleneck:g}, else giving back and growing would take turns"
             )
-        if not 0 < self.smoothing <= 1:
-            raise InvalidInput(f"organic: smoothing {self.smoothing:g} is not above 0 and up to 1")
 
     def decide(self, context: Context, memory: Memory | None) -> tuple[Decision, Memory]:
         state = adaptation.begun(context.graph, context.plan) if memory is None else memory
@@ -128,6 +136,9 @@ class Organic:
         behind = profile.behind(self.waiting)
         if behind is not False or self.anticipate:
             plan = context.plan
+            if unknown := profile.unmeasured(plan):
+                words = listed([f"how busy {name} is" for name in unknown], ", ")
+                return Decision(None, f"not measured: {words}"), replace(state, profile=None)
             grown = self._open(context, failed, self._growths(context, found, profile, plan), plan)
             grown = grown or self._redealt(context, state, found, profile)
             if grown:
@@ -183,12 +194,13 @@ class Organic:
         tried = {failure.configuration for failure in state.failed}
         if gain <= self.improvement or any(a.configuration in tried for a in attempts):
             return ()
-        return attempts
+        return tuple(replace(attempt, promise=gain) for attempt in attempts)
 
     def _try(self, context: Context, state: Memory, trial: Trial) -> Outcome:
         plan = carried_out(context.plan, trial.attempts)
         later = changed(state, plan, context.now, trial, state.failed)
-        return Decision(plan, _words(trial.attempts), _numbers(trial.attempts)), later
+        numbers = {**_numbers(trial.attempts), **_gained(context, trial)}
+        return Decision(plan, _words(trial.attempts), numbers), later
 
     def _idle(self, context: Context, found: Iterable[Section], profile: Readings) -> Decision:
         """Why nothing is done."""
@@ -263,17 +275,33 @@ class Organic:
     ) -> Outcome:
         """Fewer instances stay as long as the flow keeps up."""
         behind = profile.behind(self.waiting)
-        gains = trial.gains(context.plan, profile).values()
-        fallen = any(gain is not None and gain < -self.improvement for gain in gains)
+        found = trial.gains(context.plan, profile)
+        gains = {section.name: gain for section, gain in found.items() if gain is not None}
+        fallen = any(gain < -self.improvement for gain in gains.values())
+        words, numbers = self._kept_up(profile, gains)
         if behind is False or (behind is None and not fallen):
             decision, later = self._adapt(context, replace(state, trial=None), profile)
-            return replace(decision, reason=f"kept: less is enough; {decision.reason}"), later
+            reason = f"kept: less is enough, {words}; {decision.reason}"
+            return Decision(decision.plan, reason, {**numbers, **decision.numbers}), later
         blamed = self._blamed(context, profile, trial.attempts)
         plan = carried_out(context.plan, [a.undo for a in blamed])
         failed = (*state.failed, *trial.failures(blamed, self.waiting))
         names = listed((a.section.name for a in blamed), ", ")
-        reason = f"undone: the flow does not keep up with less; {names} as before"
-        return Decision(plan, reason, _BACK), changed(state, plan, context.now, None, failed)
+        reason = f"undone: the flow does not keep up with less, {words}; {names} as before"
+        numbers = {**numbers, **_BACK}
+        return Decision(plan, reason, numbers), changed(state, plan, context.now, None, failed)
+
+    def _kept_up(
+        self, profile: Readings, gains: Mapping[str, float]
+    ) -> tuple[str, dict[str, float]]:
+        """What waits, and what comes through with less, in words and numbers."""
+        said, numbers = [], {f"{name}.gain": gain for name, gain in gains.items()}
+        if profile.longest is not None:
+            sign = ">" if profile.longest > self.waiting else "<="
+            said.append(f"{profile.longest:.1f} s {sign} {self.waiting:g} s of rows wait")
+            numbers["waiting"] = profile.longest
+        said += [f"throughput of {name} changed by {gain:+.0%}" for name, gain in gains.items()]
+        return listed(said, ", ") or "what waits is not measured", numbers
 
     def _still_busy(
         self, context: Context, profile: Readings, found: Iterable[Section]
@@ -288,6 +316,15 @@ class Organic:
         """Those whose sections are still too busy; all if none is."""
         busy = self._still_busy(context, profile, [a.section for a in attempts])
         return tuple(a for a in attempts if a.section in busy) or attempts
+
+
+def _gained(context: Context, trial: Trial) -> dict[str, float]:
+    """Rows per second that growth promises, for the guard: by the section that gains most."""
+    promised = [a.promise for a in trial.attempts if a.promise is not None]
+    gain = max(promised, default=0.0)
+    if not trial.growing or context.latest is None or not 0 < gain < math.inf:
+        return {}
+    return {GAIN_ROWS: gain * context.latest.throughput}
 
 
 def _words(attempts: Iterable[Attempt]) -> str:

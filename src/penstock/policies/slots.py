@@ -16,8 +16,9 @@ from penstock.models import rates as model
 from penstock.models.etp import Reach, congested
 from penstock.models.rates import CONGESTED, Rates
 from penstock.models.topology import Topology
-from penstock.plan.decision import Decision
+from penstock.plan.decision import GAIN_ROWS, Decision
 from penstock.plan.plan import Plan
+from penstock.policies import words
 
 SPARE = 0.6
 """Share of the time that instances may be at work when another of them has gone."""
@@ -189,12 +190,39 @@ def nothing_to_give(context: Context, growth: Growth) -> str | None:
     return None
 
 
+def all_bounded(start: Growth, names: Iterable[str]) -> Decision:
+    """That none of these can have one more instance, with their bounds."""
+    found = [name for name in start.topology.pipelines if name in {*names}]
+    said = [
+        f"{n} (congestion {start.rates[n].congestion:.2f}) has {start.instances(n)} of "
+        f"{bounds(start.topology, n).most} instances"
+        for n in found
+    ]
+    numbers = {f"{n}.congestion": start.rates[n].congestion for n in found}
+    return Decision(None, f"at their bounds: {words.listed(said, ', ')}", numbers)
+
+
 def one_more(context: Context, start: Growth, name: str, why: str) -> Decision:
     """One more instance of a pipeline."""
     end = start.give(name)
     plan = scaled_plan(context.plan, {name: end.instances(name)})
     reason = f"{_names(start)} congested; {why}: {describe(start, end)}"
-    return Decision(plan, reason, numbers(start, end))
+    return Decision(plan, reason, {**numbers(start, end), **_gained(context, start, end)})
+
+
+def _gained(context: Context, start: Growth, end: Growth) -> dict[str, float]:
+    """Rows per second that come in more, for the guard; nothing where nobody knows.
+
+    Where another pipeline is congested as well, no more comes out yet, but less piles up before
+    the one that grows. What gains nothing alone may be a turn of a round that does.
+    """
+    assert context.latest is not None
+    pairs = [(start.rates[n].processed, end.rates[n].processed) for n in end.given]
+    pairs.append(
+        (model.throughput(start.topology, start.rates), model.throughput(end.topology, end.rates))
+    )
+    share = max((then / now - 1 for now, then in pairs if now > 0), default=0.0)
+    return {GAIN_ROWS: share * context.latest.throughput} if 0 < share < math.inf else {}
 
 
 def one_less(
@@ -236,7 +264,7 @@ def _above(growth: Growth, name: str) -> bool:
 def check(over: float, calm: float) -> None:
     """What a person may have asked for."""
     if not 1 <= over < math.inf:
-        raise InvalidInput(f"a congestion threshold of {over} makes no sense: it is 1 or more")
+        raise InvalidInput(f"congested is a threshold of {over}, and it is 1 or more")
     if not calm >= 0:
         raise InvalidInput(f"calm is {calm} seconds: it is 0 or more")
 

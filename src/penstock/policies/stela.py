@@ -54,9 +54,17 @@ class Stela:
             return Decision(None, why_not), memory
         name = CHOICES[self.by](start)
         if name is None:
-            return Decision(None, "every congested pipeline is at its bounds"), memory
+            return slots.all_bounded(start, start.congested), memory
         best = f"{name} has the highest {_WORDS[self.by]}"
         return slots.one_more(context, start, name, best), memory
+
+    def scale_out(self, context: Context, executors: int) -> Decision:
+        """More executors, as they were asked for, by the settings of this policy."""
+        return scale_out(context, executors, self.congested, self.by)
+
+    def scale_in(self, context: Context, executors: int) -> Decision:
+        """Fewer executors, likewise."""
+        return scale_in(context, executors, self.congested)
 
 
 def _least_effective(growth: Growth, names: list[str]) -> str:

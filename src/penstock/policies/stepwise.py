@@ -37,12 +37,13 @@ from penstock.models.readings import usable
 from penstock.models.search import Rules, Search, limit, next_step
 from penstock.models.significance import compare
 from penstock.models.tuning import Tuning
-from penstock.plan.decision import Decision
+from penstock.plan.decision import UNDO, Decision
 from penstock.plan.plan import Plan
+from penstock.policies import ranges
 
 Outcome = tuple[Decision, Campaign]
 
-_FREE = {"undo": 1.0}
+_FREE = {UNDO: 1.0}
 """Rounds go back and forth on purpose: the guard need not see to it that they do not."""
 
 
@@ -86,14 +87,15 @@ class Stepwise:
     name = "stepwise"
 
     def __post_init__(self) -> None:
-        for field in ("slice", "alpha", "level", "throttle"):
-            value = getattr(self, field)
-            if not 0 < value <= 1:
-                raise InvalidInput(f"stepwise: {field} {value:g} is not above 0 and up to 1")
+        ranges.check(
+            self,
+            zero_or_more=("change", "settle", "queue", "patience", "calm"),
+            above_zero=("latency",),
+            one_or_more=("k", "fruitless", "revocations", "most_rounds", "sample"),
+            shares=("slice", "alpha", "level", "throttle"),
+        )
         if self.observations < 2:
             raise InvalidInput("stepwise: a round takes 2 observations or more, to compare rounds")
-        if self.latency <= 0 or self.k < 1:
-            raise InvalidInput("stepwise: latency must be above 0 and k at least 1")
 
     def decide(self, context: Context, memory: Campaign | None) -> Outcome:
         state = self._begun(context, -math.inf) if memory is None else memory
@@ -283,7 +285,8 @@ class Stepwise:
         plan = free(context.plan, state.ground)
         fresh = self._begun(replace(context, plan=plan), context.now)
         reason = f"{trouble} for {self.patience:g} s: profiling starts anew"
-        return Decision(None if fresh.plan == context.plan else fresh.plan, reason), fresh
+        again = None if fresh.plan == context.plan else fresh.plan
+        return Decision(again, reason, _late(latest, self.latency)), fresh
 
     def _wanted(self, context: Context, state: Campaign, latest: Snapshot) -> Plan | None:
         """What the load needs of the best plan, if that is something else than there is."""
@@ -308,14 +311,13 @@ class Stepwise:
             f"{wanted}: {listed(_sizes(plan), ', ')}"
         )
         later = replace(state, since=context.now, late=None, calm=None)
-        return Decision(plan, reason, {"slots": float(wanted), **_FREE}), later
+        return Decision(plan, reason, {"slots": float(wanted)}), later
 
     def _trouble(self, latest: Snapshot) -> str | None:
-        late = observed(latest, self.latency).latency
-        if late is not None and late > 1:
+        found = _late(latest, self.latency)
+        late, waiting = found.get("latency", 0.0), found["waiting"]
+        if late > 1:
             return f"latency is {late:.2f} of its bound"
-        sources = (m for n, m in latest.pipelines.items() if n in latest.source_pipelines)
-        waiting = max((m.backlog_seconds or 0.0 for m in sources), default=0.0)
         return f"{waiting:.0f} s of rows wait at a source" if waiting > self.queue else None
 
     # --- rounds ---------------------------------------------------------------------------------
@@ -344,7 +346,8 @@ class Stepwise:
         first = context.now if state.refused is None else state.refused
         if context.now - first < self.patience:
             later = replace(state, refused=first, since=context.now)
-            return Decision(state.plan, f"asks again for {state.kind}", _FREE), later
+            numbers = {"slots": float(state.plan.slots), **_FREE}
+            return Decision(state.plan, f"asks again for {state.kind}", numbers), later
         if not state.rounds:
             said = f"the plan for {state.kind} is refused"
             return Decision(None, f"{said}: cannot profile"), replace(state, stuck=said)
@@ -366,6 +369,14 @@ def _changed(context: Context, state: Campaign) -> str | None:
     if now.executors != state.ground.executors:
         return f"the platform has changed, {state.ground.executors} -> {now.executors} executors"
     return None if now.groups == state.ground.groups else "the pipelines have changed"
+
+
+def _late(latest: Snapshot, bound: float) -> dict[str, float]:
+    """The latency as a share of its bound, if that is known, and what waits at a source."""
+    late = observed(latest, bound).latency
+    sources = (m for n, m in latest.pipelines.items() if n in latest.source_pipelines)
+    waiting = max((m.backlog_seconds or 0.0 for m in sources), default=0.0)
+    return {"waiting": waiting} if late is None else {"latency": late, "waiting": waiting}
 
 
 def _pairs(numbers: Mapping[str, int]) -> list[str]:

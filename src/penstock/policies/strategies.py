@@ -125,7 +125,7 @@ class _Ranked:
         turns = sorted(ranking, key=lambda name: name in served)
         turn = next((name for name in turns if start.room(name)), None)
         if turn is None:
-            return Decision(None, "every pipeline is at its bounds"), memory
+            return slots.all_bounded(start, ranking), memory
         if turn in served:
             served = frozenset()  # the next round begins
         return slots.one_more(context, start, turn, f"{turn} is next"), served | {turn}

@@ -98,9 +98,12 @@ class Threshold:
         over = [n for n in topology.pipelines if busy[n] > self.above]
         if over:
             found = ", ".join(f"{n} is busy {self._beyond(busy[n])}" for n in over)
-            spent = context.limits.slots is not None and context.plan.slots >= context.limits.slots
-            why = f"the budget of {context.limits.slots} instances is used" if spent else ""
-            return f"{found}, but {why or 'at its bounds'}"
+            if context.limits.slots is not None and context.plan.slots >= context.limits.slots:
+                return f"{found}, but the budget of {context.limits.slots} instances is used"
+            stands = (
+                f"{n} stands {slots.bounds(topology, n).most} instances at most" for n in over
+            )
+            return f"{found}, but {', '.join(stands)}"
         most = max(busy, key=lambda n: busy[n])
         return f"nothing to do: {most} is busiest, {busy[most]:.2f} <= {self.above:.2f}"
 
