@@ -18,6 +18,7 @@ from penstock.experiments import (
     joker_8,
     joker_10,
     joker_12,
+    joker_16,
 )
 from penstock.experiments.experiment import Data
 from penstock.experiments.joker_best import Best
@@ -209,6 +210,32 @@ def test_a_cut_that_stays_is_no_cut_that_is_taken_back() -> None:
         assert joker_12._cuts(case)(data) == 1
         assert joker_12._cuts_kept(case)(data) == kept
     assert joker_12._longer(data) == pytest.approx(20 / 15)
+
+
+def test_a_fall_is_that_of_the_change_that_is_meant_and_no_other() -> None:
+    def emitted(at: float) -> float:
+        """100 a second; nothing for 0.5 s from 20 s on, then 150, and nothing from 40 s on."""
+        return 100 * min(at, 20) + 150 * max(0.0, min(at, 40) - 20.5)
+
+    ticks = [
+        {"case": "seed", "kind": "tick", "at": n / 4, "ingested": emitted(n / 4)}
+        for n in range(200)
+    ]
+    changes = (
+        (5.0, "m-1: parallelism 1 -> 2", "m-1 is busy; one more instance: 1 -> 2"),
+        (20.0, "m-1: parallelism 2 -> 3", "kept: rose; one more instance: 2 -> 3"),
+        (40.0, "m-1: parallelism 3 -> 2", "undone: rose 0 %; nothing is left to try"),
+    )
+    made = [
+        {"case": "seed", "kind": "change", "at": at, "actions": [action], "reason": reason}
+        for at, action, reason in changes
+    ]
+    data = Data((*ticks, *made))
+    assert joker_16.fall(joker_16.third_replica)(data) == pytest.approx(0.25)
+    assert joker_16.effect(joker_16.third_replica)(data) == pytest.approx(2.0)
+    only_first = Data((*ticks, made[0]))
+    assert joker_16.fall(joker_16.first_three)(only_first) == pytest.approx(0, abs=1e-9)
+    assert joker_16.fall(joker_16.third_replica)(only_first) is None
 
 
 def test_the_cheap_region_is_looked_at_for_every_cost() -> None:

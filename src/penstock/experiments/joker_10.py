@@ -155,7 +155,7 @@ def picture(data: Data) -> Figure:
 
 _LINEAR = (
     "two replicas do twice as much here, as keys spread evenly; with 200 keys of which some come "
-    "often, one replica gets more than the other, and the second brings about what the seed has "
+    "often, one replica gets more than the other, and the second brings less, as in the seed "
     "(below)"
 )
 _FULL = (
@@ -220,7 +220,8 @@ FIGURE_10 = Experiment(
     "channels cost other things",
     notes=(
         ONE_MACHINE,
-        "Three replicas at the end follow from the 80 and 230 ktps that are given.",
+        "Three replicas at the end follow from the 80 and 230 ktps that are given. The fourth "
+        "attempt brings what it does in the seed for another reason: here the source is full then.",
     ),
 )  # fmt: skip
 

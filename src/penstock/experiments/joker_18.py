@@ -139,8 +139,8 @@ def picture(data: Data) -> Figure:
 
 _SKEW = (
     "how often each word comes is not printed: where all come as often as each other, five "
-    "counters are enough; where they come as in English text, eight do about five times as much as "
-    "one (below)"
+    "counters are enough; where they come as in English text, eight do a little more than four "
+    "times as much as one (below)"
 )
 
 FIGURE_18 = Experiment(
