@@ -115,9 +115,9 @@ _PAIRS = (
 )
 
 _STOPS = (
-    "Where the policy stops short of the best static plan on the reverse tree, it is because one of "
-    "the two branches does less while the other has more of the room at the root, so that a change "
-    "that pays for both together is undone; the best static plan does as much there as in a chain."
+    "Where the policy stops short of the best static plan on the reverse tree, it is as one branch "
+    "does less while the other has more of the room at the root, so that a change that pays for "
+    "both together is undone; the best static plan does as much there as in a chain."
 )
 
 FIGURE_8 = Experiment(
