@@ -120,7 +120,9 @@ def after_third(what: str) -> Read:
 
 def picture_16(data: Data) -> Figure:
     lines = tuple(
-        Line(case, *reading.rates(data, case, 1.0, "ingested")) for case in ("seed", "organic")
+        Line(case, *reading.rates(data, case, 1.0, "ingested"))
+        for case in ("seed", "organic", "short queues")
+        if case in data.cases
     )
     panel = Panel("time (s)", "ktps of the source", lines, marks=joker.marks(data, "seed"))
     return Figure("What a change costs", (panel,), note=joker.note(data, "figure 16"))
