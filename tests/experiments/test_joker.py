@@ -10,7 +10,16 @@ import pytest
 
 from penstock import experiments
 from penstock.engines.simulator.scenario import Scenario
-from penstock.experiments import es_stream, es_stream_13, joker, joker_5, joker_8, joker_10
+from penstock.experiments import (
+    es_stream,
+    es_stream_13,
+    joker,
+    joker_5,
+    joker_8,
+    joker_10,
+    joker_12,
+    joker_16,
+)
 from penstock.experiments.experiment import Data
 from penstock.experiments.joker_best import Best
 from penstock.models import instances, splitting
@@ -168,6 +177,76 @@ def test_attempts_are_measured_against_what_was_before_the_first_of_them() -> No
     ]
     data = _data(changes, [100.0, 105.0, 160.0, 160.0, 160.0])
     assert joker_10.attempts(data) == pytest.approx([0.05, 0.6, 0.0])
+
+
+def _changed(case: str, *changes: tuple[float, str]) -> tuple[dict[str, Any], ...]:
+    """Changes by their time and reason."""
+    return tuple(
+        {"case": case, "kind": "change", "at": at, "reason": reason} for at, reason in changes
+    )
+
+
+def test_what_was_tried_stays_unless_the_next_change_undoes_it() -> None:
+    changes = (
+        (10.0, "m is busy; split into a | b"),
+        (20.0, "undone: rose 5 %; one more instance: 1 -> 2"),
+        (30.0, "kept: rose 60 %; split into a | b"),
+        (40.0, "undone: rose 0 %; nothing is left to try"),
+    )
+    data = Data(_changed("seed", *changes))
+    assert [(c["at"], stayed) for c, stayed in joker.tries(data, "seed")] == [
+        (10.0, False),
+        (20.0, True),
+        (30.0, False),
+    ]
+    assert joker_10._reverted(data) == 2
+
+
+def test_a_cut_that_stays_is_no_cut_that_is_taken_back() -> None:
+    stays = ((10.0, "split into a | b"), (20.0, "kept: rose 11 %; one more instance: 1 -> 2"))
+    goes = ((10.0, "split into a | b"), (15.0, "undone: rose 4 %; one more instance: 1 -> 2"))
+    data = Data(_changed("unequal, 0.1", *stays) + _changed("unequal, 0.2", *goes))
+    for case, kept in (("unequal, 0.1", 1), ("unequal, 0.2", 0)):
+        assert joker_12._cuts(case)(data) == 1
+        assert joker_12._cuts_kept(case)(data) == kept
+    assert joker_12._longer(data) == pytest.approx(20 / 15)
+
+
+def test_a_fall_is_that_of_the_change_that_is_meant_and_no_other() -> None:
+    def emitted(at: float) -> float:
+        """100 a second; nothing for 0.5 s from 20 s on, then 150, and nothing from 40 s on."""
+        return 100 * min(at, 20) + 150 * max(0.0, min(at, 40) - 20.5)
+
+    ticks = [
+        {"case": "seed", "kind": "tick", "at": n / 4, "ingested": emitted(n / 4)}
+        for n in range(200)
+    ]
+    changes = (
+        (5.0, "m-1: parallelism 1 -> 2", "m-1 is busy; one more instance: 1 -> 2"),
+        (20.0, "m-1: parallelism 2 -> 3", "kept: rose; one more instance: 2 -> 3"),
+        (40.0, "m-1: parallelism 3 -> 2", "undone: rose 0 %; nothing is left to try"),
+    )
+    made = [
+        {"case": "seed", "kind": "change", "at": at, "actions": [action], "reason": reason}
+        for at, action, reason in changes
+    ]
+    data = Data((*ticks, *made))
+    assert joker_16.fall(joker_16.third_replica)(data) == pytest.approx(0.25)
+    assert joker_16.effect(joker_16.third_replica)(data) == pytest.approx(2.0)
+    only_first = Data((*ticks, made[0]))
+    assert joker_16.fall(joker_16.first_three)(only_first) == pytest.approx(0, abs=1e-9)
+    assert joker_16.fall(joker_16.third_replica)(only_first) is None
+
+
+def test_the_cheap_region_is_looked_at_for_every_cost() -> None:
+    records = tuple(
+        {"case": f"seed, {cost}", "kind": "tick", "at": 1.0,
+         "pipelines": {"multiply-2": {"instances": n}}}
+        for cost, n in ((32, 5), (64, 4), (4096, 3))
+    )  # fmt: skip
+    data = Data(records, parameters={"costs": (32, 64, 4096)})
+    assert joker_8._cheap_ones(max)(data) == 5
+    assert joker_8._cheap_ones(min)(data) == 3
 
 
 @pytest.mark.parametrize("one", OURS, ids=lambda e: e.name)

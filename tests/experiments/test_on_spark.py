@@ -15,12 +15,13 @@ from penstock.dataflow.validation import check
 from penstock.experiments import (
     es_stream_spark,
     joker_spark,
+    joker_waiting,
     nephele_spark,
     recovery_spark,
     stela_spark,
     waiting,
 )
-from penstock.experiments.experiment import Data, Experiment, Record
+from penstock.experiments.experiment import Data, Experiment, Record, Setting
 from penstock.experiments.play import SparkPlay
 from penstock.experiments.table import tabulate
 from penstock.experiments.waiting import Part
@@ -32,11 +33,13 @@ from penstock.policies import stela
 SHOWN = [e for e in experiments.every() if e.spark is not None]
 
 
-def played(job: Any) -> SparkPlay | None:
-    """What a case plays; None where it does something else."""
+def played(job: Any) -> tuple[SparkPlay, ...]:
+    """What a case plays; nothing where it does something else."""
     if isinstance(job, stela_spark.Draw):
-        return job.play(1)
-    return job if isinstance(job, SparkPlay) else None
+        return (job.play(1),)
+    if isinstance(job, joker_waiting.BestOf):
+        return job.plays
+    return (job,) if isinstance(job, SparkPlay) else ()
 
 
 def test_most_papers_are_shown_on_spark() -> None:
@@ -51,7 +54,7 @@ def test_cases_for_spark_are_few_and_short_and_fit_the_slots(
 ) -> None:
     cases = experiment.made("spark", experiment.parameters("spark", quick=False))
     assert len({case.name for case in cases}) == len(cases) <= 6
-    for play in filter(None, (played(case.job) for case in cases)):
+    for play in (play for case in cases for play in played(case.job)):
         graph = play.build(tmp_path).graph
         check(graph)
         assert play.seconds <= 180
@@ -289,6 +292,64 @@ def test_instances_come_and_go_with_the_load() -> None:
     assert value("joker-11", found, f"{up} share that is carried at the end")[0] == 0.9
     assert value("joker-11", found, f"{up} thread hours beside the best static plan")[0] == 0.5
     assert joker_spark.threads(found.of("up and down, organic")[-1]) == 1
+
+
+def _waiting(rate: float, pipelines: Sequence[str] = ("step-1",)) -> list[Record]:
+    """A region that carries 60 rows a second up to the change at 20 s, then this."""
+
+    def of(at: int) -> Record:
+        ahead = dict.fromkeys(("orders", *pipelines[:-1]), (1, 2000.0))
+        return tick(at, {**ahead, pipelines[-1]: (1, rate if at > 20 else 60.0)})
+
+    return [*seconds(60, of), change(20.0), summary(100.0)]
+
+
+def test_what_the_last_pipeline_takes_is_carried_whatever_the_source_takes() -> None:
+    cases = {
+        "fusion only": _waiting(150.0, ("step-1", "step-3")),
+        "fission only": _waiting(300.0),
+        "fusion first": _waiting(600.0, ("step-1", "step-2", "step-3")),
+        "best static": _waiting(900.0),
+    }
+    found = data("joker-5", {f"{name}, 5 ms": records for name, records in cases.items()})
+    for what, expected in (
+        ("speed-up by fusion only, costly operators", 2.5),
+        ("both beside fission only, costly operators", 2.0),
+        ("speed-up of the best static plan, costly operators", 15.0),
+        ("both beside the best static plan", 2 / 3),
+    ):
+        cell = next(
+            row.cells["spark"]
+            for row in tabulate(experiments.get("joker-5"), {"spark": found})
+            if row.claim.what == what
+        )
+        assert cell.value == pytest.approx(expected), what
+
+
+def test_of_several_static_plans_the_one_that_carries_most_is_kept(tmp_path: Path) -> None:
+    tried: list[Path] = []
+
+    def play(rate: float) -> Any:
+        def carry_out(setting: Setting) -> list[Record]:
+            tried.append(setting.scratch)
+            setting.tell(0.5)
+            return _waiting(rate)
+
+        return carry_out
+
+    told: list[float] = []
+    best = joker_waiting.BestOf((play(300.0), play(900.0), play(600.0)))
+    kept = best(Setting(1, tmp_path, told.append))
+    assert joker_waiting.rate([r for r in kept if r["kind"] == "tick"]) == 900
+    assert len(set(tried)) == 3
+    assert told == pytest.approx([1 / 6, 3 / 6, 5 / 6])
+
+
+def test_the_static_plans_take_the_slots_that_there_are() -> None:
+    plays = joker_waiting.best(10.0, "5/s").plays
+    plans = [p.plan for p in plays if p.plan is not None]
+    assert max(plan.slots for plan in plans) == joker_waiting.SLOTS
+    assert {len(plan.pipelines) for plan in plans} == {2, 4}
 
 
 def test_a_partial_rollback_is_compared_by_direction() -> None:

@@ -39,7 +39,6 @@ from penstock.engines.simulator.scenario import Scenario
 from penstock.engines.simulator.service import Gamma
 from penstock.experiments import reading
 from penstock.experiments.experiment import Data, Record
-from penstock.experiments.play import SparkPlay
 from penstock.plan import fusion
 from penstock.plan.plan import Plan
 from penstock.policies.organic import Organic
@@ -130,18 +129,6 @@ def fused(graph: Graph, *groups: Sequence[str]) -> Plan:
     return fusion.fuse(graph, along)
 
 
-def waiting(order: str, seconds: float, load: str, profile: float) -> SparkPlay:
-    """Three operators on Spark that wait 5 ms a record, at first in one pipeline and one task."""
-
-    def build(out: Path) -> Any:
-        return workloads.build("linear", out, cost="wait", load=load, wait_ms=5)
-
-    steps = ("step-1", "step-2", "step-3")
-    plan = fused(build(Path()).graph, steps)
-    policy = Organic(order=order, profile=profile, sources=False, scale_down=False)
-    return SparkPlay(build, seconds, policy, plan, drain=False)
-
-
 ONE_MACHINE = (
     "Spark's dynamic allocation does not apply: one machine has all its threads from the start."
 )
@@ -169,6 +156,17 @@ def speedup(data: Data, case: str, base: str | None = None) -> float:
 def replicas(tick: Record, operator: str) -> int:
     """Threads of the pipeline that begins with an operator."""
     return int(tick["pipelines"][operator]["instances"])
+
+
+def tries(data: Data, case: str) -> tuple[tuple[Record, bool], ...]:
+    """Each change that tried something, and whether it stayed."""
+    made = data.of(case, "change")
+    after = (*(c["reason"].startswith("undone") for c in made[1:]), False)
+    return tuple(
+        (change, not undone)
+        for change, undone in zip(made, after, strict=True)
+        if "nothing is left" not in change["reason"]
+    )
 
 
 def marks(data: Data, case: str) -> tuple[Mark, ...]:

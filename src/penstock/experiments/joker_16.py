@@ -1,7 +1,8 @@
 """Joker's figures 16 and 32: what a change costs, and the policy beside a model.
 
 Figure 16: a source and five operators of 1,024, 32, 32, 1,024 and 1,024 multiplications. That a
-change takes less than a second is given; what it does to the throughput is read off.
+change takes less than a second is given; what it does to the throughput of the source, which is
+what the seed records, is read off. Tried as well: queues that hold next to nothing.
 
 Figure 32: the seven operators of the workload `regions-7`, of which the seed prints a part only,
 with five factors on their selectivities. The model is given costs, selectivities and the hop, and
@@ -11,7 +12,7 @@ best static plan is free to cut regions anywhere and to give pipelines instances
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.dataflow.regions import regions
@@ -32,48 +33,77 @@ from penstock.workloads.regions import OPERATORS
 COUNTS = (1024, 32, 32, 1024, 1024)
 
 
+SHORT = 5
+"""Tuples that wait for a thread where queues are short, less than 50 ms of its work."""
+
+
 def changes(seconds: float, profile: float) -> Sequence[Case]:
     graph = joker.workload("region-5")
     steps = {f"multiply-{n}": joker.multiplying(c) for n, c in enumerate(COUNTS, 1)}
     scenario = joker.scenario(graph, steps, seconds)
+    short = replace(scenario.model, queue=SHORT)
+    first_four = replace(scenario, model=short, seconds=6 * profile)
+    policy = replace(joker.SEED, profile=profile)
     return (
-        Case("seed", Play(scenario, replace(joker.SEED, profile=profile), turn=0.5, every=0.5)),
+        Case("seed", Play(scenario, policy, turn=0.25, every=0.25)),
+        Case("short queues", Play(first_four, policy, turn=0.25, every=0.25)),
         Case("organic", Play(scenario, replace(joker.OURS, profile=profile))),
         Case("best static", Best(scenario)),
     )
 
 
-def through(data: Data, case: str = "seed") -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """ktps of each second."""
-    return reading.rates(data, case, 1.0)
+def seconds_after(data: Data, case: str, change: Record) -> tuple[tuple[float, float], ...]:
+    """What the source emits in the seconds after a change, beside the five before it.
+
+    A second may be a little shorter, as nothing is recorded while a change is made.
+    """
+    at = float(change["at"])
+    before = reading.throughput(data, case, at - 5, at, "ingested")
+    ticks = reading.between(data.of(case), at, at + 6)
+    found, since = [], ticks[0]
+    for tick in ticks[1:]:
+        if tick["at"] - since["at"] >= 0.9:
+            rate = (tick["ingested"] - since["ingested"]) / (tick["at"] - since["at"])
+            found.append((float(tick["at"]) - at, rate / before))
+            since = tick
+    return tuple(found)
 
 
-def dip(data: Data, case: str = "seed") -> float:
-    """The deepest fall of the throughput within 3 s of a change, as a share."""
-    times, found = through(data, case)
-    deepest = 0.0
-    for change in data.of(case, "change"):
-        at = float(change["at"])
-        before = [r for t, r in zip(times, found, strict=True) if at - 5 <= t <= at]
-        then = [r for t, r in zip(times, found, strict=True) if at < t <= at + 3]
-        if before and then:
-            deepest = max(deepest, 1 - min(then) / (sum(before) / len(before)))
-    return deepest
+def first_three(data: Data, case: str = "seed") -> tuple[Record, ...]:
+    return data.of(case, "change")[:3]
 
 
-def settled(data: Data, case: str = "seed") -> float:
-    """The most seconds from a change until throughput has come to 95 % of what it comes to."""
-    times, found = through(data, case)
-    made = [float(c["at"]) for c in data.of(case, "change")]
-    longest = 0.0
-    for at, end in zip(made, [*made[1:], times[-1]], strict=True):
-        after = [(t, r) for t, r in zip(times, found, strict=True) if at < t <= end]
-        if len(after) < 6:
-            continue
-        level = sum(r for _, r in after[-5:]) / 5
-        near = next((t for t, r in after if r >= 0.95 * level), end)
-        longest = max(longest, near - at)
-    return longest
+def third_replica(data: Data, case: str = "seed") -> tuple[Record, ...]:
+    """The change from two replicas to three, for which all six threads of the region stop."""
+    made = data.of(case, "change")
+    return tuple(c for c in made if any("parallelism 2 -> 3" in a for a in c["actions"]))[:1]
+
+
+Some = Callable[[Data, str], tuple[Record, ...]]
+"""The changes that are meant."""
+
+
+def fall(some: Some, case: str = "seed") -> Read:
+    """The deepest fall of the source's throughput in the second after some changes, as a share."""
+
+    def read(data: Data) -> float | None:
+        found = [1 - seconds_after(data, case, c)[0][1] for c in some(data, case)]
+        return max(0.0, *found) if found else None
+
+    return read
+
+
+def effect(some: Some, case: str = "seed") -> Read:
+    """The most seconds from one of some changes until the source emits more than before it."""
+
+    def read(data: Data) -> float | None:
+        found = [
+            next((t for t, share in seconds_after(data, case, c) if share > 1.05), 6.0)
+            for c in some(data, case)
+        ]
+        return max(found) if found else None
+
+    return read
 
 
 def after_third(what: str) -> Read:
@@ -89,10 +119,21 @@ def after_third(what: str) -> Read:
 
 
 def picture_16(data: Data) -> Figure:
-    lines = tuple(Line(case, *through(data, case)) for case in ("seed", "organic"))
-    panel = Panel("time (s)", "ktps delivered", lines, marks=joker.marks(data, "seed"))
+    lines = tuple(
+        Line(case, *reading.rates(data, case, 1.0, "ingested"))
+        for case in ("seed", "organic", "short queues")
+        if case in data.cases
+    )
+    panel = Panel("time (s)", "ktps of the source", lines, marks=joker.marks(data, "seed"))
     return Figure("What a change costs", (panel,), note=joker.note(data, "figure 16"))
 
+
+_PAUSE = (
+    "every change stops its threads for the same half second here, which is a choice, and the "
+    "queues of a new replica take in at once what a thread does in a second; with short queues "
+    "(below) the third replica costs as much as in the seed, but a cut, too; in the seed few "
+    "threads are stopped promptly, and how long many are is not printed"
+)
 
 FIGURE_16 = Experiment(
     "joker-16",
@@ -103,11 +144,20 @@ FIGURE_16 = Experiment(
     (
         Claim("pipelines after the third change", 3.0, after_third("pipelines")),
         Claim("replicas after the third change", 2.0, after_third("replicas")),
-        Claim("throughput falls by more than 30 % when all threads of a region pause (1: yes)",
-              1.0, lambda d: float(dip(d) > 0.3)),
-        Claim("deepest fall of the throughput after a change (more than 0.3 in the seed)", None,
-              dip),
-        Claim("seconds until a change has its effect, at most", 3.0, settled, better="lower"),
+        Claim("the first three changes: deepest fall of the source's throughput", 0.0,
+              fall(first_three), why=_PAUSE),
+        Claim("from two replicas to three: fall of the source's throughput", None,
+              fall(third_replica), neutral=0.3, side="above", why=_PAUSE),
+        Claim("the first three changes: seconds until more is emitted, at most", 2.0,
+              effect(first_three), why=_PAUSE),
+        Claim("from two replicas to three: seconds until more is emitted", 3.0,
+              effect(third_replica), why=_PAUSE),
+        Claim("short queues, the first three changes: deepest fall", None,
+              fall(first_three, "short queues")),
+        Claim("short queues, from two replicas to three: fall", None,
+              fall(third_replica, "short queues")),
+        Claim("short queues, from two replicas to three: seconds until more is emitted", None,
+              effect(third_replica, "short queues")),
         Claim("speed-up in the end", None, lambda d: joker.speedup(d, "seed"), "x"),
         Claim("speed-up in the end, our own policy", None,
               lambda d: joker.speedup(d, "organic", "seed"), "x"),
@@ -195,11 +245,11 @@ def modelled(factors: Sequence[float], seconds: float, profile: float) -> Sequen
     return found
 
 
-def beside_model(way: str) -> Read:
-    """The throughput over that of the model's plan, on average over the factors."""
+def beside_model(way: str, factor: float | None = None) -> Read:
+    """The throughput over that of the model's plan, on average over the factors or for one."""
 
     def read(data: Data) -> float:
-        factors = data.parameters["factors"]
+        factors = data.parameters["factors"] if factor is None else (factor,)
         found = [
             joker.after(data, f"{way}, {f}") / joker.after(data, f"model, {f}") for f in factors
         ]
@@ -218,6 +268,11 @@ def picture_32(data: Data) -> Figure:
     return Figure("The policy beside a model", (panel,), note=joker.note(data, "figure 32"))
 
 
+_TOLD = (
+    "the model is told the exact costs here, and deals out all threads at once; the policy stops "
+    "where a replica brings 10 %"
+)
+
 FIGURE_32 = Experiment(
     "joker-32",
     "The policy beside a model",
@@ -225,10 +280,10 @@ FIGURE_32 = Experiment(
     "figure 32",
     modelled,
     (
-        Claim("throughput beside that of the model's plans (comparable or more)", 1.0,
-              beside_model("seed"), better="higher",
-              why="the model is told the exact costs here, and deals out all threads at once; the "
-              "policy stops where a replica brings 10 %"),
+        Claim("throughput beside that of the model's plans, on average", 1.0,
+              beside_model("seed"), better="higher", why=_TOLD),
+        Claim("factor 0.1: throughput beside that of the model's plan", None,
+              beside_model("seed", 0.1), neutral=1.0, side="above", why=_TOLD),
         Claim("throughput of our own policy beside that of the model's plans", None,
               beside_model("organic")),
         Claim("throughput of the best static plan beside that of the model's plans", None,
@@ -238,7 +293,11 @@ FIGURE_32 = Experiment(
     size={"factors": FACTORS, "seconds": 420.0, "profile": 30.0},
     quick={"factors": (0.1, 1.0), "seconds": 150.0, "profile": 10.0},
     no_spark="its two cores show figure 5 only",
-    notes=(ONE_MACHINE,),
+    notes=(
+        "The seed prints one of its seven operators, so what each plan looks like is not compared, "
+        "nor the stateful region in the middle that holds both back at a factor of 1.",
+        ONE_MACHINE,
+    ),
 )  # fmt: skip
 
 EXPERIMENTS = (FIGURE_16, FIGURE_32)

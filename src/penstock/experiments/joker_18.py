@@ -11,9 +11,9 @@ Finance: 9 Mtps in the end are 4.4 times what there was, and both keyed regions 
 the start on. So one replica of the first keeps up with 1,023 ktps of trades, and one of the second
 with as many quotes and the averages, one for five trades. Each source can emit 4.5 Mtps.
 
-Network monitoring: one replica that keeps windows does 2.1 Mtps. With two of them what stands
-before bounds the rate to 2.3 times that: its filter and parser, taken as equally costly, do 4.83
-Mtps in one thread. The source emits the 6 Mtps of the end.
+Network monitoring: one replica that keeps windows does 2.1 Mtps. What stands before them, a filter
+and a parser taken as equally costly, does the 4.83 Mtps in one thread that two replicas do in the
+seed, 2.3 times as much as one. The source emits the 6 Mtps of the end.
 """
 
 from __future__ import annotations
@@ -110,6 +110,12 @@ def _second(data: Data) -> float:
     return found[1] / found[0]
 
 
+def _before_windows(data: Data) -> float:
+    """Pipelines between the log and the windows at the end."""
+    last = data.of("seed, network monitoring")[-1]["pipelines"]
+    return float(len({"failures", "parse"} & set(last)))
+
+
 def picture(data: Data) -> Figure:
     goals = {"word count": 5.0, "finance": 4.4, "network monitoring": 2.86}
     panels = []
@@ -133,8 +139,8 @@ def picture(data: Data) -> Figure:
 
 _SKEW = (
     "how often each word comes is not printed: where all come as often as each other, five "
-    "counters are enough; where they come as in English text, eight do about five times as much as "
-    "one (below)"
+    "counters are enough; where they come as in English text, eight do a little more than four "
+    "times as much as one (below)"
 )
 
 FIGURE_18 = Experiment(
@@ -144,20 +150,31 @@ FIGURE_18 = Experiment(
     "figures 18 to 20",
     cases,
     (
-        Claim("word count: speed-up", 5.0, speedup("seed", "word count"), "x", 1.0, why=_SKEW),
+        Claim("word count: speed-up", 5.0, speedup("seed", "word count"), "x", 1.0,
+              basis="given"),
         Claim("word count: counters at the end", 8.0, replicas("word count", "count"), why=_SKEW),
         Claim("word count: throughput at the end", 3200, final("seed", "word count"), "ktps",
-              why=_SKEW),
+              basis="given"),
         Claim("word count: speed-up of eight counters, words as in English", 5.0,
-              lambda d: joker.after(d, ENGLISH) / joker.before(d, "seed, word count"), "x", 1.0),
-        Claim("finance: speed-up", 4.4, speedup("seed", "finance"), "x", 1.0),
+              lambda d: joker.after(d, ENGLISH) / joker.before(d, "seed, word count"), "x", 1.0,
+              basis="varied"),
+        Claim("finance: speed-up", 4.4, speedup("seed", "finance"), "x", 1.0, basis="given"),
+        Claim("finance: throughput at the end", 9000, final("seed", "finance"), "ktps",
+              basis="given"),
         Claim("finance: replicas for averages", 4.0, replicas("finance", "vwap")),
         Claim("finance: replicas for bargains", 6.0, replicas("finance", "offers")),
-        Claim("network monitoring: speed-up with two replicas", 2.3, _second, "x", 1.0),
+        Claim("network monitoring: speed-up with two replicas", 2.3, _second, "x", 1.0,
+              basis="given"),
         Claim("network monitoring: speed-up", 2.86, speedup("seed", "network monitoring"), "x",
-              1.0),
+              1.0, basis="given"),
+        Claim("network monitoring: throughput at the end", 6000,
+              final("seed", "network monitoring"), "ktps", basis="given"),
         Claim("network monitoring: replicas for windows", 3.0,
-              replicas("network monitoring", "window")),
+              replicas("network monitoring", "window"), basis="given"),
+        Claim("network monitoring: pipelines of the filter and the parser at the end", 2.0,
+              _before_windows),
+        Claim("network monitoring: changes that stayed", 2.0,
+              lambda d: float(sum(s for _, s in joker.tries(d, "seed, network monitoring")))),
         *(Claim(f"{name}: speed-up by our own policy", None, speedup("organic", name), "x")
           for name in APPLICATIONS),
         *(Claim(f"{name}: speed-up of the best static plan", None, speedup("best static", name),
@@ -166,7 +183,17 @@ FIGURE_18 = Experiment(
     picture,
     size={"seconds": 300.0, "profile": 20.0},
     quick={"seconds": 170.0, "profile": 10.0},
-    notes=(ONE_MACHINE,),
+    notes=(
+        "What is given follows from the rates that the seed prints, and would come out with any "
+        "policy that goes on until the sources are full; what a policy decides is what it does on "
+        "the way and how many threads it ends with.",
+        "Two replicas for windows do twice as much as one here; how two did 2.3 times as much the "
+        "seed does not say.",
+        "Not repeated: Apache Storm on the same machine (0.7 Mtps with 22 threads, of which "
+        "Joker does 4.5 times as much). The seed prints what it did and not what its tuples cost, "
+        "so a model of it could only give back the 0.7 Mtps that would be put in.",
+        ONE_MACHINE,
+    ),
 )  # fmt: skip
 
 EXPERIMENTS = (FIGURE_18,)

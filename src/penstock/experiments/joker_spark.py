@@ -111,17 +111,22 @@ def picture(data: Data) -> Figure:
     rising = [c for c in data.cases if not c.startswith("up and down")]
     swinging = [c for c in data.cases if c.startswith("up and down")]
     panels = []
-    for title, cases in (("one operator, doubled rates", rising), ("three operators", swinging)):
+    for name, cases, own in (
+        ("one operator, doubled rates", rising, "organic"),
+        ("three operators", swinging, "up and down, organic"),
+    ):
         if not cases:
             continue
+        marks = joker.marks(data, own) if own in cases else ()
+        title = f"{name}; marked: organic" if marks else name
         times, offered = reading.rates(data, cases[0], 2.0, "offered")
         lines = [Line(c, *reading.rates(data, c, 5.0), tone=n) for n, c in enumerate(cases)]
         lines.append(Line("offered", times, offered, tone=6, faint=True))
-        panels.append(Panel("time (s)", "rows/s", tuple(lines), title=title))
+        panels.append(Panel("time (s)", "rows/s", tuple(lines), marks=marks, title=title))
         count = tuple(
             reading.line(data, c, threads, c, style="step", tone=n) for n, c in enumerate(cases)
         )
-        panels.append(Panel("time (s)", "instances", count, title=title))
+        panels.append(Panel("time (s)", "instances", count, marks=marks, title=title))
     return Figure("Loads that rise and fall", tuple(panels), columns=2,
                   note=joker.note(data, "figure 11"))  # fmt: skip
 
