@@ -241,7 +241,7 @@ FIGURE_8 = Experiment(
     spark_size={"rate": 240, "bound": "5s", "seconds": 100.0, "tasks": (3, 4, 5)},
     notes=(
         "Simulated is the seed's graph: tweets go to hot topics, which are merged, and to filters, "
-        "which pass what is hot on to sentiments. The workload twitter-sentiment does the same, with "
+        "which pass what is hot on to sentiments. The workload twitter-sentiment does so too, with "
         "operators before these that parse tweets and find their hashtags.",
     ),
 )

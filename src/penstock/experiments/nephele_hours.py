@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from functools import partial
 
-from penstock.engines.simulator.scenario import prime_tester
+from penstock.engines.simulator.scenario import PRIME_RATES, prime_tester
 from penstock.experiments import reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock.experiments.nephele import PAPER, Buffers, dynamic, fewest_testers, note
@@ -27,7 +27,7 @@ def task_hours(step: float) -> Sequence[Case]:
     return (
         *elastic,
         *best,
-        Case("static", Play(prime_tester(step=step), Buffers())),
+        Case("static", Play(Buffers().on(prime_tester(step=step), PRIME_RATES[0]), Buffers())),
         Case("dynamic allocation", dynamic(prime_tester(step=step), 130, SMALL)),
     )
 
@@ -78,7 +78,13 @@ TASK_HOURS = Experiment(
             Claim(f"task hours at {bound} ms", hours, _full(f"{bound} ms"), "", None, "lower")
             for bound, hours in HOURS.items()
         ),
-        Claim("100 ms beside 30 ms", 37.6 / 46.4, hours_beside("100 ms", "30 ms"), neutral=1.0),
+        Claim(
+            "share of the hours at 30 ms that 100 ms saves",
+            1 - 37.6 / 46.4,
+            lambda data: 1 - hours_beside("100 ms", "30 ms")(data),
+            neutral=0.0,
+            why=_CHEAP,
+        ),
         Claim(
             "20 ms beside 175 static testers",
             1.0,
