@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -59,14 +58,8 @@ class Buffers:
         return replace(plan, pipelines=pipelines)
 
     def on(self, scenario: Scenario, rate: float) -> Scenario:
-        """The scenario with buffers from the start, and room for what they hold beside queues.
-
-        rate: rows a second that come first.
-        """
-        held = max(before for _, before in _writers(scenario.graph, scenario.plan)) * self.rows
-        queue = scenario.model.queue
-        model = replace(scenario.model, queue=None if queue is None else queue + math.ceil(held))
-        return replace(scenario, model=model, plan=self.filled(scenario.graph, scenario.plan, rate))
+        """The scenario with buffers from the start, when so many rows a second come."""
+        return replace(scenario, plan=self.filled(scenario.graph, scenario.plan, rate))
 
 
 def _writers(graph: Graph, plan: Plan) -> Iterator[tuple[Pipeline, int]]:
