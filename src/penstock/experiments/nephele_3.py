@@ -180,7 +180,7 @@ FIGURE_3 = Experiment(
     cases,
     (
         *(
-            Claim(f"step in which {case} jams", step, lost(case), basis="given")
+            Claim(f"step of the jam, {case}", step, lost(case), basis="given")
             for case, step in JAMS.items()
         ),
         Claim("step in which batching misses 20 ms", 4, missed("batching for 20 ms")),
