@@ -116,6 +116,16 @@ def fewest_testers(build: Callable[[float], Scenario], step: float, busy: float)
     return Fewest(build(min(step, 5.0)), build(step), choices, {"test": int(1.1 * busy)})
 
 
+P95 = "latency, 95 %"
+"""A line below which 95 % of the records of the policy are."""
+
+
+def short(case: str) -> str:
+    """A case in a word or two, so that many fit above a picture."""
+    brief = {"batching for 20 ms": "batching", "16 KiB buffers": "16 KiB"}
+    return brief.get(case, case.removesuffix(" flushing").removesuffix(" allocation"))
+
+
 def note(data: Data, figure: str) -> str:
     """The line below a picture."""
     where = "simulated" if data.engine == "simulator" else "on Spark"

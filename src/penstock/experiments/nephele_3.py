@@ -12,7 +12,7 @@ from statistics import fmean
 from penstock.engines.simulator.scenario import Scenario, prime_tester
 from penstock.experiments import reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read, Record
-from penstock.experiments.nephele import PAPER, Buffers, dynamic, fewest_testers, note
+from penstock.experiments.nephele import PAPER, Buffers, dynamic, fewest_testers, note, short
 from penstock.experiments.play import Play
 from penstock.report.figures import Figure, Level, Line, Panel
 
@@ -151,10 +151,13 @@ def picture(data: Data) -> Figure:
     times, offered = reading.rates(data, cases[0], 1.0, "offered")
     through = [Line("attempted", times, offered, tone=6)]
     for case in cases:
-        through.append(Line(case, *reading.rates(data, case, 5.0), tone=TONES[case]))
-    latency = tuple(reading.line(data, c, _milliseconds, tone=TONES[c]) for c in cases)
+        if case != "best static":  # it carries what is attempted
+            through.append(Line(short(case), *reading.rates(data, case, 5.0), tone=TONES[case]))
+    latency = tuple(reading.line(data, c, _milliseconds, short(c), tone=TONES[c]) for c in cases)
     testers = tuple(
-        reading.line(data, c, _testers, style="step", tone=TONES[c]) for c in SCALED if c in cases
+        reading.line(data, c, _testers, short(c), style="step", tone=TONES[c])
+        for c in SCALED
+        if c in cases
     )
     marks = reading.marks(data, "elastic", "test")
     return Figure(

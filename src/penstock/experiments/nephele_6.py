@@ -20,7 +20,7 @@ from penstock.engines.simulator.scenario import (
 )
 from penstock.experiments import reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read, Record
-from penstock.experiments.nephele import PAPER, Buffers, dynamic, fewest_testers, note
+from penstock.experiments.nephele import P95, PAPER, Buffers, dynamic, fewest_testers, note, short
 from penstock.experiments.play import Play, SparkPlay
 from penstock.plan.plan import Pipeline, Plan
 from penstock.report.figures import Figure, Level, Line, Panel
@@ -139,17 +139,18 @@ def picture_6(data: Data) -> Figure:
     tones = {"latency": 0, "static": 1, "best static": 5, "dynamic allocation": 2}
     cases = [c for c in tones if c in data.cases]
     bound = next(iter(data.of("latency")[-1]["latency"].values()))["bound"] * 1000
-    lines = [reading.line(data, c, _mean_ms, f"{c}, mean", tone=tones[c]) for c in cases]
-    lines.append(reading.line(data, "latency", _p95_ms, "latency, 95th percentile", tone=0,
-                              faint=True))  # fmt: skip
-    testers = tuple(reading.line(data, c, _testers, style="step", tone=tones[c]) for c in cases)
+    lines = [reading.line(data, c, _mean_ms, short(c), tone=tones[c]) for c in cases]
+    lines.append(reading.line(data, "latency", _p95_ms, P95, tone=0, faint=True))
+    testers = tuple(
+        reading.line(data, c, _testers, short(c), style="step", tone=tones[c]) for c in cases
+    )
     return Figure(
         f"PrimeTester with a bound of {bound:g} ms",
         (
             Panel("time (s)", "numbers/s", (_attempted(data, cases[0]),)),
             Panel(
                 "time (s)",
-                "latency (ms)",
+                "mean latency (ms)",
                 tuple(lines),
                 levels=(Level(bound, f"{bound:g} ms"),),
                 log=True,

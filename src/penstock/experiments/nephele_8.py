@@ -17,7 +17,7 @@ from penstock.engines.simulator.model import Step
 from penstock.engines.simulator.scenario import TWEETS_PEAK, Scenario, twitter_sentiment
 from penstock.experiments import nephele_spark, reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read, Record, simulated
-from penstock.experiments.nephele import PAPER, Fewest, dynamic, note
+from penstock.experiments.nephele import P95, PAPER, Fewest, dynamic, note, short
 from penstock.experiments.play import Play
 from penstock.experiments.rivals import scaled
 from penstock.report.figures import Figure, Level, Line, Panel
@@ -137,18 +137,20 @@ def picture(data: Data) -> Figure:
             return 1000 * float(tick["latency"][name]["p95"])
 
         lines = (
-            *(reading.line(data, c, mean, f"{c}, mean", tone=TONES[c]) for c in cases),
-            reading.line(data, "latency", p95, "latency, 95th percentile", tone=0, faint=True),
+            *(reading.line(data, c, mean, short(c), tone=TONES[c]) for c in cases),
+            reading.line(data, "latency", p95, P95, tone=0, faint=True),
         )
         levels = (Level(bound, f"{bound:g} ms"),)
         title = name.replace("->", " to ")
         panels.append(
-            Panel("time (s)", "latency (ms)", lines, levels=levels, title=title, log=True)
+            Panel("time (s)", "mean latency (ms)", lines, levels=levels, title=title, log=True)
         )
     tasks = tuple(_tasks(data, name) for name in ELASTIC)
     marks = reading.marks(data, "latency")
     panels.append(Panel("time (s)", "tasks of latency", tasks, marks=marks))
-    totals = (reading.line(data, c, _all_tasks, style="step", tone=TONES[c]) for c in cases)
+    totals = (
+        reading.line(data, c, _all_tasks, short(c), style="step", tone=TONES[c]) for c in cases
+    )
     panels.append(Panel("time (s)", "all tasks", tuple(totals)))
     return Figure("TwitterSentiment under two constraints", tuple(panels),
                   note=note(data, "figure 8"))  # fmt: skip
