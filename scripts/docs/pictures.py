@@ -20,8 +20,8 @@ from penstock.dataflow.regions import regions
 from penstock.engines.memory import MemoryEngine
 from penstock.metrics.snapshot import Snapshot
 from penstock.models.rebalance import Vertex
+from penstock.plan.fusion import default_plan
 from penstock.report.diagram import diagram
-from penstock.report.explain import start_plan
 from penstock.report.sketch import Box, Curve, Dot, Label, Shape, Sketch
 from penstock.report.svg import svg
 
@@ -55,9 +55,9 @@ def text(sketch: Sketch) -> str:
 
 
 def workload(name: str) -> Sketch:
-    """A built-in dataflow as `penstock explain --draw` draws it."""
+    """A built-in dataflow as `penstock explain --draw` draws it on a machine with two cores."""
     graph = workloads.build(name, "out").graph
-    return diagram(graph, start_plan(graph))
+    return diagram(graph, default_plan(graph, 2))
 
 
 # --- the example of the concepts ----------------------------------------------------------------
