@@ -98,6 +98,26 @@ def workloads() -> str:
     )
 
 
+def graphs() -> str:
+    """Every built-in dataflow with its drawing, which pictures.py has made, and its options."""
+    from penstock import workloads as known
+
+    return "\n\n".join(_workload(known.describe(name)) for name in known.names())
+
+
+def _workload(one: Any) -> str:
+    said = one.description[0].upper() + one.description[1:]
+    options = [(f"`{name}`", "-" if v is None else f"`{v}`") for name, v in one.options.items()]
+    return "\n\n".join(
+        [
+            f"### {one.name}",
+            f"{said}. From: {one.source}.",
+            f"![The operators of {one.name}](pictures/workload-{one.name}.svg)",
+            _table(("option", "default"), options),
+        ]
+    )
+
+
 def options(*commands: str) -> str:
     """What commands take, from the parser itself. Those that are not there are left out."""
     from penstock.cli.main import parser
@@ -210,6 +230,7 @@ _MAKERS: dict[str, Callable[..., str]] = {
         vocabulary,
         guard,
         workloads,
+        graphs,
         options,
         benchmarks,
         experiments,

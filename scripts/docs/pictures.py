@@ -1,7 +1,8 @@
 """The drawings of the documentation: `python scripts/docs/pictures.py` writes them again.
 
-Dataflows are drawn by Penstock itself; what it has no drawing for is a sketch of boxes and arrows
-here. All of them are files in docs/pictures, so that they are seen wherever the pages are.
+Dataflows, the built-in ones among them, are drawn by Penstock itself; what it has no drawing for is
+a sketch of boxes and arrows here. All of them are files in docs/pictures, so that they are seen
+wherever the pages are.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from penstock import Dataflow, Discard, Generator, Pipeline, Plan
+from penstock import Dataflow, Discard, Generator, Pipeline, Plan, workloads
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.regions import regions
 from penstock.engines.memory import MemoryEngine
 from penstock.metrics.snapshot import Snapshot
 from penstock.models.rebalance import Vertex
+from penstock.plan.fusion import default_plan
 from penstock.report.diagram import diagram
 from penstock.report.sketch import Box, Curve, Dot, Label, Shape, Sketch
 from penstock.report.svg import svg
@@ -44,11 +46,18 @@ def all_of_them() -> Mapping[str, Sketch]:
         "channel.svg": channel(),
         "transition.svg": transition(),
         "wait.svg": wait(),
+        **{f"workload-{name}.svg": workload(name) for name in workloads.names()},
     }
 
 
 def text(sketch: Sketch) -> str:
     return svg(sketch) + "\n"
+
+
+def workload(name: str) -> Sketch:
+    """A built-in dataflow as `penstock explain --draw` draws it on a machine with two cores."""
+    graph = workloads.build(name, "out").graph
+    return diagram(graph, default_plan(graph, 2))
 
 
 # --- the example of the concepts ----------------------------------------------------------------

@@ -1,8 +1,9 @@
 """Take results of `penstock experiment` into the documentation: `results.py DIRECTORY`.
 
-docs/results keeps for every experiment what its directory has, the raw data packed, and the
-pictures as PNG alone. An experiment that is already there is replaced. Without a directory all
-that is there is made again from its data, after the code that makes it has changed.
+docs/results keeps for every experiment what its directory has, the raw data and the pictures as
+SVG packed. An experiment that is already there is replaced. Without a directory all that is there
+is made again from its data, after the code that makes it has changed. What drew the pictures is
+noted beside them: another version of matplotlib may draw other bytes.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import gzip
 import shutil
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,18 +19,22 @@ from penstock import experiments
 from penstock.experiments.store import Store
 
 HOME = Path(__file__).parents[2] / "docs" / "results"
+DRAWN_BY = HOME / "matplotlib.txt"
 _KEPT = ("manifest.json", "table.json", "table.md", "picture-*.png")
+_PACKED = ("data-*.jsonl", "picture-*.svg")
 
 
 def main(source: Path | None) -> None:
     with TemporaryDirectory() as aside:
         if source is None:
             source = Path(aside)
-            for home in HOME.iterdir():
+            for manifest in HOME.glob("*/manifest.json"):
+                home = manifest.parent
                 unpacked(home, source / home.name)
                 Store(source / home.name).make(experiments.get(home.name))
         for manifest in sorted(source.glob("*/manifest.json")):
             taken(manifest.parent, HOME / manifest.parent.name)
+    DRAWN_BY.write_text(version("matplotlib") + "\n")
 
 
 def taken(source: Path, target: Path) -> None:
@@ -38,9 +44,10 @@ def taken(source: Path, target: Path) -> None:
     for pattern in _KEPT:
         for file in sorted(source.glob(pattern)):
             shutil.copyfile(file, target / file.name)
-    for data in sorted(source.glob("data-*.jsonl")):
-        packed = gzip.compress(data.read_bytes(), mtime=0)
-        (target / f"{data.name}.gz").write_bytes(packed)
+    for pattern in _PACKED:
+        for file in sorted(source.glob(pattern)):
+            packed = gzip.compress(file.read_bytes(), mtime=0)
+            (target / f"{file.name}.gz").write_bytes(packed)
 
 
 def unpacked(source: Path, target: Path) -> None:

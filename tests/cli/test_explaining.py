@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock import workloads
+
 from .conftest import Run
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -17,6 +19,14 @@ def test_a_dataflow_is_drawn_without_spark(penstock: Run) -> None:
     code, out, _ = penstock("explain", "diamond", "--draw", "flow.png", "--json")
     assert (code, json.loads(out)) == (0, {"flow": "diamond", "drawn": "flow.png"})
     assert Path("flow.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize("name", workloads.names())
+def test_every_workload_can_be_drawn(name: str, penstock: Run) -> None:
+    assert penstock("explain", name, "--draw", "flow.svg")[:2] == (0, "drawn to flow.svg\n")
+    drawn = Path("flow.svg").read_text()
+    operators = workloads.build(name, "out").graph.operators
+    assert [o.name for o in operators if f">{o.name}</text>" not in drawn] == []
 
 
 @pytest.mark.parametrize("file", ["flow.jpg", "flow", "nowhere/flow.svg"])

@@ -1,9 +1,12 @@
-"""The experiments of the documentation: their tables are what the code makes of their data."""
+"""The experiments of the documentation: tables and pictures come from the data beside them."""
 
 from __future__ import annotations
 
+import gzip
 import json
+from importlib.metadata import version
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -26,6 +29,25 @@ def test_a_table_comes_from_the_data_beside_it(name: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", RECORDED)
+def test_every_engine_has_its_pictures(name: str) -> None:
+    engines = json.loads((HOME / name / "manifest.json").read_text())["engines"]
+    kept = {file.name for file in (HOME / name).glob("picture-*")}
+    assert kept == {f"picture-{e}.{kind}" for e in engines for kind in ("png", "svg.gz")}
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("name", [n for n in RECORDED if crc32(n.encode()) % 5 == 0])
+def test_a_picture_comes_from_the_data_beside_it(name: str, tmp_path: Path) -> None:
+    """Drawing them all would take minutes, so some are, which nobody has chosen."""
+    if RESULTS.DRAWN_BY.read_text().strip() != version("matplotlib"):
+        pytest.skip("another matplotlib has drawn the pictures")
+    RESULTS.unpacked(HOME / name, tmp_path)
+    Store(tmp_path).make(experiments.get(name))
+    for kept in (HOME / name).glob("picture-*.svg.gz"):
+        assert gzip.decompress(kept.read_bytes()) == (tmp_path / kept.stem).read_bytes()
+
+
+@pytest.mark.parametrize("name", RECORDED)
 def test_nothing_is_tied_to_a_machine(name: str) -> None:
     said = json.loads((HOME / name / "manifest.json").read_text())["engines"]
     assert all(" /" not in one["command"] for one in said.values())
@@ -34,9 +56,12 @@ def test_nothing_is_tied_to_a_machine(name: str) -> None:
 def test_taking_and_unpacking_are_inverse(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
-    for name in ("manifest.json", "data-simulator.jsonl", "table.md", "picture-simulator.png"):
+    made = ("table.md", "picture-simulator.png", "picture-simulator.svg")
+    for name in ("manifest.json", "data-simulator.jsonl", *made):
         (source / name).write_text(f"of {name}")
     RESULTS.taken(source, tmp_path / "kept")
+    packed = (tmp_path / "kept" / "picture-simulator.svg.gz").read_bytes()
+    assert gzip.decompress(packed) == b"of picture-simulator.svg"
     RESULTS.unpacked(tmp_path / "kept", tmp_path / "back")
     back = {file.name: file.read_text() for file in (tmp_path / "back").iterdir()}
     assert back == {n: f"of {n}" for n in ("manifest.json", "data-simulator.jsonl")}

@@ -12,12 +12,15 @@ from penstock import experiments
 from penstock.control.context import Context
 from penstock.engines.simulator.scenario import prime_tester
 from penstock.engines.simulator.topologies import LINEAR
-from penstock.experiments.experiment import Experiment
+from penstock.experiments import nephele_8
+from penstock.experiments.experiment import Experiment, Setting
 from penstock.experiments.nephele import Buffers
+from penstock.experiments.play import Play
 from penstock.experiments.runner import Order, carry_out
 from penstock.experiments.stela import best, taken
 from penstock.experiments.table import DIFFERS
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
+from penstock.models.load import parse
 
 EVERY = experiments.every()
 
@@ -84,15 +87,32 @@ def test_the_best_static_plan_gives_the_slots_to_the_slowest() -> None:
 
 def test_buffers_are_filled_more_slowly_the_more_channels_there_are() -> None:
     scenario = prime_tester(100)
-    seen = {
-        name: PipelineMetrics(name, n, arrival_rate=10_000.0)
-        for name, n in (("source", 32), ("test", 100), ("sink", 32))
-    }
-    context = Context(
-        scenario.graph, scenario.plan, (Snapshot(5.0, 5.0, 0, 0, 0, 0, pipelines=seen),), 5.0
-    )
+    seen = {"source": PipelineMetrics("source", 32, rate_in=10_000.0)}
+    sources = frozenset({"source"})
+    snapshot = Snapshot(5.0, 5.0, 0, 0, 0, 0, pipelines=seen, source_pipelines=sources)
+    context = Context(scenario.graph, scenario.plan, (snapshot,), 5.0)
     decision, _ = Buffers(3).decide(context, None)
     assert decision.plan is not None
     # 3 rows on each of 3,200 channels, at 10,000 rows a second
     cadences = {p.name: p.cadence for p in decision.plan.pipelines}
     assert cadences == pytest.approx({"source": 0.0, "test": 0.96, "sink": 0.96})
+
+
+def test_buffers_are_there_from_the_start() -> None:
+    scenario = Buffers(3).on(prime_tester(100), 10_000)
+    assert [p.cadence for p in scenario.plan.pipelines] == pytest.approx([0.0, 0.96, 0.96])
+
+
+def test_rows_wait_as_long_as_it_takes_to_fill_two_halves_of_a_buffer(tmp_path: Path) -> None:
+    """Half a buffer's time before the testers, half behind, and the work that comes at once."""
+    scenario = prime_tester(100, rates=(10_000,), step=12.0, service=0.0001)
+    records = Play(Buffers(3).on(scenario, 10_000), Buffers(3))(Setting(1, tmp_path))
+    last = [r for r in records if r["kind"] == "tick"][-1]
+    assert last["latency"]["test->sink"]["mean"] == pytest.approx(0.96, rel=0.05)
+    assert last["ingested"] == last["offered"], "buffers hold nobody back"
+
+
+def test_the_peak_of_the_tweets_is_a_case_of_its_own() -> None:
+    load = parse(nephele_8.around_the_peak().load)
+    assert max(load.rate(at) for at in range(160)) == load.rate(nephele_8.JUMP) == 6734
+    assert load.rate(nephele_8.JUMP - 5) < 6000

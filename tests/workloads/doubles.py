@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from pyspark.sql import Row
@@ -66,7 +68,33 @@ class Running:
             groups.setdefault(tuple(record[k] for k in self._keys), []).append(Row(**record))
         for key in sorted(groups):
             self._handle.key = key
-            yield from self._processor.handleInputRows(key, iter(groups[key]), None)
+            pending = deque(groups[key])
+            while pending:  # as the engine does: a record at which it fails is put aside
+                with suppress(ValueError):
+                    yield from self._processor.handleInputRows(key, _taken(pending), None)
+
+
+def _taken(pending: deque[Row]) -> Iterator[Row]:
+    while pending:
+        yield pending.popleft()
+
+
+def mapped(
+    function: Callable[[dict[str, Any]], Any], rows: Iterable[dict[str, Any]]
+) -> Iterator[Any]:
+    """What a function makes of records; those at which it fails are put aside."""
+    for row in rows:
+        with suppress(ValueError):
+            yield function(row)
+
+
+def flat_mapped(
+    function: Callable[[dict[str, Any]], Iterable[Any]], rows: Iterable[dict[str, Any]]
+) -> Iterator[Any]:
+    """The same for a function that makes several of one."""
+    for row in rows:
+        with suppress(ValueError):
+            yield from [*function(row)]
 
 
 def processed(

@@ -58,6 +58,12 @@ def test_great_numbers_are_told_apart() -> None:
     assert tester({"n": (2**31 - 1) * (2**31 + 11)})[1] is False
 
 
+def test_a_record_without_a_number_is_an_error_and_not_expected() -> None:
+    with pytest.raises(ValueError, match="no number"):
+        prime_tester.Tester(40)({"n": None})
+    assert [*prime_tester.expected({"numbers": pa.table({"n": [None, 7]})})] == [(7, True)]
+
+
 def test_too_few_rounds_are_refused() -> None:
     with pytest.raises(InvalidInput, match="35 rounds are too few"):
         workloads.build("prime-tester", "out", rounds=35)

@@ -15,6 +15,7 @@ from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import FlatMap, Map, Read, Union, Write
 from penstock.errors import InvalidInput
 from penstock.workloads import costs
+from tests.workloads.doubles import flat_mapped, mapped
 
 
 def inputs(graph: Graph, count: int) -> dict[str, pa.Table]:
@@ -34,9 +35,9 @@ def interpret(graph: Graph, given: dict[str, pa.Table]) -> dict[str, list[dict[s
             case Read():
                 streams[name] = given[name].to_pylist()
             case Map(function):
-                streams[name] = [function(row) for row in rows]
+                streams[name] = [*mapped(function, rows)]
             case FlatMap(function):
-                streams[name] = [out for row in rows for out in function(row)]
+                streams[name] = [*flat_mapped(function, rows)]
             case Union() | Write():
                 streams[name] = rows
     return streams
@@ -49,6 +50,7 @@ def test_the_expected_rows_are_those_the_operators_make(
     name: str, cost: str, selectivity: float
 ) -> None:
     options = {"cost": cost, "selectivity": selectivity, "numbers": 137, "wait_ms": 0}
+    options |= {"malformed": 0.1}
     graph = workloads.build(name, "out", **options).graph
     given = inputs(graph, 40)
     streams = interpret(graph, given)
@@ -68,7 +70,7 @@ def test_a_selectivity_is_met_on_average() -> None:
 
 
 def test_a_diamond_mixes_its_costs() -> None:
-    graph = workloads.build("diamond", "out", numbers=5, wait_ms=0).graph
+    graph = workloads.build("diamond", "out", numbers=5, wait_ms=0, malformed=0).graph
     steps = [graph[f"branch-{i}"].body.function.__self__ for i in (1, 2, 3, 4)]  # type: ignore[union-attr]
     assert [type(step.cost).__name__ for step in steps] == ["Cpu", "Parse", "Wait", "Wait"]
     given = inputs(graph, 10)
@@ -76,20 +78,20 @@ def test_a_diamond_mixes_its_costs() -> None:
 
 
 def test_the_sources_of_a_star_share_no_id() -> None:
-    given = inputs(workloads.build("star", "out").graph, 50)
+    given = inputs(workloads.build("star", "out", malformed=0).graph, 50)
     ids = [i for table in given.values() for i in table["id"].to_pylist()]
     assert sorted(ids) == list(range(100))
 
 
 def test_ten_thousand_random_numbers_can_be_foreseen() -> None:
-    given = inputs(workloads.build("linear", "out").graph, 5)["orders"]
+    given = inputs(workloads.build("linear", "out", malformed=0).graph, 5)["orders"]
     step = costs.Step("s", costs.cpu())
     assert step.foresee(given).to_pylist() == [step.single(row) for row in given.to_pylist()]
 
 
 def test_steps_can_be_shipped() -> None:
     step = costs.Step("s", costs.parse(), 1.5)
-    row = inputs(workloads.build("linear", "out").graph, 1)["orders"].to_pylist()[0]
+    row = inputs(workloads.build("linear", "out", malformed=0).graph, 1)["orders"].to_pylist()[0]
     several = cloudpickle.loads(cloudpickle.dumps(step.several))
     assert list(several(row)) == list(step.several(row))
 

@@ -18,7 +18,7 @@ from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import FlatMap, Map, Process, Read, Union, Write
 from penstock.errors import InvalidInput
 from penstock.workloads import multiply
-from tests.workloads.doubles import processed
+from tests.workloads.doubles import flat_mapped, mapped, processed
 
 SMALL: dict[str, dict[str, Any]] = {
     "region-4": {"multiplications": "7,5,3,2"},
@@ -44,9 +44,9 @@ def interpret(
             case Read():
                 streams[name] = given[name].to_pylist()
             case Map(function):
-                streams[name] = [function(row) for row in rows]
+                streams[name] = [*mapped(function, rows)]
             case FlatMap(function):
-                streams[name] = [out for row in rows for out in function(row)]
+                streams[name] = [*flat_mapped(function, rows)]
             case Process(make):
                 batches = [rows[i : i + size] for i in range(0, len(rows), size)]
                 assert operator.schema is not None
@@ -66,7 +66,7 @@ def last(rows: list[dict[str, Any]], key: str) -> Iterator[tuple[Any, ...]]:
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_the_expected_sums_are_those_the_operators_make(name: str, size: int) -> None:
-    graph = workloads.build(name, "out", keys=9, **SMALL[name]).graph
+    graph = workloads.build(name, "out", keys=9, malformed=0.05, **SMALL[name]).graph
     given = {
         source.name: pa.Table.from_batches(records(source.body.source, 0, 300))  # type: ignore
         for source in graph.sources
@@ -121,6 +121,16 @@ def test_keys_are_skewed_as_told() -> None:
 
     assert top(0.0) == pytest.approx(0.01, abs=0.005)
     assert top(1.0) == pytest.approx(0.19, abs=0.02)
+
+
+def test_half_of_a_burst_has_one_key() -> None:
+    made = multiply.Numbers(("a", "b"), 100, 0.0, burst=10.0)
+    rng = np.random.Generator(np.random.PCG64(0))
+    found = made(rng, np.arange(20_000), np.repeat([10.5, 15.0], 10_000))
+    for column in ("a", "b"):
+        hot, usual = np.split(found[column] == 20, 2)
+        assert hot.mean() == pytest.approx(0.5, abs=0.02)
+        assert usual.mean() == pytest.approx(0.01, abs=0.005)
 
 
 def test_what_cannot_be_multiplied_is_refused() -> None:

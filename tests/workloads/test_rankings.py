@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.workloads import ranking, top_n, twitter_analysis
+from penstock.workloads.lines import incomplete
+from penstock.workloads.posts import TWEET
 from tests.workloads.doubles import Running
 
 NAMES = st.sampled_from("abcdefg")
@@ -102,15 +106,27 @@ def test_hashtags_are_those_of_english_tweets() -> None:
     ]
 
 
-def test_operators_and_expectation_agree_on_what_is_a_tweet() -> None:
-    taken = []
-    for value in TWEETS["tweets"]["value"].to_pylist():
-        try:
-            taken += list(twitter_analysis.english_only({"value": value}))
-        except (ValueError, KeyError):
-            continue
-    assert [t["at"] - 1_700_000_000_000 for t in taken] == [0, 1, 10_000]
-    assert [twitter_analysis.score(t)["slot"] for t in taken] == [170000000, 170000000, 170000001]
+def test_a_mood_is_in_the_slot_of_its_tweet() -> None:
+    scored = [
+        twitter_analysis.score({"at": at, "text": "what a day"})
+        for at in (1_700_000_000_000, 1_700_000_010_000)
+    ]
+    assert [one["slot"] for one in scored] == [170000000, 170000001]
+    assert not twitter_analysis.is_english(None)
+
+
+@pytest.mark.spark
+@pytest.mark.all_workloads
+def test_spark_and_the_expectation_agree_on_what_is_a_tweet(spark: Any) -> None:
+    """What is no tweet stays, and is what the operator rejects."""
+    lines = [(line,) for line in TWEETS["tweets"]["value"].to_pylist()]
+    found = twitter_analysis.english_only(spark.createDataFrame(lines, "value string"))
+    assert found.columns == ["value", "id", "at", "text"]
+    bad = incomplete(TWEET)
+    sound = [row["at"] - 1_700_000_000_000 for row in found.where(f"NOT ({bad})").collect()]
+    assert sorted(sound) == [0, 1, 10_000]
+    rejected = [row["value"] for row in found.where(bad).collect()]
+    assert sorted(rejected) == sorted(line for (line,) in lines[-2:])
 
 
 def test_only_places_that_changed_are_sent_again() -> None:

@@ -22,7 +22,6 @@ from penstock.plan import fusion
 from penstock.workloads import meaning
 
 NAMES = workloads.names()
-WRITTEN = [name for name in NAMES if "malformed" in workloads.describe(name).options]
 
 
 def generators(graph: Graph) -> dict[str, Generator]:
@@ -76,7 +75,7 @@ def test_a_workload_is_whole(name: str) -> None:
     assert workload.source.split(",")[0] in (
         "Stepwise profiling", "Stela", "Joker", "Nephele", "Es-Stream",
     )  # fmt: skip
-    assert {"load", "seed", "limit"} <= workload.options.keys()
+    assert {"load", "seed", "limit", "malformed", "burst"} <= workload.options.keys()
     flow = workloads.build(name, "out")
     flow.validate()
     graph = flow.graph
@@ -118,23 +117,36 @@ def test_the_same_seed_gives_the_same_bytes(name: str) -> None:
     assert len(set(first.values())) == len(first)  # no source repeats another
 
 
-@pytest.mark.parametrize("name", WRITTEN)
-def test_a_share_of_the_lines_is_malformed(name: str) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_a_share_of_the_records_is_malformed(name: str) -> None:
     sound = inputs(workloads.build(name, "out", malformed=0.0).graph, 5000)
     spoilt = inputs(workloads.build(name, "out", malformed=0.1).graph, 5000)
     for source in sound:
-        # Sound lines are drawn alike, so that in the first block those that differ are spoilt.
-        one, two = (table[source]["value"].to_pylist()[:1000] for table in (sound, spoilt))
+        # Sound records are drawn alike, so that in the first block those that differ are spoilt.
+        one, two = (table[source].slice(0, 1000).to_pylist() for table in (sound, spoilt))
         differ = sum(a != b for a, b in zip(one, two, strict=True))
         assert differ / 1000 == pytest.approx(0.1, abs=0.03)
 
 
-@pytest.mark.parametrize("name", WRITTEN)
-def test_no_share_beyond_one_is_malformed(name: str) -> None:
-    if name in ("wordcount", "synthetic-wordcount"):
-        return
+@pytest.mark.parametrize("name", NAMES)
+def test_bursts_are_other_than_what_comes_usually(name: str) -> None:
+    """All that is made of the first two seconds is in a burst, and of the next ones nothing is."""
+    options = {"load": "1000/s", "malformed": 0.0}
+    even = inputs(workloads.build(name, "out", burst=0, **options).graph, 4000)
+    bursty = inputs(workloads.build(name, "out", burst=20, **options).graph, 4000)
+    for source in even:
+        one, two = (table[source].to_pylist() for table in (even, bursty))
+        differ = [a != b for a, b in zip(one, two, strict=True)]
+        assert sum(differ[:2000]) / 2000 > 0.1
+        assert not any(differ[2000:])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_no_share_and_no_time_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match="share of 2 malformed"):
         workloads.build(name, "out", malformed=2)
+    with pytest.raises(InvalidInput, match="bursts -1 seconds apart"):
+        workloads.build(name, "out", burst=-1)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -15,6 +15,7 @@ from penstock.dataflow.connectors import Generator
 from penstock.dataflow.generation import records
 from penstock.dataflow.operator import Frame, Read
 from penstock.workloads import wordcount
+from penstock.workloads.languages import words
 from penstock.workloads.tweets import vocabulary, zipf_slots
 
 
@@ -39,7 +40,7 @@ def naive_text(line: str) -> str | None:
 
 def test_the_same_seed_gives_the_same_bytes() -> None:
     digest = hashlib.sha256("\n".join(map(str, lines(3000))).encode()).hexdigest()
-    assert digest[:16] == "0496e04af23a36b7"
+    assert digest[:16] == "7bfa10a05637c4c4"
     assert lines(100, seed=1) != lines(100)
 
 
@@ -51,6 +52,30 @@ def test_tweets_are_json_with_eight_to_thirteen_words() -> None:
     assert set(sizes) == {8, 9, 10, 11, 12, 13}
     tagged = sum("#" in t["text"] for t in tweets) / len(tweets)
     assert tagged == pytest.approx(0.25, abs=0.04)
+
+
+def test_the_language_of_a_tweet_shows_in_its_text() -> None:
+    tweets = [json.loads(line or "") for line in lines(4000, malformed=0.0)]
+    spoken = Counter(t["lang"] for t in tweets)
+    assert spoken["en"] / len(tweets) == pytest.approx(0.5, abs=0.03)
+    assert set(spoken) == {"en", "es", "ja", "pt", "ar", "tr", "fr", "de"}
+    for language in spoken:
+        own = set(words(language, 40)) if language != "en" else set(vocabulary(40))
+        texts = [t["text"].split(" ") for t in tweets if t["lang"] == language]
+        assert sum(bool(own & set(text)) for text in texts) / len(texts) > 0.9
+    foreign = {w for t in tweets if t["lang"] not in ("en", "tr") for w in t["text"].split(" ")}
+    assert not foreign & {"the", "and", "is", "you", "people", "important"}
+
+
+def test_one_hashtag_is_on_everybodys_lips_in_a_burst() -> None:
+    def most(first: int) -> float:
+        made = lines(first + 2000, load="1000/s", malformed=0.0)[first:]
+        tags = Counter(w for line in made for w in json.loads(line or "")["text"].split(" ")
+                       if w.startswith("#"))  # fmt: skip
+        return tags["#with"] / tags.total()
+
+    assert most(0) == pytest.approx(0.5, abs=0.06)
+    assert most(2000) < 0.06
 
 
 def test_one_in_two_hundred_is_malformed_in_ways_every_reader_agrees_on() -> None:

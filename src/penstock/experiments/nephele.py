@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from penstock.control.context import Context
+from penstock.dataflow.graph import Graph
 from penstock.engines.simulator.scenario import Scenario
 from penstock.experiments import reading
 from penstock.experiments.experiment import Data, Record, Setting
@@ -14,6 +15,7 @@ from penstock.experiments.play import Play
 from penstock.experiments.rivals import DynamicAllocation, best_static, scaled
 from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
+from penstock.plan.plan import Pipeline, Plan
 
 PAPER = "Nephele: elastic stream processing with latency guarantees"
 
@@ -28,7 +30,8 @@ class Buffers:
     """Instances stay; a channel ships when its buffer holds so many rows, however long it takes.
 
     A pipeline has a channel to each instance from each instance before it, so its cadence is the
-    time in which one of these is filled.
+    time in which one of these is filled. Every row goes through every pipeline, so what the
+    sources send is what comes to each; measured there it would come in the beat of the buffers.
     """
 
     rows: float = HELD
@@ -37,17 +40,33 @@ class Buffers:
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
         seen = context.latest
-        if seen is None:
+        if seen is None or not seen.throughput:
             return Decision(None, "nothing measured yet"), memory
-        topology, pipelines = Topology(context.graph, context.plan), []
-        for one in context.plan.pipelines:
-            before = sum(topology.pipelines[up].parallelism for up in topology.upstream[one.name])
-            rate = seen.pipelines[one.name].arrival_rate
-            wanted = self.rows * before * one.parallelism / rate if before and rate else one.cadence
-            moved = abs(wanted - one.cadence) > 0.1 * wanted
-            pipelines.append(replace(one, cadence=wanted) if moved else one)
+        wanted, pipelines = self.filled(context.graph, context.plan, seen.throughput), []
+        for one, after in zip(context.plan.pipelines, wanted.pipelines, strict=True):
+            moved = abs(after.cadence - one.cadence) > 0.1 * after.cadence
+            pipelines.append(after if moved else one)
         plan = replace(context.plan, pipelines=tuple(pipelines))
         return Decision(plan, f"a buffer holds {self.rows:g} rows"), memory
+
+    def filled(self, graph: Graph, plan: Plan, rate: float) -> Plan:
+        """The plan with the cadences in which buffers are filled by so many rows a second."""
+        pipelines = tuple(
+            replace(one, cadence=self.rows * before * one.parallelism / rate)
+            for one, before in _writers(graph, plan)
+        )
+        return replace(plan, pipelines=pipelines)
+
+    def on(self, scenario: Scenario, rate: float) -> Scenario:
+        """The scenario with buffers from the start, when so many rows a second come."""
+        return replace(scenario, plan=self.filled(scenario.graph, scenario.plan, rate))
+
+
+def _writers(graph: Graph, plan: Plan) -> Iterator[tuple[Pipeline, int]]:
+    """Every pipeline with the instances that write to each of its own."""
+    topology = Topology(graph, plan)
+    for one in plan.pipelines:
+        yield one, sum(topology.pipelines[up].parallelism for up in topology.upstream[one.name])
 
 
 @dataclass(frozen=True)
@@ -95,6 +114,16 @@ def fewest_testers(build: Callable[[float], Scenario], step: float, busy: float)
     """
     choices = {"test": range(int(0.75 * busy), int(1.4 * busy))}
     return Fewest(build(min(step, 5.0)), build(step), choices, {"test": int(1.1 * busy)})
+
+
+P95 = "latency, 95 %"
+"""A line below which 95 % of the records of the policy are."""
+
+
+def short(case: str) -> str:
+    """A case in a word or two, so that many fit above a picture."""
+    brief = {"batching for 20 ms": "batching", "16 KiB buffers": "16 KiB"}
+    return brief.get(case, case.removesuffix(" flushing").removesuffix(" allocation"))
 
 
 def note(data: Data, figure: str) -> str:

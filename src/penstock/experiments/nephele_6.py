@@ -20,7 +20,7 @@ from penstock.engines.simulator.scenario import (
 )
 from penstock.experiments import reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read, Record
-from penstock.experiments.nephele import PAPER, Buffers, dynamic, fewest_testers, note
+from penstock.experiments.nephele import P95, PAPER, Buffers, dynamic, fewest_testers, note, short
 from penstock.experiments.play import Play, SparkPlay
 from penstock.plan.plan import Pipeline, Plan
 from penstock.report.figures import Figure, Level, Line, Panel
@@ -32,7 +32,7 @@ def figure_6(step: float) -> Sequence[Case]:
     scenario = prime_tester(step=step)
     return (
         Case("latency", Play(scenario, "latency")),
-        Case("static", Play(scenario, Buffers())),
+        Case("static", Play(Buffers().on(scenario, PRIME_RATES[0]), Buffers())),
         Case("best static", fewest_testers(partial(bounded, 20), step, PEAK)),
         Case("dynamic allocation", dynamic(scenario, 130, SMALL)),
     )
@@ -110,10 +110,10 @@ def _usual_p95(data: Data) -> float:
     return float(found[len(found) // 2])
 
 
-def _lowest(case: str) -> Read:
+def _lowest(case: str, which: str) -> Read:
     def read(data: Data) -> float:
         settled = [t for t in data.of(case) if t["at"] > data.parameters["step"]]
-        return min(1000 * float(one["mean"]) for t in settled for one in t["latency"].values())
+        return min(1000 * float(one[which]) for t in settled for one in t["latency"].values())
 
     return read
 
@@ -136,20 +136,21 @@ def _attempted(data: Data, case: str) -> Line:
 
 
 def picture_6(data: Data) -> Figure:
-    cases = [c for c in ("latency", "static", "dynamic allocation") if c in data.cases]
+    tones = {"latency": 0, "static": 1, "best static": 5, "dynamic allocation": 2}
+    cases = [c for c in tones if c in data.cases]
     bound = next(iter(data.of("latency")[-1]["latency"].values()))["bound"] * 1000
-    tones = {"latency": 0, "static": 1, "dynamic allocation": 2}
-    lines = [reading.line(data, c, _mean_ms, f"{c}, mean", tone=tones[c]) for c in cases]
-    lines.append(reading.line(data, "latency", _p95_ms, "latency, 95th percentile", tone=0,
-                              faint=True))  # fmt: skip
-    testers = tuple(reading.line(data, c, _testers, style="step", tone=tones[c]) for c in cases)
+    lines = [reading.line(data, c, _mean_ms, short(c), tone=tones[c]) for c in cases]
+    lines.append(reading.line(data, "latency", _p95_ms, P95, tone=0, faint=True))
+    testers = tuple(
+        reading.line(data, c, _testers, short(c), style="step", tone=tones[c]) for c in cases
+    )
     return Figure(
         f"PrimeTester with a bound of {bound:g} ms",
         (
             Panel("time (s)", "numbers/s", (_attempted(data, cases[0]),)),
             Panel(
                 "time (s)",
-                "latency (ms)",
+                "mean latency (ms)",
                 tuple(lines),
                 levels=(Level(bound, f"{bound:g} ms"),),
                 log=True,
@@ -178,7 +179,13 @@ FIGURE_6 = Experiment(
             lambda data: reading.met(data, "latency"),
             better="higher",
         ),
-        Claim("testers at the end of the warm-up", 36, _testers_at_start, only="simulator"),
+        Claim(
+            "testers at the end of the warm-up",
+            36,
+            _testers_at_start,
+            only="simulator",
+            basis="given",
+        ),
         Claim(
             "task hours beside static testers",
             1.0,
@@ -194,13 +201,20 @@ FIGURE_6 = Experiment(
             better="lower",
             only="simulator",
         ),
-        Claim(
-            "lowest mean latency of the static testers with 16 KiB buffers",
-            348,
-            _lowest("static"),
-            "ms",
-            why="buffers are filled by all channels of a tester together here, by each in the seed",
-            only="simulator",
+        *(
+            Claim(
+                f"lowest {words} of the static testers with 16 KiB buffers",
+                milliseconds,
+                _lowest("static", which),
+                "ms",
+                why="the channels of a tester ship together here, so that it gets what all of them "
+                "hold at once, and each on its own in the seed",
+                only="simulator",
+            )
+            for words, which, milliseconds in (
+                ("mean latency", "mean", 348),
+                ("95th percentile", "p95", 564),
+            )
         ),
         Claim("task hours of the policy", None, _hours("latency")),
         Claim("task hours of the static testers", None, _hours("static")),
@@ -224,6 +238,11 @@ FIGURE_6 = Experiment(
     quick={"step": 20.0},
     spark=on_spark,
     spark_size={"step": 15.0, "rate": 150, "latency": "2s"},
+    notes=(
+        "Simulated is the seed's graph, which the workload prime-tester has too: 32 sources, the "
+        "testers and 32 sinks. The time of a test is not printed, and taken so that 36 testers can "
+        "do for the warm-up and 175 for the peak.",
+    ),
 )
 
 EXPERIMENTS = (FIGURE_6,)

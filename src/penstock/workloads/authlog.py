@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.workloads.bursts import bursts, check_every
 from penstock.workloads.lines import column, millis, picked
 from penstock.workloads.spoiling import check_share, complaint, empty, spoil
 from penstock.workloads.tweets import check_ranks, zipf_slots
@@ -52,18 +53,18 @@ class AuthLog:
 
     def __post_init__(self) -> None:
         check_share(self.malformed)
+        check_every(self.burst)
         check_ranks(self.addresses, self.exponent)
 
     def __call__(self, rng: np.random.Generator, index: Any, at: Any) -> dict[str, pa.Array]:
         count = len(index)
-        since = np.where(np.isfinite(at), at, 0.0)
-        attack = np.mod(since, self.burst) < self.burst / 10
-        attack &= rng.random(count) < 0.8
+        burst = bursts(at, self.burst)
+        attack = burst.hot & (rng.random(count) < 0.8)
         chance = rng.random(count)
         entry = np.where(attack, _drawn(chance, _ATTACK), _drawn(chance, _USUAL))
         slots = zipf_slots(self.addresses, self.exponent)
         usual = slots[rng.integers(0, _SLOTS, size=count, dtype=np.uint16)]
-        guessing = (since // self.burst).astype(np.int64) * 31 % self.addresses
+        guessing = burst.number * 31 % self.addresses
         address = np.where(attack, guessing, usual).astype(np.int64)
         parts = [
             pc.strftime(pa.array(millis(at)).cast(pa.timestamp("ms")), format="%Y-%m-%dT%H:%M:%SZ"),

@@ -36,6 +36,7 @@ def build(
     addresses: int = 5_000,
     exponent: float = 0.5,
     malformed: float = 0.005,
+    burst: float = 15,
     failures: int = 10,
     within: int = 2_000,
     latency: str = "3s",
@@ -44,7 +45,8 @@ def build(
     if failures < 2:
         raise InvalidInput(f"{failures} failures have no time between them: at least 2 are needed")
     flow = Dataflow("break-ins")
-    source = Generator(AuthLog(addresses, exponent, malformed), "value string", load, seed, limit)
+    entries = AuthLog(addresses, exponent, malformed, burst)
+    source = Generator(entries, "value string", load, seed, limit)
     failed = flow.source("log", source).frame(
         "failures",
         lambda df: df.where(f"value LIKE '%{FAILED}%'"),

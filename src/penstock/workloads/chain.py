@@ -27,6 +27,8 @@ def build(
     limit: int | None = None,
     keys: int = 200,
     exponent: float = 0.5,
+    malformed: float = 0.005,
+    burst: float = 20,
     latency: str = "3s",
 ) -> Dataflow:
     """Write the dataflow; sums go to `out`/results as updates, the last of a key counts.
@@ -47,8 +49,8 @@ def build(
     last = multiply.Tally(multiply.step(f"multiply-{operators}", cheap, ("b",)), "b")
 
     flow = Dataflow(f"chain-{operators}")
-    numbers = multiply.Numbers(keys=keys, exponent=exponent).source(load, seed, limit)
-    stream = first.attach(flow.source("numbers", numbers))
+    numbers = multiply.Numbers(keys=keys, exponent=exponent, malformed=malformed, burst=burst)
+    stream = first.attach(flow.source("numbers", numbers.source(load, seed, limit)))
     for step in between:
         stream = step.attach(stream)
     last.attach(stream).sink("results", Parquet(str(Path(out) / "results")))

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.workloads.bursts import bursts, check_every
 from penstock.workloads.lines import column, millis, picked
 from penstock.workloads.spoiling import check_share, complaint, empty, short, spoil
 from penstock.workloads.tweets import check_ranks, zipf_slots
@@ -41,16 +42,16 @@ class Clicks:
 
     def __post_init__(self) -> None:
         check_share(self.malformed)
+        check_every(self.burst)
         check_ranks(self.items, self.exponent)
 
     def __call__(self, rng: np.random.Generator, index: Any, at: Any) -> dict[str, pa.Array]:
         count = len(index)
-        since = np.where(np.isfinite(at), at, 0.0)
-        sale = np.mod(since, self.burst) < self.burst / 10
-        sale &= rng.random(count) < 0.5
+        burst = bursts(at, self.burst)
+        sale = burst.hot & (rng.random(count) < 0.5)
         slots = zipf_slots(self.items, self.exponent)
         usual = slots[rng.integers(0, _SLOTS, size=count, dtype=np.uint16)]
-        offered = (since // self.burst).astype(np.int64) * 97 % self.items
+        offered = burst.number * 97 % self.items
         item = np.where(sale, offered, usual).astype(np.int64)
         action = np.searchsorted(np.cumsum(_SHARES)[:-1], rng.random(count), side="right")
         parts = [

@@ -25,11 +25,12 @@ def build(
     items: int = 5_000,
     exponent: float = 1.0,
     malformed: float = 0.005,
+    burst: float = 20,
     latency: str = "3s",
 ) -> Dataflow:
     """Write the dataflow; the counts go to `out`/counts as updates, the last of an item counts."""
     flow = Dataflow("commodity-count")
-    source = Generator(Clicks(items, exponent, malformed), "value string", load, seed, limit)
+    source = Generator(Clicks(items, exponent, malformed, burst), "value string", load, seed, limit)
     parsed = parse_commas(flow.source("clicks", source), "parse", CLICK)
     counts = (
         parsed.frame(

@@ -25,6 +25,8 @@ import pyarrow.json
 
 from penstock.dataflow.flow import Stream
 from penstock.errors import InvalidInput
+from penstock.workloads.bursts import bursts, check_every
+from penstock.workloads.spoiling import check_share, lacking, without_gaps
 
 Words = npt.NDArray[np.uint64]
 
@@ -179,7 +181,8 @@ class Step:
             yield self._record(record, mix(result + copy) >> 1)
 
     def foresee(self, table: pa.Table) -> pa.Table:
-        """What the step makes of a table of records, without the cost."""
+        """What the step makes of a table of sound and malformed records, without the cost."""
+        table = without_gaps(table, "id")
         before: Words = np.zeros(len(table), dtype=np.uint64)
         if "result" in table.column_names:
             before = table["result"].to_numpy().astype(np.uint64)
@@ -200,6 +203,8 @@ class Step:
         return zlib.crc32(self.name.encode())
 
     def _result(self, record: Mapping[str, Any]) -> int:
+        if record["id"] is None:
+            raise ValueError("the record has no id")
         # Spark has no unsigned numbers, so a result has 63 bits.
         return mix(self._salt + record.get("result", 0) + self.cost.one(record)) >> 1
 
@@ -243,21 +248,32 @@ def _chance_many(words: Words) -> npt.NDArray[np.float64]:
 class Orders:
     """The `make` of a source: orders as JSON, about 300 bytes each.
 
-    Record i has the id `i * of + which`, so that several sources share no id.
+    Record i has the id `i * of + which`, so that several sources share no id; those that are
+    malformed have none. For the first tenth of every `burst` seconds half of the orders begin with
+    an item that is on sale.
     """
 
     which: int = 0
     of: int = 1
+    malformed: float = 0.0
+    burst: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_share(self.malformed)
+        check_every(self.burst)
 
     def __call__(self, rng: np.random.Generator, index: Any, at: Any) -> dict[str, Any]:
         ids = index * self.of + self.which
         items = _items()
         picks = rng.integers(0, len(items), size=(_ITEMS, len(index)))
+        burst = bursts(at, self.burst)
+        sale = burst.hot & (rng.random(len(index)) < 0.5)
+        picks[0] = np.where(sale, burst.number * 97 % len(items), picks[0])
         parts = [items.take(pa.array(pick)) for pick in picks]
         joined = pc.binary_join_element_wise(*parts, ",")
         text = pa.array(ids).cast(pa.string())
         value = pc.binary_join_element_wise('{"order":', text, ',"items":[', joined, "]}", "")
-        return {"id": ids, "value": value}
+        return {"id": lacking(rng, ids, self.malformed), "value": value}
 
 
 _ITEMS = 4

@@ -29,6 +29,8 @@ def build(
     numbers: int = 10_000,
     wait_ms: float = 5,
     selectivity: float = 1.0,
+    malformed: float = 0.005,
+    burst: float = 20,
     latency: str = "2s",
 ) -> Dataflow:
     """Write the dataflow; ids and results go to `out`/results, four of an id."""
@@ -43,7 +45,8 @@ def build(
     ]
 
     flow = Dataflow("diamond")
-    source = Generator(costs.Orders(), costs.RECORD, load or LOADS[cost], seed, limit)
+    made = costs.Orders(malformed=malformed, burst=burst)
+    source = Generator(made, costs.RECORD, load or LOADS[cost], seed, limit)
     orders = flow.source("orders", source)
     first, *others = [step.attach(orders) for step in steps]
     together = first.union("merge", *others, schema=costs.RESULT)

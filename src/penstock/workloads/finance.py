@@ -31,11 +31,12 @@ def build(
     symbols: int = 50,
     exponent: float = 1.0,
     malformed: float = 0.005,
+    burst: float = 20,
     latency: str = "5s",
 ) -> Dataflow:
     """Write the dataflow; trades and quotes have the load each, bargains go to `out`/bargains."""
     flow = Dataflow("finance")
-    market = Market(symbols, exponent, malformed)
+    market = Market(symbols, exponent, malformed, burst)
     trades, quotes = (
         flow.source(name, Generator(market, "value string", load, seed + at, limit))
         for at, name in enumerate(("trades", "quotes"))

@@ -23,6 +23,8 @@ def build(
     numbers: int = 10_000,
     wait_ms: float = 5,
     selectivity: float = 1.0,
+    malformed: float = 0.005,
+    burst: float = 20,
     latency: str = "2s",
 ) -> Dataflow:
     """Write the dataflow; ids and results go to `out`/results."""
@@ -33,7 +35,8 @@ def build(
     ]
 
     flow = Dataflow("linear")
-    source = Generator(costs.Orders(), costs.RECORD, load or LOADS[cost], seed, limit)
+    made = costs.Orders(malformed=malformed, burst=burst)
+    source = Generator(made, costs.RECORD, load or LOADS[cost], seed, limit)
     stream = flow.source("orders", source)
     for step in steps:
         stream = step.attach(stream)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,9 @@ import pyarrow as pa
 from penstock.dataflow.flow import Stream
 from penstock.dataflow.operator import Estimate
 from penstock.dataflow.schema import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 START = 1_700_000_000_000
 """When every generated stream begins, in milliseconds since 1970."""
@@ -51,7 +54,7 @@ def parse_commas(stream: Stream, name: str, schema: str) -> Stream:
     return stream.frame(
         name,
         lambda df: df.selectExpr("value", *texts),
-        reject=" OR ".join(f"{field.name} IS NULL" for field in fields),
+        reject=incomplete(schema),
         schema=f"value string, {schema}",
         estimate=COMMAS,
     )
@@ -59,16 +62,24 @@ def parse_commas(stream: Stream, name: str, schema: str) -> Stream:
 
 def parse_json(stream: Stream, name: str, schema: str) -> Stream:
     """Parse lines of JSON, natively; the line stays beside the fields, for dead letters."""
-    fields = Schema.of(schema).fields
     return stream.frame(
         name,
-        lambda df: df.selectExpr("value", f"from_json(value, '{schema}') AS p").selectExpr(
-            "value", *(f"p.{field.name}" for field in fields)
-        ),
-        reject=" OR ".join(f"{field.name} IS NULL" for field in fields),
+        lambda df: from_json(df, schema),
+        reject=incomplete(schema),
         schema=f"value string, {schema}",
         estimate=JSON,
     )
+
+
+def from_json(frame: DataFrame, schema: str) -> DataFrame:
+    """The fields of lines of JSON beside the lines, as Spark reads them; null where it cannot."""
+    parsed = frame.selectExpr("value", f"from_json(value, '{schema}') AS p")
+    return parsed.selectExpr("value", *(f"p.{name}" for name in Schema.of(schema).names))
+
+
+def incomplete(schema: str) -> str:
+    """SQL for a line that lacks a field."""
+    return " OR ".join(f"{name} IS NULL" for name in Schema.of(schema).names)
 
 
 def read_commas(lines: pa.ChunkedArray, schema: str) -> Iterator[dict[str, Any]]:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.workloads.bursts import bursts, check_every
 from penstock.workloads.lines import column, millis, picked
 from penstock.workloads.spoiling import check_share, complaint, empty, short, spoil
 from penstock.workloads.tweets import check_ranks, zipf_slots
@@ -40,6 +41,7 @@ class Market:
 
     def __post_init__(self) -> None:
         check_share(self.malformed)
+        check_every(self.burst)
         check_ranks(self.symbols, self.exponent)
 
     def __call__(self, rng: np.random.Generator, index: Any, at: Any) -> dict[str, pa.Array]:
@@ -47,7 +49,7 @@ class Market:
         slots = zipf_slots(self.symbols, self.exponent)
         symbol = slots[rng.integers(0, _SLOTS, size=count, dtype=np.uint16)].astype(np.int64)
         since = np.where(np.isfinite(at), at, 0.0)
-        nervous = np.mod(since, self.burst) < self.burst / 10
+        nervous = bursts(at, self.burst).hot
         usual = 2_000 + symbol * 37 % 9_000
         swing = np.sin(since / 7 + symbol) * 0.01
         noise = rng.standard_normal(count) * np.where(nervous, 0.02, 0.004)

@@ -18,7 +18,9 @@ from penstock.dataflow.flow import Stream
 from penstock.dataflow.operator import Estimate
 from penstock.errors import InvalidInput
 from penstock.workloads import costs
+from penstock.workloads.bursts import bursts, check_every
 from penstock.workloads.memo import Memo
+from penstock.workloads.spoiling import check_share, lacking, without_gaps
 from penstock.workloads.tweets import check_ranks, zipf_slots
 
 _MASK = (1 << 63) - 1
@@ -28,22 +30,33 @@ _KEEPING = 3e-5  # about what a record costs beside its multiplications where th
 
 @dataclass(frozen=True)
 class Numbers:
-    """The `make` of a source: ids, and keys that are frequent as Zipf has it."""
+    """The `make` of a source: ids, and keys that are frequent as Zipf has it.
+
+    For the first tenth of every `burst` seconds half of the records have the same keys. Those that
+    are malformed have no id.
+    """
 
     columns: tuple[str, ...] = ("a", "b")
     keys: int = 200
     exponent: float = 0.5
     which: int = 0
     of: int = 1
+    malformed: float = 0.0
+    burst: float = 0.0
 
     def __post_init__(self) -> None:
         check_ranks(self.keys, self.exponent)
+        check_share(self.malformed)
+        check_every(self.burst)
 
     def __call__(self, rng: np.random.Generator, index: Any, at: Any) -> dict[str, Any]:
         slots = zipf_slots(self.keys, self.exponent).astype(np.int64)
         drawn = rng.integers(0, _SLOTS, size=(len(self.columns), len(index)), dtype=np.uint16)
-        keys = dict(zip(self.columns, slots[drawn], strict=True))
-        return {"id": index * self.of + self.which, **keys}
+        burst = bursts(at, self.burst)
+        hot = burst.hot & (rng.random(len(index)) < 0.5)
+        usual, same = slots[drawn], (burst.number * 7 + 13) % self.keys
+        keys = dict(zip(self.columns, np.where(hot, same, usual), strict=True))
+        return {"id": lacking(rng, index * self.of + self.which, self.malformed), **keys}
 
     def source(self, load: str, seed: int, limit: int | None) -> Generator:
         """The source that makes them."""
@@ -95,6 +108,7 @@ class Numbered:
 
     def foresee(self, table: pa.Table) -> pa.Table:
         """What it makes of a table of records, without the cost."""
+        table = without_gaps(table, "id")
         place = table.select([self.key]).to_pandas().groupby(self.key).cumcount() + 1
         before = table["result"].to_numpy() if "result" in table.column_names else 0
         given = table.drop_columns([c for c in table.column_names if c == "result"])
@@ -144,13 +158,15 @@ class _Numbering:
 
     def handleInputRows(self, key: Any, rows: Iterable[Any], timers: Any) -> Iterator[Any]:
         number = self._memo.read()
-        for row in rows:
-            number += 1
-            record: Mapping[str, Any] = row.asDict()
-            yield from _values(
-                self._of.work, {**record, "result": record.get("result", 0) + number}
-            )
-        self._memo.write(number)
+        try:
+            for row in rows:
+                record: Mapping[str, Any] = row.asDict()
+                result = record.get("result", 0) + number + 1
+                made = [*_values(self._of.work, {**record, "result": result})]
+                number += 1
+                yield from made
+        finally:  # also where a record is malformed: what came before it is counted
+            self._memo.write(number)
 
     def close(self) -> None:
         pass
@@ -167,11 +183,13 @@ class _Tallying:
 
     def handleInputRows(self, key: Any, rows: Iterable[Any], timers: Any) -> Iterator[Any]:
         number, total = self._memo.read()
-        for row in rows:
-            for *_, result in _values(self._of.work, row.asDict()):
-                number, total = number + 1, (total + result) & _MASK
-                yield key[0], number, total
-        self._memo.write([number, total])
+        try:
+            for row in rows:
+                for *_, result in _values(self._of.work, row.asDict()):
+                    number, total = number + 1, (total + result) & _MASK
+                    yield key[0], number, total
+        finally:
+            self._memo.write([number, total])
 
     def close(self) -> None:
         pass

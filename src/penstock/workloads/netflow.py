@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.workloads.bursts import bursts, check_every
 from penstock.workloads.lines import column, millis, picked
 from penstock.workloads.spoiling import check_share, complaint, empty, short, spoil
 from penstock.workloads.tweets import check_ranks, zipf_slots
@@ -42,17 +43,17 @@ class Connections:
 
     def __post_init__(self) -> None:
         check_share(self.malformed)
+        check_every(self.burst)
         check_ranks(self.hosts, self.exponent)
 
     def __call__(self, rng: np.random.Generator, index: Any, at: Any) -> dict[str, pa.Array]:
         count = len(index)
-        since = np.where(np.isfinite(at), at, 0.0)
-        attack = np.mod(since, self.burst) < self.burst / 10
+        burst = bursts(at, self.burst)
         chance = rng.random(count)
-        scan, flood = attack & (chance < 0.4), attack & (chance > 0.8)
+        scan, flood = burst.hot & (chance < 0.4), burst.hot & (chance > 0.8)
         slots = zipf_slots(self.hosts, self.exponent)
         usual = slots[rng.integers(0, _SLOTS, size=count, dtype=np.uint16)]
-        attacker = (since // self.burst).astype(np.int64) * 13 + flood
+        attacker = burst.number * 13 + flood
         packets = rng.integers(3, 60, size=count)
         packets = np.where(scan, 1, np.where(flood, packets * 1000, packets))
         port = np.where(scan, rng.integers(1, 10_000, size=count), rng.choice(_PORTS, size=count))

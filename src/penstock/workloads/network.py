@@ -33,12 +33,14 @@ def build(
     hosts: int = 1_000,
     exponent: float = 1.0,
     malformed: float = 0.005,
+    burst: float = 15,
     alert: int = 100,
     latency: str = "3s",
 ) -> Dataflow:
     """Write the dataflow; hosts that score `alert` go to `out`/alerts, the last of one counts."""
     flow = Dataflow("network")
-    source = Generator(Connections(hosts, exponent, malformed), "value string", load, seed, limit)
+    seen = Connections(hosts, exponent, malformed, burst)
+    source = Generator(seen, "value string", load, seed, limit)
     parsed = parse_commas(flow.source("connections", source), "parse", CONNECTION)
     scans = parsed.frame(
         "scans",

@@ -29,11 +29,12 @@ def build(
     limit: int | None = None,
     exponent: float = 1.0,
     malformed: float = 0.005,
+    burst: float = 20,
     latency: str = "3s",
 ) -> Dataflow:
     """Write the dataflow; windows go to `out`/loads as updates, the last of a window counts."""
     flow = Dataflow("page-load")
-    source = Generator(Views(exponent, malformed), "value string", load, seed, limit)
+    source = Generator(Views(exponent, malformed, burst), "value string", load, seed, limit)
     parsed = parse_json(flow.source("views", source), "transform", VIEW)
     loaded = parsed.frame(
         "filter",

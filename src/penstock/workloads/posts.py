@@ -16,40 +16,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.workloads.bursts import bursts, check_every
+from penstock.workloads.languages import words
 from penstock.workloads.lines import column, millis, picked
 from penstock.workloads.spoiling import check_share, spoil
 from penstock.workloads.tweets import KINDS, check_ranks, vocabulary, zipf_slots
 
 TWEET = "id bigint, at bigint, text string"
 
-# The first words of each are said most. Moods are spread over the ranks, so that a share of the
-# tweets has one.
-_WORDS = {
-    "en": """the is this what I love and my to great we you it have was bad so happy with they
-    terrible today about good never awful people because really hate would nice from morning
-    wonderful after their worst friend should sad could beautiful again angry there best which
-    boring where amazing weather horrible through everyone excellent something disappointing
-    thought fun without ugly before another brilliant always tired""",
-    "es": """el que de la los muy está por una con para pero porque cuando siempre hoy mañana
-    nosotros también ellos gente amigo casa trabajo quiero hacer tiempo mucho nada todos después
-    ahora ciudad noche tarde gracias feliz triste nunca mejor peor bueno malo hermoso calle
-    escuela mujer hombre niños agua comida vamos tengo puede desde hasta donde quién días años
-    mundo vida""",
-    "fr": """le que de la les est une avec pour mais parce quand toujours demain nous
-    aussi ils gens ami maison travail je veux faire temps beaucoup rien tous après maintenant
-    ville nuit soir merci heureux triste jamais mieux pire bon mauvais belle rue école femme homme
-    enfants eau nourriture allons peut depuis jusque où jours années monde vie aujourd'hui être
-    leur cette dans""",
-    "de": """der die das und ist nicht sehr mit für aber weil wenn immer heute morgen wir auch sie
-    Leute Freund Haus Arbeit ich möchte machen Zeit viel nichts alle nach jetzt Stadt Nacht Abend
-    danke glücklich traurig niemals besser schlechter gut schön Straße Schule Frau Mann Kinder
-    Wasser Essen gehen haben kann seit bis wo wer Tage Jahre Welt Leben werden über""",
-    "pt": """o que de a os muito está por uma com para mas porque quando sempre hoje amanhã nós
-    também eles gente amigo casa trabalho quero fazer tempo nada todos depois agora cidade noite
-    tarde obrigado feliz triste nunca melhor pior bom mau linda rua escola mulher homem crianças
-    água comida vamos tenho pode desde até onde quem dias anos mundo vida não são você""",
-}
-LANGUAGES = tuple(_WORDS)
+LANGUAGES = ("en", "es", "fr", "de", "pt")
 _SHARES = (0.60, 0.15, 0.10, 0.08, 0.07)
 _SIZE = 60
 _LEAST, _MOST = 8, 14
@@ -72,6 +47,7 @@ class Posts:
 
     def __post_init__(self) -> None:
         check_share(self.malformed)
+        check_every(self.burst)
         check_ranks(_TOPICS, self.exponent)
 
     def __call__(self, rng: np.random.Generator, index: Any, at: Any) -> dict[str, pa.Array]:
@@ -104,10 +80,9 @@ class Posts:
     ) -> npt.NDArray[np.int64]:
         """The number of a hashtag for every tweet, and `_TOPICS` for none."""
         usual = tables.topics[rng.integers(0, _SLOTS, size=len(at), dtype=np.uint16)]
-        since = np.where(np.isfinite(at), at, 0.0)
-        burst = np.floor(since / self.burst).astype(np.int64)
-        hot = (since - burst * self.burst < self.burst / 10) & (rng.random(len(at)) < 0.5)
-        chosen = np.where(hot, (burst * 7 + 13) % _TOPICS, usual)
+        burst = bursts(at, self.burst)
+        hot = burst.hot & (rng.random(len(at)) < 0.5)
+        chosen = np.where(hot, (burst.number * 7 + 13) % _TOPICS, usual)
         return np.where(rng.random(len(at)) < share, chosen, _TOPICS)
 
 
@@ -123,7 +98,7 @@ class _Tables:
 
 @lru_cache(maxsize=4)
 def _tables(exponent: float) -> _Tables:
-    known = [word for text in _WORDS.values() for word in text.split()[:_SIZE]]
+    known = [word for name in LANGUAGES for word in words(name, _SIZE)]
     topics = vocabulary(400 + _TOPICS)[400:]  # made-up words: no language, no mood
     return _Tables(
         words=zipf_slots(_SIZE, exponent).astype(np.int64),

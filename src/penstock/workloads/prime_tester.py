@@ -16,6 +16,8 @@ from penstock.dataflow.connectors import Generator, Parquet
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.operator import Estimate
 from penstock.errors import InvalidInput
+from penstock.workloads.bursts import bursts, check_every
+from penstock.workloads.spoiling import check_share, lacking, without_gaps
 
 STEPS = 6
 BASES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
@@ -31,6 +33,8 @@ def build(
     seed: int = 0,
     limit: int | None = None,
     rounds: int = 40,
+    malformed: float = 0.005,
+    burst: float = 20,
     latency: str = "1s",
 ) -> Dataflow:
     """Write the dataflow; numbers and whether they are prime go to `out`/results.
@@ -41,6 +45,7 @@ def build(
     if rounds + 1 < BASES[-1]:
         raise InvalidInput(f"{rounds} rounds are too few to be sure: at least {BASES[-1] - 1}")
     flow = Dataflow("prime-tester")
+    numbers = Numbers(malformed, burst)
     source = Generator(numbers, "n bigint", load or phases(rate, step), seed, limit)
     tested = flow.source("numbers", source).map(
         "test",
@@ -61,9 +66,26 @@ def phases(rate: float, step: str) -> str:
     return f"steps:{','.join(f'{r:g}' for r in (*up, up[-1], *reversed(up[:-1])))}@{step}"
 
 
-def numbers(rng: np.random.Generator, index: Any, at: Any) -> dict[str, Any]:
-    """Odd numbers of 62 bits."""
-    return {"n": rng.integers(1 << 61, 1 << 62, size=len(index)) | 1}
+@dataclass(frozen=True)
+class Numbers:
+    """The `make` of a generator: odd numbers of 62 bits, and none where a record is malformed.
+
+    For the first tenth of every `burst` seconds half of them are one that everybody asks for.
+    """
+
+    malformed: float = 0.0
+    burst: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_share(self.malformed)
+        check_every(self.burst)
+
+    def __call__(self, rng: np.random.Generator, index: Any, at: Any) -> dict[str, Any]:
+        burst = bursts(at, self.burst)
+        asked = burst.hot & (rng.random(len(index)) < 0.5)
+        usual = rng.integers(1 << 61, 1 << 62, size=len(index))
+        number = np.where(asked, (1 << 61) + burst.number * 30, usual) | 1
+        return {"n": lacking(rng, number, self.malformed)}
 
 
 @dataclass(frozen=True)
@@ -73,6 +95,8 @@ class Tester:
     rounds: int
 
     def __call__(self, record: Mapping[str, Any]) -> tuple[int, bool]:
+        if record["n"] is None:
+            raise ValueError("the record has no number")
         n = int(record["n"])
         return n, sum(passes(n, base) for base in range(2, self.rounds + 2)) == self.rounds
 
@@ -86,5 +110,5 @@ def passes(n: int, base: int) -> bool:
 
 def expected(inputs: Mapping[str, Any]) -> Iterator[tuple[int, bool]]:
     """Every number and whether it is prime, for certain and at the first witness against it."""
-    for n in inputs["numbers"]["n"].to_pylist():
+    for n in without_gaps(inputs["numbers"], "n")["n"].to_pylist():
         yield n, all(passes(n, base) for base in BASES)

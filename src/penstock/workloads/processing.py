@@ -28,11 +28,12 @@ def build(
     limit: int | None = None,
     exponent: float = 1.0,
     malformed: float = 0.005,
+    burst: float = 20,
     latency: str = "3s",
 ) -> Dataflow:
     """Write the dataflow; failures go to `out`/failures, times to `out`/times."""
     flow = Dataflow("processing")
-    source = Generator(Views(exponent, malformed), "value string", load, seed, limit)
+    source = Generator(Views(exponent, malformed, burst), "value string", load, seed, limit)
     parsed = parse_json(flow.source("views", source), "transform", VIEW)
     failed = parsed.frame(
         "filter",

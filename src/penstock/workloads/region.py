@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from penstock.dataflow.connectors import Parquet
+from penstock.dataflow.connectors import Generator, Parquet
 from penstock.dataflow.flow import Dataflow
 from penstock.workloads import costs, multiply
 
@@ -20,6 +20,8 @@ def build(
     limit: int | None = None,
     keys: int = 200,
     exponent: float = 0.5,
+    malformed: float = 0.005,
+    burst: float = 20,
     latency: str = "3s",
 ) -> Dataflow:
     """Write the dataflow, with an operator for each number of multiplications.
@@ -31,25 +33,22 @@ def build(
         multiply.step(f"multiply-{at}", number, ("a",))
         for at, number in enumerate(numbers, start=1)
     ]
-    return chained(f"region-{len(steps)}", steps, out, load, seed, limit, keys, exponent, latency)
+    made = multiply.Numbers(("a",), keys, exponent, malformed=malformed, burst=burst)
+    source = made.source(load, seed, limit)
+    return chained(f"region-{len(steps)}", steps, source, out, latency)
 
 
 def chained(
     name: str,
     steps: list[costs.Step],
+    source: Generator,
     out: Path | str,
-    load: str,
-    seed: int,
-    limit: int | None,
-    keys: int,
-    exponent: float,
     latency: str,
 ) -> Dataflow:
     """One region of steps that carry its key, of which the last counts by it."""
     *before, last = steps
     flow = Dataflow(name)
-    numbers = multiply.Numbers(("a",), keys, exponent).source(load, seed, limit)
-    stream = flow.source("numbers", numbers)
+    stream = flow.source("numbers", source)
     for step in before:
         stream = step.attach(stream)
     tally = multiply.Tally(last, "a")

@@ -38,6 +38,8 @@ def build(
     limit: int | None = None,
     keys: int = 200,
     exponent: float = 0.5,
+    malformed: float = 0.005,
+    burst: float = 20,
     latency: str = "3s",
 ) -> Dataflow:
     """Write the dataflow; sums go to `out`/results as updates, the last of a key counts.
@@ -55,8 +57,8 @@ def build(
     parts: list[costs.Step | multiply.Numbered] = [one, two, three, middle, five, six]
 
     flow = Dataflow("regions-7")
-    numbers = multiply.Numbers(keys=keys, exponent=exponent).source(load, seed, limit)
-    stream = flow.source("numbers", numbers)
+    numbers = multiply.Numbers(keys=keys, exponent=exponent, malformed=malformed, burst=burst)
+    stream = flow.source("numbers", numbers.source(load, seed, limit))
     for part in parts:
         stream = part.attach(stream)
     last.attach(stream).sink("results", Parquet(str(Path(out) / "results")))

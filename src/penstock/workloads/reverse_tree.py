@@ -24,6 +24,8 @@ def build(
     limit: int | None = None,
     keys: int = 200,
     exponent: float = 0.5,
+    malformed: float = 0.005,
+    burst: float = 20,
     latency: str = "3s",
 ) -> Dataflow:
     """Write the dataflow; each source has the load, sums go to `out`/results as updates."""
@@ -36,7 +38,7 @@ def build(
     flow = Dataflow("reverse-tree")
     streams = []
     for at, (name, leaf) in enumerate(leaves.items()):
-        numbers = multiply.Numbers(keys=keys, exponent=exponent, which=at, of=len(SOURCES))
+        numbers = multiply.Numbers(("a", "b"), keys, exponent, at, len(SOURCES), malformed, burst)
         streams.append(leaf.attach(flow.source(name, numbers.source(load, seed + at, limit))))
         flow.constrain(leaf.work.name, "root", latency=latency)
     together = streams[0].union("gather", streams[1])

@@ -22,6 +22,8 @@ def build(
     limit: int | None = None,
     keys: int = 200,
     exponent: float = 0.5,
+    malformed: float = 0.005,
+    burst: float = 20,
     latency: str = "3s",
 ) -> Dataflow:
     """Write the dataflow; sums go to `out`/results as updates, the last of a key counts."""
@@ -31,4 +33,5 @@ def build(
         steps.append(multiply.step(f"multiply-{at}", number, ("a",)))
         if at <= len(between):
             steps.append(multiply.step(f"select-{at}", 0, ("a",), between[at - 1]))
-    return region.chained("selectivity", steps, out, load, seed, limit, keys, exponent, latency)
+    made = multiply.Numbers(("a",), keys, exponent, malformed=malformed, burst=burst)
+    return region.chained("selectivity", steps, made.source(load, seed, limit), out, latency)

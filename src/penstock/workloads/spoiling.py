@@ -1,10 +1,14 @@
-"""A share of lines that are not what they should be, so that every reader has to cope with some."""
+"""A share of records that are not what they should be, so that every reader has to cope with some.
+
+A line is broken in one of several ways. A record of numbers lacks its first one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,6 +32,17 @@ def spoil(
     mask = np.zeros(len(lines), dtype=bool)
     mask[broken] = True
     return pc.replace_with_mask(lines, pa.array(mask), pa.array(spoilt, pa.string()))
+
+
+def lacking(rng: np.random.Generator, numbers: npt.NDArray[np.int64], share: float) -> pa.Array:
+    """The numbers with a share of them missing."""
+    return pa.array(numbers, mask=rng.random(len(numbers)) < share)
+
+
+def without_gaps(table: pa.Table, column: str) -> pa.Table:
+    """The records that do not lack a number of theirs."""
+    numbers = table[column]
+    return table.filter(pc.is_valid(numbers)) if numbers.null_count else table
 
 
 def check_share(share: float) -> None:

@@ -27,6 +27,8 @@ def build(
     numbers: int = 10_000,
     wait_ms: float = 5,
     selectivity: float = 1.0,
+    malformed: float = 0.005,
+    burst: float = 20,
     latency: str = "2s",
 ) -> Dataflow:
     """Write the dataflow; each source has the load, results go to `out`/east and `out`/west."""
@@ -39,7 +41,7 @@ def build(
         flow.source(
             name,
             Generator(
-                costs.Orders(which, len(SOURCES)),
+                costs.Orders(which, len(SOURCES), malformed, burst),
                 costs.RECORD,
                 load or LOADS[cost],
                 seed + which,

@@ -27,11 +27,12 @@ def build(
     words: int = 4000,
     exponent: float = 1.0,
     malformed: float = 0.005,
+    burst: float = 20,
     latency: str = "3s",
 ) -> Dataflow:
     """Write the dataflow; the counts go to `out`/counts as updates, the last of a word counts."""
     flow = Dataflow("synthetic-wordcount")
-    source = Generator(Tweets(words, exponent, malformed), "value string", load, seed, limit)
+    source = Generator(Tweets(words, exponent, malformed, burst), "value string", load, seed, limit)
     wait = costs.wait(wait_ms / 1000)
     waited = flow.source("tweets", source).map(
         "wait", Pause(wait), schema="value string", estimate=Estimate(wait.seconds)

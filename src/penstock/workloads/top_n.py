@@ -25,12 +25,13 @@ def build(
     items: int = 5_000,
     exponent: float = 1.0,
     malformed: float = 0.005,
+    burst: float = 20,
     top: int = 10,
     latency: str = "5s",
 ) -> Dataflow:
     """Write the dataflow; the rankings go to `out`/ranking, the last of a place counts."""
     flow = Dataflow("top-n")
-    source = Generator(Clicks(items, exponent, malformed), "value string", load, seed, limit)
+    source = Generator(Clicks(items, exponent, malformed, burst), "value string", load, seed, limit)
     sold = parse_commas(flow.source("clicks", source), "parse", CLICK).frame(
         "sold",
         lambda df: df.where("action = 'buy'").selectExpr(

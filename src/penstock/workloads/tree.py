@@ -20,6 +20,8 @@ def build(
     limit: int | None = None,
     keys: int = 200,
     exponent: float = 0.5,
+    malformed: float = 0.005,
+    burst: float = 20,
     latency: str = "3s",
 ) -> Dataflow:
     """Write the dataflow; sums go to `out`/left and `out`/right, the last of a key counts."""
@@ -30,8 +32,9 @@ def build(
     }
 
     flow = Dataflow("tree")
-    numbers = multiply.Numbers(("a", "b", "c"), keys, exponent).source(load, seed, limit)
-    stream = root.attach(flow.source("numbers", numbers))
+    columns = ("a", "b", "c")
+    numbers = multiply.Numbers(columns, keys, exponent, malformed=malformed, burst=burst)
+    stream = root.attach(flow.source("numbers", numbers.source(load, seed, limit)))
     for name, branch in branches.items():
         branch.attach(stream).sink(name, Parquet(str(Path(out) / name)))
         flow.constrain("root", branch.work.name, latency=latency)

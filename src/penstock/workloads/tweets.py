@@ -1,8 +1,10 @@
-"""Tweets in JSON: Zipf words, hashtags, languages, and a small share that is not what it should be.
+"""Tweets in JSON: Zipf words, hashtags, languages, bursts, and a small share that is malformed.
 
-A tweet is `{"id":7,"user":"u12","lang":"en","text":"..."}`, its text last. What is malformed is
-malformed for every reader alike: cut off inside the text or before, no JSON at all, an empty line,
-no text, or a text of null. Values of the wrong type are left out, because readers differ on them.
+A tweet is `{"id":7,"user":"u12","lang":"en","text":"..."}`, its text last. The words that are said
+most are of its language; made-up ones and hashtags are the same in all. Every so often one hashtag
+is on everybody's lips for a while. What is malformed is malformed for every reader alike: cut off
+inside the text or before, no JSON at all, an empty line, no text, or a text of null. Values of the
+wrong type are left out, because readers differ on them.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import InvalidInput
-from penstock.workloads.spoiling import complaint, empty, spoil
+from penstock.workloads.bursts import bursts, check_every
+from penstock.workloads.languages import words as said_most
+from penstock.workloads.spoiling import check_share, complaint, empty, spoil
 
 _COMMON = """the to and of a in is it you that for on are with as this be at have from or one had
 by but not what all were when we there can an your which their said if do will each about how up
@@ -42,6 +46,8 @@ _VOWELS = "a,e,i,o,u,ai,ea,ee,ie,oa,oo,ou"
 _CODAS = ",,,l,m,n,nd,r,rt,s,st,t,x"
 
 _LANGS = ("en", "es", "ja", "pt", "ar", "tr", "fr", "de")
+_SAID = 40  # words known of a language that is not English
+_OWN = len(dict.fromkeys(_COMMON.split()))  # words that every language has its own of
 _LANG_SHARES = (0.50, 0.14, 0.12, 0.08, 0.06, 0.04, 0.03, 0.03)
 _USERS = 50_000
 _LEAST_WORDS, _MOST_WORDS = 8, 12  # a hashtag may follow
@@ -87,21 +93,32 @@ def zipf_slots(words: int, exponent: float) -> npt.NDArray[np.int32]:
 
 @dataclass(frozen=True)
 class Tweets:
-    """The `make` of a generator with the one column `value`."""
+    """The `make` of a generator with the one column `value`.
+
+    For the first tenth of every `burst` seconds, half of the hashtags are the one of that burst.
+    """
 
     words: int = 4000
     exponent: float = 1.0
     malformed: float = 0.005
+    burst: float = 20.0
+
+    def __post_init__(self) -> None:
+        check_share(self.malformed)
+        check_ranks(self.words, self.exponent)
+        check_every(self.burst)
 
     def __call__(self, rng: np.random.Generator, index: Any, at: Any) -> dict[str, pa.Array]:
-        return {"value": tweets(rng, index, self)}
+        return {"value": tweets(rng, index, at, self)}
 
 
 def tweets(
-    rng: np.random.Generator, index: npt.NDArray[np.int64], of: Tweets | None = None
+    rng: np.random.Generator,
+    index: npt.NDArray[np.int64],
+    at: npt.NDArray[np.float64],
+    of: Tweets,
 ) -> pa.Array:
     """One JSON text a record. The same state of `rng` gives the same bytes."""
-    of = of or Tweets()
     tables = _tables(of.words, of.exponent)
     count = len(index)
     slots = rng.integers(0, _SLOTS, size=(_MOST_WORDS + 1, count), dtype=np.uint16)
@@ -109,13 +126,17 @@ def tweets(
     length = rng.integers(_LEAST_WORDS, _MOST_WORDS + 1, size=count, dtype=np.uint8)
     tagged = rng.random(count) < _TAGGED
     user = rng.integers(0, _USERS, size=count, dtype=np.int64)
-    lang = np.searchsorted(tables.langs, rng.random(count), side="right")
+    lang = np.searchsorted(tables.langs, rng.random(count), side="right").astype(np.int32)
+    burst = bursts(at, of.burst)
+    hot = burst.hot & (rng.random(count) < 0.5)
+    topic = np.where(hot, (burst.number * 7 + 13) % of.words, chosen[_MOST_WORDS])
+    np.add(chosen, tables.own[lang], out=chosen, where=chosen < _OWN)
 
     # Each part brings what separates it from the next, so that one join makes the tweet. A word
     # past a tweet's length, and the tag of an untagged one, is the empty text at the table's end.
     for place in range(_LEAST_WORDS, _MOST_WORDS):
         chosen[place, length <= place] = of.words
-    tag = np.where(tagged, chosen[_MOST_WORDS], of.words)
+    tag = np.where(tagged, topic, of.words)
     parts = [
         pa.scalar('{"id":'),
         pa.array(index).cast(pa.string()),
@@ -136,6 +157,7 @@ def tweets(
 class _Tables:
     slots: npt.NDArray[np.int32]
     langs: npt.NDArray[np.float64]
+    own: npt.NDArray[np.int32]
     heads: pa.Array
     first: pa.Array
     rest: pa.Array
@@ -144,14 +166,21 @@ class _Tables:
 
 @lru_cache(maxsize=4)
 def _tables(words: int, exponent: float) -> _Tables:
-    known = vocabulary(words)
+    known = [*vocabulary(words), ""]
+    tags = pa.array([*(f" #{word}" for word in known[:-1]), ""])
+    made_up = vocabulary(2 * _OWN)[_OWN:]
+    own = [0]  # where the words of a language begin: those of English are the first of all
+    for language in _LANGS[1:]:
+        own.append(len(known))
+        known += (*said_most(language, _SAID), *made_up[_SAID:])
     return _Tables(
         slots=zipf_slots(words, exponent),
         langs=np.cumsum(_LANG_SHARES)[:-1],
+        own=np.array(own, dtype=np.int32),
         heads=pa.array([f'","lang":"{lang}","text":"' for lang in _LANGS]),
-        first=pa.array([*known, ""]),
-        rest=pa.array([*(f" {word}" for word in known), ""]),
-        tags=pa.array([*(f" #{word}" for word in known), ""]),
+        first=pa.array(known),
+        rest=pa.array([f" {word}" if word else "" for word in known]),
+        tags=tags,
     )
 
 

@@ -7,17 +7,19 @@ stored too, and becomes a dead letter of `language`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.dataflow.connectors import Generator, Parquet
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.operator import Estimate
 from penstock.workloads import meaning, ranking
-from penstock.workloads.lines import read_json
+from penstock.workloads.lines import from_json, incomplete, read_json
 from penstock.workloads.posts import TWEET, Posts
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 SLOT = 10_000
 """Milliseconds over which moods are averaged and hashtags ranked."""
@@ -33,16 +35,24 @@ def build(
     limit: int | None = None,
     exponent: float = 1.0,
     malformed: float = 0.005,
+    burst: float = 20,
     top: int = 10,
     latency: str = "5s",
 ) -> Dataflow:
     """Write the dataflow; tweets, averages and rankings go to `out`, the last of a place counts."""
     meaning.need("twitter-analysis", "py3langid", "vaderSentiment")
     flow = Dataflow("twitter-analysis")
-    source = Generator(Posts(exponent, malformed), "value string", load, seed, limit)
+    source = Generator(Posts(exponent, malformed, burst), "value string", load, seed, limit)
     tweets = flow.source("tweets", source)
     tweets.sink("store", Parquet(str(Path(out) / "store")))
-    english = tweets.flat_map("language", english_only, schema=TWEET, estimate=Estimate(1e-4, 0.6))
+    english = tweets.frame(
+        "language",
+        english_only,
+        reject=incomplete(TWEET),
+        schema=f"value string, {TWEET}",
+        selectivity="workload-dependent",
+        estimate=Estimate(1e-4, 0.6),
+    )
     scored = english.map(
         "sentiment",
         score,
@@ -76,13 +86,20 @@ def build(
     return flow
 
 
-def english_only(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The tweet of a line if it is in English. What is no tweet is an error."""
-    tweet = json.loads(record["value"])
-    if not isinstance(tweet["text"], str):
-        raise ValueError("the text is no text")
-    if meaning.language(tweet["text"]) == "en":
-        yield {"id": tweet["id"], "at": tweet["at"], "text": tweet["text"]}
+def english_only(frame: DataFrame) -> DataFrame:
+    """The tweets of lines that are in English; what is no tweet stays, to be rejected.
+
+    Spark parses, and asks the detector in Python for nothing but texts.
+    """
+    from pyspark.sql.functions import expr, udf
+
+    detected = udf(is_english, "boolean")
+    return from_json(frame, TWEET).where(expr(incomplete(TWEET)) | detected("text"))
+
+
+def is_english(text: str | None) -> bool:
+    """Whether a text is there and in English."""
+    return text is not None and meaning.language(text) == "en"
 
 
 def score(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,5 +127,5 @@ def hashtags(inputs: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
 
 def _english(inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for tweet in read_json(inputs["tweets"]["value"], TWEET):
-        if meaning.language(tweet["text"]) == "en":
+        if is_english(tweet["text"]):
             yield tweet

@@ -36,6 +36,7 @@ def build(
     limit: int | None = None,
     exponent: float = 1.0,
     malformed: float = 0.005,
+    burst: float = 20,
     hot: int = 20,
     topics_latency: str = "5s",
     sentiment_latency: str = "3s",
@@ -46,7 +47,7 @@ def build(
     """
     meaning.need("twitter-sentiment", "vaderSentiment")
     flow = Dataflow("twitter-sentiment")
-    source = Generator(Posts(exponent, malformed), "value string", load, seed, limit)
+    source = Generator(Posts(exponent, malformed, burst), "value string", load, seed, limit)
     parsed = parse_json(flow.source("tweets", source), "parse", TWEET)
     topics = parsed.frame(
         "topics",

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.workloads.bursts import bursts, check_every
 from penstock.workloads.lines import column, millis, picked
 from penstock.workloads.spoiling import check_share, complaint, empty, spoil
 from penstock.workloads.tweets import check_ranks, zipf_slots
@@ -58,12 +59,13 @@ class Views:
 
     def __post_init__(self) -> None:
         check_share(self.malformed)
+        check_every(self.burst)
         check_ranks(PAGES, self.exponent)
 
     def __call__(self, rng: np.random.Generator, index: Any, at: Any) -> dict[str, pa.Array]:
         count = len(index)
         slots = zipf_slots(PAGES, self.exponent)
-        slow = np.mod(np.where(np.isfinite(at), at, 0.0), self.burst) < self.burst / 10
+        slow = bursts(at, self.burst).hot
         took = rng.gamma(2.0, 100.0, size=count) * np.where(slow, 5, 1) + 10
         parts = [
             pa.scalar('{"view":'),

@@ -23,7 +23,7 @@ from penstock.workloads.tweets import Tweets
 TWEET = "id bigint, user string, lang string, text string"
 
 # A line of this shape is JSON and holds no escapes: its text can be taken as it stands.
-_SIMPLE = r'^\{"id":[1-9]?[0-9]+,"user":"\w+","lang":"\w+","text":"(?P<text>[\w# ]*)"\}$'
+_SIMPLE = r'^\{"id":[1-9]?[0-9]+,"user":"\w+","lang":"\w+","text":"(?P<text>[^"\\\x00-\x1f]*)"\}$'
 
 
 def build(
@@ -35,11 +35,12 @@ def build(
     words: int = 4000,
     exponent: float = 1.0,
     malformed: float = 0.005,
+    burst: float = 20,
     latency: str = "3s",
 ) -> Dataflow:
     """Write the dataflow; the counts go to `out`/counts as updates, the last of a word counts."""
     flow = Dataflow("wordcount")
-    source = Generator(Tweets(words, exponent, malformed), "value string", load, seed, limit)
+    source = Generator(Tweets(words, exponent, malformed, burst), "value string", load, seed, limit)
     count(flow, flow.source("tweets", source), out)
     flow.constrain("parse", "count", latency=latency)
     return flow

@@ -145,8 +145,11 @@ class Instances:
         np.maximum.at(self.free, server, left)
 
     def room(self, bound: int, mean: float, begin: float, end: float) -> float:
-        """Records that fit in until `end` so that no instance has more than a bound waiting."""
-        idle = (end - begin) - np.maximum(self.free - begin, 0.0)
+        """Records that fit in until `end` so that no instance has more than a bound waiting.
+
+        What is gathered waits before the instance, not for it, so a cadence takes no room.
+        """
+        idle = (end - begin) - np.maximum(self.free - self._cadence - begin, 0.0)
         fits = np.maximum(bound + idle / mean, 0.0)
         if self.shares is None:
             return float(fits.min()) * self.count
