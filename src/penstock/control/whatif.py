@@ -1,43 +1,56 @@
 """What would become of a flow under another load, another policy or on other machines.
 
 The run's own history tells what things cost (`engines/simulator/calibration.py`); the simulator
-then runs the flow twice: under today's plan left alone, and under the policy.
+then goes on with the flow twice: under today's plan left alone, and under the policy. It goes on
+from where the run stands: with the plan, the place in the load, the rows that wait and the state of
+today, and within the run's own limits and guard.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from penstock import policies
-from penstock.control import terms
+from penstock.control import history, terms
+from penstock.control.guard import Guard
+from penstock.control.quiet import Quiet
 from penstock.control.run import run
+from penstock.control.terms import Terms
 from penstock.dataflow.connectors import Generator
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import Read
-from penstock.engines.simulator import modelfile
+from penstock.engines.simulator import beginning, modelfile
+from penstock.engines.simulator.beginning import Beginning
 from penstock.engines.simulator.calibration import Quality, fit
 from penstock.engines.simulator.engine import SimulatorEngine
+from penstock.engines.simulator.model import Model
 from penstock.engines.simulator.modelfile import Fitted
 from penstock.engines.simulator.observed import Recording, recording
 from penstock.errors import InvalidInput
+from penstock.metrics.snapshot import Snapshot
 from penstock.models import load as loads
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
 from penstock.policies.policy import Policy
-from penstock.report.summary import LatencySummary, Summary
+from penstock.report.summary import LatencySummary
 
 _FACTOR = re.compile(r"x(\d+(?:\.\d+)?)")
+_LATEST = 1e9
 
 
 @dataclass(frozen=True)
 class Question:
-    """load: `x2` for twice the run's own, or a load profile; nodes: machines there are (None: as
-    many as the run has); policy: None for the run's.
+    """load: `x2` for twice the run's own, which goes on from today, or a load profile, which begins
+    now; nodes: machines there are (None: as many as the run has or may have); policy: None for the
+    run's. A number of records after which a generator ends does not count.
     """
 
     load: str = "x1"
@@ -49,9 +62,10 @@ class Question:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What comes of it over the whole time; the plan is the one at the end.
+    """What comes of it over the time that was asked for; the plan is the one at the end.
 
-    offered, throughput: rows a second that come to the sources and that are taken from them.
+    offered, throughput: rows a second that come to the sources, and that are taken from them, of
+    which some may have waited there before.
     """
 
     policy: str
@@ -104,6 +118,26 @@ class Answer:
         }
 
 
+@dataclass(frozen=True)
+class _Start:
+    """Where both simulations begin; time: when that was, in seconds since 1970."""
+
+    graph: Graph
+    plan: Plan
+    loads: Mapping[str, loads.Load]
+    begin: Beginning
+    time: float
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """Within what a policy decides; backup: as it was asked for."""
+
+    limits: Limits
+    guard: Guard
+    backup: str | None = None
+
+
 def ask(run_dir: Path, question: Question, fitted: Fitted | None = None) -> Answer:
     """Answer from the history of a run; `fitted` is a model to use instead of fitting one."""
     policy = _policy(run_dir, question.policy)
@@ -116,19 +150,18 @@ def ask(run_dir: Path, question: Question, fitted: Fitted | None = None) -> Answ
     if fitted is None:
         made = fit([seen])
         fitted, quality, notes = modelfile.of(made), made.quality, made.notes
-    plan = seen.plan
-    nodes = question.nodes or plan.executors
-    if nodes < plan.executors:
-        plan = replace(plan, executors=nodes)
-    due = _loads(seen, question.load)
-    graph = _under(seen.graph, due)
-    outcomes = [
-        _simulated(graph, plan, one, fitted, nodes, question)
-        for one in dict.fromkeys(("static", policy))
-    ]
-    shown = {name: str(load) for name, load in due.items()}
+    asked = terms.read(run_dir)
+    nodes = question.nodes or _nodes(asked, seen.plan)
+    start = _start(seen, asked, question, nodes)
+    model = fitted.model(start.graph, nodes)
+    alone = _Rules(Limits(executors=nodes), Guard())
+    outcomes = [_simulated(start, "static", alone, model, question)]
+    if policy != "static":
+        rules = _rules(asked, start.plan, nodes, seen.today.snapshot.at)
+        outcomes.append(_simulated(start, policy, rules, model, question))
+    shown = {name: str(load) for name, load in start.loads.items()}
     return Answer(
-        graph.name, shown, question.seconds, nodes, outcomes[0], outcomes[-1], quality, notes
+        seen.graph.name, shown, question.seconds, nodes, outcomes[0], outcomes[-1], quality, notes
     )
 
 
@@ -142,20 +175,58 @@ def _policy(run_dir: Path, wanted: str | Policy | None) -> str | Policy:
     return wanted
 
 
-def _loads(seen: Recording, text: str) -> dict[str, loads.Load]:
-    """The load of each source."""
+def _nodes(asked: Sequence[Terms], plan: Plan) -> int:
+    """As many machines as the run has, or as many as it may have."""
+    allowed = asked[-1].limits.executors if asked else None
+    return max(plan.executors, allowed or 1)
+
+
+def _start(seen: Recording, asked: Sequence[Terms], question: Question, nodes: int) -> _Start:
+    today = seen.today
+    return _Start(
+        _endless(seen.graph),
+        replace(seen.plan, executors=min(nodes, seen.plan.executors)),
+        _loads(seen, asked, question.load),
+        beginning.of(seen.graph, today.plan, today.snapshot),
+        today.time,
+    )
+
+
+# --- the load ---------------------------------------------------------------------------------
+
+
+def _loads(seen: Recording, asked: Sequence[Terms], text: str) -> dict[str, loads.Load]:
+    """The load of each source from today on."""
     names = [o.name for o in seen.graph.sources]
     factor = _FACTOR.fullmatch(text.strip())
     if factor is None:
         return dict.fromkeys(names, loads.parse(text))
-    times = float(factor[1])
-    asked = terms.read(seen.run_dir)
-    own = asked[-1].loads if asked else {}
+    own = {n: loads.parse(load) for n, load in asked[-1].loads.items()} if asked else {}
+    at = _place(seen, own, continued=len(asked) > 1)
     found = {}
     for name in names:
-        base = loads.parse(own[name]) if name in own else _measured(seen, name)
-        found[name] = base.scaled(times)
+        base = own[name].since(at) if name in own else _measured(seen, name)
+        found[name] = base.scaled(float(factor[1]))
     return found
+
+
+def _place(seen: Recording, own: Mapping[str, loads.Load], continued: bool) -> float:
+    """Seconds of the load that have passed.
+
+    A run that was continued goes on with the load where it stopped, while its own time begins anew:
+    then the place is where as many rows were due as there have been.
+    """
+    today = seen.today.snapshot
+    if not continued or today.rows_offered is None or not own:
+        return today.at
+    low, high = 0.0, 1.0
+    while sum(load.offered(high) for load in own.values()) < today.rows_offered and high < _LATEST:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        enough = sum(load.offered(middle) for load in own.values()) >= today.rows_offered
+        low, high = (low, middle) if enough else (middle, high)
+    return high
 
 
 def _measured(seen: Recording, source: str) -> loads.Load:
@@ -172,44 +243,81 @@ def _measured(seen: Recording, source: str) -> loads.Load:
     return loads.parse(f"{rate / together:.6g}/s")
 
 
-def _under(graph: Graph, due: Mapping[str, loads.Load]) -> Graph:
+def _endless(graph: Graph) -> Graph:
+    """The dataflow with generators that go on; the engine is told their loads."""
     operators = []
     for operator in graph.operators:
         body = operator.body
         if isinstance(body, Read) and isinstance(body.source, Generator):
-            source = replace(body.source, load=due[operator.name].portable)
-            operator = replace(operator, body=Read(source))
+            operator = replace(operator, body=Read(replace(body.source, load="1/s", limit=None)))
         operators.append(operator)
     return replace(graph, operators=tuple(operators))
 
 
+# --- the rules --------------------------------------------------------------------------------
+
+
+def _rules(asked: Sequence[Terms], plan: Plan, nodes: int, at: float) -> _Rules:
+    """What the run was told its policy may do, as it is from today on."""
+    if not asked:
+        return _Rules(Limits(executors=nodes), Guard())
+    own = asked[-1]
+    slots = None if own.limits.slots is None else max(own.limits.slots, plan.slots)
+    known = {f.name for f in fields(Guard)} - {"quiet"}
+    times = {  # one that never ends is not written as a number
+        name: math.inf if value is None or math.isnan(value) else value
+        for name, value in own.guard.items()
+        if name in known
+    }
+    quiet = tuple(one for text in own.quiet for one in _ahead(Quiet.parse(text), at))
+    limits = replace(own.limits, slots=slots, executors=nodes)
+    return _Rules(limits, Guard(**times, quiet=quiet), own.backup)
+
+
+def _ahead(quiet: Quiet, at: float) -> tuple[Quiet, ...]:
+    """A quiet period as seen from a time of the run; nothing is left of one that is over."""
+    if quiet.daily:
+        return (quiet,)
+    return (Quiet(max(0.0, quiet.first - at), quiet.last - at),) if quiet.last > at else ()
+
+
+# --- the simulation ---------------------------------------------------------------------------
+
+
 def _simulated(
-    graph: Graph, plan: Plan, policy: str | Policy, fitted: Fitted, nodes: int, asked: Question
+    start: _Start, policy: str | Policy, rules: _Rules, model: Model, asked: Question
 ) -> Outcome:
-    engine = SimulatorEngine(fitted.model(graph, nodes), seed=asked.seed)
+    engine = SimulatorEngine(model, load=start.loads, seed=asked.seed, begin=start.begin)
     with tempfile.TemporaryDirectory(prefix="penstock-whatif-") as folder:
+        home = Path(folder) / "run"
         summary = run(
-            graph,
+            start.graph,
             policy=policy,
-            plan=plan,
+            plan=start.plan,
             engine=engine,
             seconds=asked.seconds,
-            limits=Limits(executors=nodes),
-            run_dir=Path(folder) / "run",
+            backup=rules.backup,
+            limits=rules.limits,
+            guard=rules.guard,
+            run_dir=home,
             verify=False,
-            clock=engine.clock,
+            clock=replace(engine.clock, wall=lambda: start.time + engine.now),
         )
-    due = sum(loads.parse(text).offered(asked.seconds) for text in terms.loads(graph).values())
-    return _outcome(summary, due, asked.seconds)
-
-
-def _outcome(summary: Summary, due: int, seconds: float) -> Outcome:
+        spent = _spent([*history.snapshots(home)], asked.seconds)
+    due = sum(load.offered(asked.seconds) for load in start.loads.values())
     return Outcome(
         summary.policy,
         summary.plan,
-        due / seconds,
-        min(summary.rows_ingested, due) / seconds,
+        due / asked.seconds,
+        min(summary.rows_ingested, due + start.begin.owed) / asked.seconds,
         summary.latency,
-        summary.slot_seconds,
+        spent,
         len(summary.transitions),
     )
+
+
+def _spent(snapshots: Sequence[Snapshot], seconds: float) -> float:
+    """Slot-seconds until the time was up: what is under way then is finished, and not counted."""
+    known = [(s.at, s.slot_seconds) for s in snapshots if s.slot_seconds is not None]
+    at, spent = zip(*known, strict=True)
+    return float(np.interp(seconds, at, spent))

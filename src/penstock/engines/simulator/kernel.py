@@ -13,7 +13,6 @@ fade as a simulation goes on.
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,10 +24,6 @@ Numbers = npt.NDArray[np.intp]
 
 _LOOP = 128
 """Servers from which on a pass over whole rows of records is faster than running sums."""
-
-_SORTED = 48
-"""Servers from which on a shared queue is faster by sorting than by a heap."""
-
 
 _PLACES = 20
 """Most bits for the place of a record among those that are sorted; the others are for its time."""
@@ -205,50 +200,3 @@ def dealt(
     left = np.empty_like(came)
     left[groups.order] = came
     return left, free, work
-
-
-def shared(arrivals: Floats, services: Floats, free: Floats) -> tuple[Floats, Floats]:
-    """One queue for all servers: the next record goes to whichever is free first."""
-    if len(free) == 1 or not len(arrivals):
-        return single(arrivals, services, free)
-    if len(free) < _SORTED:
-        return _by_heap(arrivals, services, free)
-    left = np.empty_like(arrivals)
-    free = np.sort(free)
-    for at in range(0, len(arrivals), len(free)):
-        part = slice(at, at + len(free))
-        left[part], free = _by_sorting(arrivals[part], services[part], free)
-    return left, free
-
-
-def _by_heap(arrivals: Floats, services: Floats, free: Floats) -> tuple[Floats, Floats]:
-    # Each start depends on all before it. For few servers nothing beats the smallest of a heap.
-    servers = free.tolist()
-    heapq.heapify(servers)
-    replace = heapq.heapreplace
-    left = []
-    for came, took in zip(arrivals.tolist(), services.tolist(), strict=True):
-        begin = servers[0]
-        done = (came if came > begin else begin) + took
-        replace(servers, done)
-        left.append(done)
-    return np.array(left), np.array(servers)
-
-
-def _by_sorting(arrivals: Floats, services: Floats, free: Floats) -> tuple[Floats, Floats]:
-    """No more records than servers; `free` is sorted.
-
-    Record n begins when it has come and n + 1 of the times at which a server becomes free have
-    passed, where those times are `free` and the departures of earlier records. Records that come
-    later begin later, so their departures do not change the n-th of the sorted times. Begins
-    that are put in too early make departures too early and never too late: repeated from the
-    earliest begins, the times rise to the one solution.
-    """
-    count = len(arrivals)
-    begin = np.maximum(arrivals, free[:count])
-    while True:
-        times = np.sort(np.concatenate((free, begin + services)))
-        again = np.maximum(arrivals, times[:count])
-        if np.array_equal(again, begin):
-            return begin + services, times[count:]
-        begin = again
