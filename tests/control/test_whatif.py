@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from penstock.engines.simulator.observed import recording
 from penstock.errors import InvalidInput
 from penstock.models.load import parse
 from penstock.plan.limits import Limits
-from tests.engines.simulator.recorded import flow, simulated
+from tests.engines.simulator.recorded import BATCH, flow, simulated
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +80,8 @@ def test_the_load_goes_on_from_where_the_run_is(tmp_path: Path) -> None:
 
 
 def test_rows_that_wait_today_are_worked_off_and_are_late(tmp_path: Path) -> None:
-    run_dir = simulated(tmp_path, flow(), changes=(), load="400/s", seconds=40)
+    paced = replace(BATCH, pace=1.0)
+    run_dir = simulated(tmp_path, flow(), batch=paced, changes=(), load="400/s", seconds=40)
     today = recording(run_dir).today.snapshot
     waiting = today.pipelines["read"].backlog_rows or 0
     assert waiting > 5000  # one instance does some 100 a second

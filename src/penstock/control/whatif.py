@@ -8,25 +8,21 @@ today, and within the run's own limits and guard.
 
 from __future__ import annotations
 
-import math
-import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from penstock import policies
-from penstock.control import history, terms
+from penstock.control import ahead, history, terms
+from penstock.control.ahead import Rules
 from penstock.control.guard import Guard
-from penstock.control.quiet import Quiet
 from penstock.control.run import run
 from penstock.control.terms import Terms
-from penstock.dataflow.connectors import Generator
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operator import Read
 from penstock.engines.simulator import beginning, modelfile
 from penstock.engines.simulator.beginning import Beginning
 from penstock.engines.simulator.calibration import Quality, fit
@@ -36,14 +32,11 @@ from penstock.engines.simulator.modelfile import Fitted
 from penstock.engines.simulator.observed import Recording, recording
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import Snapshot
-from penstock.models import load as loads
+from penstock.models.load import Load
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
 from penstock.policies.policy import Policy
 from penstock.report.summary import LatencySummary
-
-_FACTOR = re.compile(r"x(\d+(?:\.\d+)?)")
-_LATEST = 1e9
 
 
 @dataclass(frozen=True)
@@ -124,18 +117,9 @@ class _Start:
 
     graph: Graph
     plan: Plan
-    loads: Mapping[str, loads.Load]
+    loads: Mapping[str, Load]
     begin: Beginning
     time: float
-
-
-@dataclass(frozen=True)
-class _Rules:
-    """Within what a policy decides; backup: as it was asked for."""
-
-    limits: Limits
-    guard: Guard
-    backup: str | None = None
 
 
 def ask(run_dir: Path, question: Question, fitted: Fitted | None = None) -> Answer:
@@ -154,10 +138,10 @@ def ask(run_dir: Path, question: Question, fitted: Fitted | None = None) -> Answ
     nodes = question.nodes or _nodes(asked, seen.plan)
     start = _start(seen, asked, question, nodes)
     model = fitted.model(start.graph, nodes)
-    alone = _Rules(Limits(executors=nodes), Guard())
+    alone = Rules(Limits(executors=nodes), Guard())
     outcomes = [_simulated(start, "static", alone, model, question)]
     if policy != "static":
-        rules = _rules(asked, start.plan, nodes, seen.today.snapshot.at)
+        rules = ahead.rules_of(asked, start.plan, nodes, seen.today.snapshot.at)
         outcomes.append(_simulated(start, policy, rules, model, question))
     shown = {name: str(load) for name, load in start.loads.items()}
     return Answer(
@@ -184,108 +168,16 @@ def _nodes(asked: Sequence[Terms], plan: Plan) -> int:
 def _start(seen: Recording, asked: Sequence[Terms], question: Question, nodes: int) -> _Start:
     today = seen.today
     return _Start(
-        _endless(seen.graph),
+        ahead.endless(seen.graph),
         replace(seen.plan, executors=min(nodes, seen.plan.executors)),
-        _loads(seen, asked, question.load),
+        ahead.load_of(seen, asked, question.load),
         beginning.of(seen.graph, today.plan, today.snapshot),
         today.time,
     )
 
 
-# --- the load ---------------------------------------------------------------------------------
-
-
-def _loads(seen: Recording, asked: Sequence[Terms], text: str) -> dict[str, loads.Load]:
-    """The load of each source from today on."""
-    names = [o.name for o in seen.graph.sources]
-    factor = _FACTOR.fullmatch(text.strip())
-    if factor is None:
-        return dict.fromkeys(names, loads.parse(text))
-    own = {n: loads.parse(load) for n, load in asked[-1].loads.items()} if asked else {}
-    at = _place(seen, own, continued=len(asked) > 1)
-    found = {}
-    for name in names:
-        base = own[name].since(at) if name in own else _measured(seen, name)
-        found[name] = base.scaled(float(factor[1]))
-    return found
-
-
-def _place(seen: Recording, own: Mapping[str, loads.Load], continued: bool) -> float:
-    """Seconds of the load that have passed.
-
-    A run that was continued goes on with the load where it stopped, while its own time begins anew:
-    then the place is where as many rows were due as there have been.
-    """
-    today = seen.today.snapshot
-    if not continued or today.rows_offered is None or not own:
-        return today.at
-    low, high = 0.0, 1.0
-    while sum(load.offered(high) for load in own.values()) < today.rows_offered and high < _LATEST:
-        high *= 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        enough = sum(load.offered(middle) for load in own.values()) >= today.rows_offered
-        low, high = (low, middle) if enough else (middle, high)
-    return high
-
-
-def _measured(seen: Recording, source: str) -> loads.Load:
-    """What came of late, where nobody said what is to come."""
-    pipeline = seen.plan.pipeline_of(source)
-    metrics = seen.now.pipelines.get(pipeline.name)
-    rate = None if metrics is None else metrics.arrival_rate or metrics.rate_in
-    if not rate:
-        raise InvalidInput(
-            f"how much comes to '{source}' was not measured, so it cannot be multiplied: "
-            "give a load like 5000/s"
-        )
-    together = sum(name in pipeline.operators for name in (o.name for o in seen.graph.sources))
-    return loads.parse(f"{rate / together:.6g}/s")
-
-
-def _endless(graph: Graph) -> Graph:
-    """The dataflow with generators that go on; the engine is told their loads."""
-    operators = []
-    for operator in graph.operators:
-        body = operator.body
-        if isinstance(body, Read) and isinstance(body.source, Generator):
-            operator = replace(operator, body=Read(replace(body.source, load="1/s", limit=None)))
-        operators.append(operator)
-    return replace(graph, operators=tuple(operators))
-
-
-# --- the rules --------------------------------------------------------------------------------
-
-
-def _rules(asked: Sequence[Terms], plan: Plan, nodes: int, at: float) -> _Rules:
-    """What the run was told its policy may do, as it is from today on."""
-    if not asked:
-        return _Rules(Limits(executors=nodes), Guard())
-    own = asked[-1]
-    slots = None if own.limits.slots is None else max(own.limits.slots, plan.slots)
-    known = {f.name for f in fields(Guard)} - {"quiet"}
-    times = {  # one that never ends is not written as a number
-        name: math.inf if value is None or math.isnan(value) else value
-        for name, value in own.guard.items()
-        if name in known
-    }
-    quiet = tuple(one for text in own.quiet for one in _ahead(Quiet.parse(text), at))
-    limits = replace(own.limits, slots=slots, executors=nodes)
-    return _Rules(limits, Guard(**times, quiet=quiet), own.backup)
-
-
-def _ahead(quiet: Quiet, at: float) -> tuple[Quiet, ...]:
-    """A quiet period as seen from a time of the run; nothing is left of one that is over."""
-    if quiet.daily:
-        return (quiet,)
-    return (Quiet(max(0.0, quiet.first - at), quiet.last - at),) if quiet.last > at else ()
-
-
-# --- the simulation ---------------------------------------------------------------------------
-
-
 def _simulated(
-    start: _Start, policy: str | Policy, rules: _Rules, model: Model, asked: Question
+    start: _Start, policy: str | Policy, rules: Rules, model: Model, asked: Question
 ) -> Outcome:
     engine = SimulatorEngine(model, load=start.loads, seed=asked.seed, begin=start.begin)
     with tempfile.TemporaryDirectory(prefix="penstock-whatif-") as folder:

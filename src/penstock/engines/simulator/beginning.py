@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from penstock.dataflow.graph import Graph
 from penstock.engines.simulator.model import Keys
@@ -15,6 +16,8 @@ from penstock.engines.simulator.records import Records
 from penstock.engines.simulator.simulation import Simulation
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
+
+Floats = npt.NDArray[np.float64]
 
 _ALL = 40.0
 """Records for each key after which none has been missed."""
@@ -27,7 +30,7 @@ class Waiting:
     rows: int
     seconds: float = 0.0
 
-    def times(self, now: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    def times(self, now: float) -> Floats:
         share = np.arange(self.rows, dtype=np.float64) / max(self.rows, 1)
         return now - self.seconds * (1.0 - share)
 
@@ -75,14 +78,18 @@ def of(graph: Graph, plan: Plan, snapshot: Snapshot) -> Beginning:
             continue
         for edge, rows in _rows(graph, pipeline, metrics, snapshot).items():
             if rows:
-                share = rows / metrics.backlog_rows if metrics.backlog_rows else 1.0
-                came = (metrics.arrival_rate or 0.0) * min(1.0, share)
-                took = rows / came if came else metrics.backlog_seconds or 0.0
-                waiting[edge] = Waiting(rows, min(took, snapshot.at))
+                waiting[edge] = Waiting(rows, min(_came_over(metrics), snapshot.at))
         holder = next((name for name in pipeline.operators if graph[name].stateful), None)
         if holder is not None and metrics.state_rows:
             state[holder] = metrics.state_rows
     return Beginning(waiting, state)
+
+
+def _came_over(metrics: PipelineMetrics) -> float:
+    """Seconds over which what waits has come."""
+    if metrics.arrival_rate and metrics.backlog_rows:
+        return metrics.backlog_rows / metrics.arrival_rate
+    return metrics.backlog_seconds or 0.0
 
 
 def _rows(

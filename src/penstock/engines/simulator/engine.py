@@ -39,7 +39,8 @@ class SimulatorEngine:
     """An `Engine` whose cluster is a `Model`.
 
     load: what every source follows, or each by name (None: each generator its own); failures:
-    what breaks when; begin: what is there at the start of a run that is new (None: nothing); step: seconds that are worked through at a time, where queues are not close to full; finest:
+    what breaks when; begin: what is there at the start of a run that is new (None: nothing);
+    step: seconds that are worked through at a time, where queues are not close to full; finest:
     at least so many where they are, so that a queue may run over by what they bring; window:
     seconds that a snapshot looks back; detail: instances of a pipeline up to which a snapshot
     lists them.

@@ -31,9 +31,10 @@ class Failure:
         timing = sim.model.timing
         hit = self._hit(sim)
         away = timing.detection
-        if self.executor in sim.placement.executors and not self.comes_back:
+        lost = None if self.comes_back else self.executor
+        if lost is not None and lost in sim.placement.executors:
             up = timing.detection + timing.executor_start
-            sim.lose(self.executor, sim.now + up)
+            sim.lose(lost, sim.now + up)
             away = away if sim.placement.present else up
         again = 0
         for name, servers in hit.items():

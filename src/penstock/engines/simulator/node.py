@@ -116,11 +116,10 @@ def _executors(before: Placement | None, plan: Plan) -> tuple[tuple[str, ...], N
     names = () if before is None else before.executors
     named = 0 if before is None else before.named
     leaving = set(plan.leaving) if plan.executors < len(names) else set()
-    stay = [n for n in names if n not in leaving]
-    if before is not None and before.starting:  # who is not there yet is missed least
-        stay.sort(key=lambda name: name in before.starting)
-        stay = [n for n in names if n in stay[: plan.executors]]
-    stay = stay[: plan.executors]
+    awaited = {} if before is None else before.starting
+    there = [n for n in names if n not in leaving]
+    first = set(sorted(there, key=lambda name: name in awaited)[: plan.executors])
+    stay = [n for n in there if n in first]  # who is not there yet is missed least
     new = [str(named + i) for i in range(plan.executors - len(stay))]
     place = {name: at for at, name in enumerate(stay)}
     kept = np.array([place.get(name, -1) for name in names], np.intp)
