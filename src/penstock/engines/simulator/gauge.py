@@ -156,7 +156,10 @@ class Gauge:
         last = self._last.get(which)
         self._last[which] = float(times[-1])
         times = times[:_WATCHED]
-        gaps = np.diff(times) if last is None else np.diff(times, prepend=last)
+        gaps = np.empty(len(times))
+        np.subtract(times[1:], times[:-1], out=gaps[1:])
+        gaps[0] = 0.0 if last is None else times[0] - last
+        gaps = gaps[last is None :]
         self.now.gaps += len(gaps)
         self.now.gap += float(gaps.sum())
         self.now.gap_squares += _squares(gaps)

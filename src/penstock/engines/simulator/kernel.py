@@ -8,7 +8,8 @@ new `free`, so a stream may be cut into blocks anywhere. Sums that are cut elsew
 elsewhere: results agree to about 1e-9 of the time that a block spans, not to the last bit.
 
 Arrivals are sorted. Times are taken relative to the first arrival, so that precision does not
-fade as a simulation goes on.
+fade as a simulation goes on. Running maxima are those of `fmax`: nothing here is not a number, and
+not to look for that takes a third less time.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ _PLACES = 20
 
 _COUNTED = np.arange(1 << 17)
 _COUNTED.setflags(write=False)
+_NARROW = _COUNTED.astype(np.uint32)
 
 
 def counted(count: int) -> Numbers:
@@ -66,7 +68,7 @@ def single(arrivals: Floats, services: Floats, free: Floats) -> tuple[Floats, Fl
     latest += arrivals
     latest -= origin
     latest[0] = max(latest[0], free[0] - origin)
-    np.maximum.accumulate(latest, out=latest)
+    np.fmax.accumulate(latest, out=latest)
     done += latest
     done += origin
     return done, done[-1:].copy()
@@ -109,7 +111,7 @@ def _columns(came: Floats, took: Floats, free: Floats, left: Floats) -> Floats:
     latest += came
     latest -= origin
     np.maximum(latest[0], free - origin, out=latest[0])
-    np.maximum.accumulate(latest, axis=0, out=latest)
+    np.fmax.accumulate(latest, axis=0, out=latest)
     left += latest
     left += origin
     return np.asarray(left[-1])
@@ -132,7 +134,8 @@ class Groups:
             return cls(order, np.bincount(server, minlength=servers))
         keys = server.astype(np.uint32)  # server and place in one number, which is faster still
         keys <<= bits
-        keys |= counted(len(server)).astype(np.uint32)
+        count = len(server)
+        keys |= _NARROW[:count] if count <= len(_NARROW) else np.arange(count, dtype=np.uint32)
         keys.sort()
         edges = np.arange(servers + 1, dtype=np.uint64) << np.uint64(bits)
         ends = np.searchsorted(keys, edges[1:].astype(np.uint32))
@@ -175,7 +178,7 @@ def dealt(
     """
     if len(free) == 1 or not len(arrivals):
         return *single(arrivals, services, free), np.full(len(free), services.sum())
-    took, came = services[groups.order], arrivals[groups.order]
+    took, came = services.take(groups.order), arrivals.take(groups.order)
     origin = arrivals[0]
     used = np.flatnonzero(groups.counts)
     counts = groups.counts[used]
@@ -193,7 +196,7 @@ def dealt(
     came += took
     came -= done
     came[first] = np.maximum(came[first], free[used] - before + lift)
-    np.maximum.accumulate(came, out=came)
+    np.fmax.accumulate(came, out=came)
     came += done
     free = free.copy()
     free[used] = came[last]
