@@ -19,6 +19,7 @@ import numpy as np
 from penstock import policies
 from penstock.control import ahead, history, terms
 from penstock.control.ahead import Rules
+from penstock.control.clock import Clock
 from penstock.control.guard import Guard
 from penstock.control.run import run
 from penstock.control.terms import Terms
@@ -180,6 +181,7 @@ def _simulated(
     start: _Start, policy: str | Policy, rules: Rules, model: Model, asked: Question
 ) -> Outcome:
     engine = SimulatorEngine(model, load=start.loads, seed=asked.seed, begin=start.begin)
+    clock = engine.clock
     with tempfile.TemporaryDirectory(prefix="penstock-whatif-") as folder:
         home = Path(folder) / "run"
         summary = run(
@@ -193,7 +195,7 @@ def _simulated(
             guard=rules.guard,
             run_dir=home,
             verify=False,
-            clock=replace(engine.clock, wall=lambda: start.time + engine.now),
+            clock=Clock(clock.now, clock.sleep, wall=lambda: start.time + engine.now),
         )
         spent = _spent([*history.snapshots(home)], asked.seconds)
     due = sum(load.offered(asked.seconds) for load in start.loads.values())

@@ -32,18 +32,18 @@ _FEW = 24
 
 
 def shared(arrivals: Floats, services: Floats, free: Floats) -> tuple[Floats, Floats]:
-    """When records leave, and when the servers are free again, in order."""
+    """When records leave, and when servers are free again, in whatever order."""
     if len(free) == 1 or not len(arrivals):
         return kernel.single(arrivals, services, free)
-    free = np.sort(free)
     left = np.empty_like(arrivals)
     if len(free) < _SORTED:
         whole = len(arrivals) // _CHUNK
         done = whole * _CHUNK if whole > _FEW else 0
         if done:
             _side_by_side(arrivals[:done], services[:done], free, left[:done])
-            free = np.sort(np.partition(np.concatenate((free, left[:done])), done)[done:])
+            free = np.partition(np.concatenate((free, left[:done])), done)[done:]
         return left, _one_by_one(arrivals[done:], services[done:], free, left[done:])
+    free = np.sort(free)
     for at in range(0, len(arrivals), len(free)):
         part = slice(at, at + len(free))
         left[part], free = _by_sorting(arrivals[part], services[part], free)
@@ -57,7 +57,7 @@ def _side_by_side(arrivals: Floats, services: Floats, free: Floats, left: Floats
     took = np.ascontiguousarray(services.reshape(table).T)
     gone = np.empty_like(came)
     begin = np.repeat(came[:1], len(free), axis=0)
-    np.maximum(begin[:, 0], free, out=begin[:, 0])
+    np.maximum(begin[:, 0], np.sort(free), out=begin[:, 0])
     end = np.empty_like(begin)
     again = np.arange(came.shape[1])
     tried = 0
@@ -86,7 +86,7 @@ def _in_turn(
         due = np.maximum(end[:, at - 1], came[0, at])
         changed = at in suspect or bool((due != begin[:, at]).any())
         if changed:
-            end[:, at] = _one_by_one(came[:, at], took[:, at], due, gone[:, at])
+            end[:, at] = np.sort(_one_by_one(came[:, at], took[:, at], due, gone[:, at]))
 
 
 def _pass(came: Floats, took: Floats, free: Floats) -> tuple[Floats, Floats]:
@@ -106,13 +106,14 @@ def _pass(came: Floats, took: Floats, free: Floats) -> tuple[Floats, Floats]:
 
 
 def _one_by_one(arrivals: Floats, services: Floats, free: Floats, left: Floats) -> Floats:
-    servers = free.tolist()  # in order, so a heap
+    servers = free.tolist()
+    heapq.heapify(servers)
     for at, (came, took) in enumerate(zip(arrivals.tolist(), services.tolist(), strict=True)):
         begin = servers[0]
         done = (came if came > begin else begin) + took
         heapq.heapreplace(servers, done)
         left[at] = done
-    return np.sort(servers)
+    return np.array(servers)
 
 
 def _by_sorting(arrivals: Floats, services: Floats, free: Floats) -> tuple[Floats, Floats]:
