@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 
 from penstock.control import history, terms, whatif
+from penstock.control.guard import Guard
+from penstock.control.quiet import Quiet
 from penstock.control.whatif import Question
 from penstock.engines.simulator import modelfile
 from penstock.engines.simulator.calibration import fit
@@ -16,7 +19,8 @@ from penstock.engines.simulator.modelfile import Fitted
 from penstock.engines.simulator.observed import recording
 from penstock.errors import InvalidInput
 from penstock.models.load import parse
-from tests.engines.simulator.recorded import flow, simulated
+from penstock.plan.limits import Limits
+from tests.engines.simulator.recorded import BATCH, flow, simulated
 
 
 @pytest.fixture(scope="module")
@@ -46,19 +50,64 @@ def test_more_load_never_makes_it_better(run_dir: Path) -> None:
     late = [one.latency["call->compute"].mean or 0.0 for one in answers]
     assert late == sorted(late)
     assert [one.throughput for one in answers] == sorted(one.throughput for one in answers)
-    assert answers[0].throughput == pytest.approx(20, rel=0.05)
+    waited = recording(run_dir).today.snapshot.pipelines["read"].backlog_rows or 0
+    assert answers[0].throughput == pytest.approx(20 + waited / 30, rel=0.05)
     assert answers[-1].throughput < 1500  # four instances, two processors, 6.2 ms a row
     for one in answers:
-        assert 29 <= one.slot_seconds / one.plan.slots < 40  # the last batch takes its time
+        assert one.slot_seconds == pytest.approx(30 * one.plan.slots)  # and nothing afterwards
     assert answers[-1].offered == 2000
 
 
 def test_the_load_of_the_run_is_scaled(run_dir: Path) -> None:
     base = parse(terms.read(run_dir)[-1].loads["read"])
+    rate = base.rate(100.0)
     twice = asked(run_dir, "x2", policy="static")
-    assert twice.alone.offered == pytest.approx(2 * base.offered(30) / 30, rel=0.01)
+    assert twice.alone.offered == pytest.approx(2 * rate, rel=0.01)
     half = asked(run_dir, "x0.5", policy="static")
-    assert half.alone.offered == pytest.approx(base.offered(30) / 2 / 30, rel=0.01)
+    assert half.alone.offered == pytest.approx(rate / 2, rel=0.01)
+
+
+def test_the_load_goes_on_from_where_the_run_is(tmp_path: Path) -> None:
+    run_dir = simulated(tmp_path, flow(), changes=(), load="ramp:10-70@60s", seconds=40)
+    at = recording(run_dir).today.snapshot.at
+    assert at == pytest.approx(40, abs=1)
+    answer = whatif.ask(run_dir, Question("x1", seconds=10.0))
+    # 1 row a second more every second, then
+    assert answer.alone.offered == pytest.approx(10 + at + 5, abs=0.2)
+    assert answer.load["read"].endswith("s on")
+    asked_for = whatif.ask(run_dir, Question("ramp:10-70@60s", seconds=10.0))
+    assert asked_for.alone.offered == pytest.approx(15, abs=0.2)
+
+
+def test_rows_that_wait_today_are_worked_off_and_are_late(tmp_path: Path) -> None:
+    paced = replace(BATCH, pace=1.0)
+    run_dir = simulated(tmp_path, flow(), batch=paced, changes=(), load="400/s", seconds=40)
+    today = recording(run_dir).today.snapshot
+    waiting = today.pipelines["read"].backlog_rows or 0
+    assert waiting > 5000  # one instance does some 100 a second
+    answer = whatif.ask(run_dir, Question("5/s", seconds=20.0)).alone
+    assert answer.offered == 5
+    assert answer.throughput > 50
+    late = answer.latency["call->compute"].mean
+    assert late is not None
+    assert late > waiting / 400 / 2
+
+
+def test_the_limits_and_the_guard_of_the_run_hold(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"changes": (), "load": "60/s", "seconds": 40, "policy": "threshold"}
+    free = simulated(tmp_path / "free", flow(), **options)
+    question = Question("x10", seconds=60.0)
+    assert whatif.ask(free, question).steered.plan.slots > 2
+    bound = simulated(tmp_path / "bound", flow(), limits=Limits(slots=2), **options)
+    answer = whatif.ask(bound, question).steered
+    assert answer.plan.slots == 2
+    quiet = Guard(quiet=(Quiet(30.0, 600.0),))
+    still = simulated(tmp_path / "still", flow(), guard=quiet, **options)
+    before = recording(still).plan
+    assert whatif.ask(still, question).steered.plan == before
+    over = Guard(quiet=(Quiet(1.0, 35.0),))
+    awake = simulated(tmp_path / "awake", flow(), guard=over, **options)
+    assert whatif.ask(awake, question).steered.plan.slots > 2
 
 
 def test_a_run_that_does_not_say_its_load_is_taken_as_measured(tmp_path: Path) -> None:

@@ -255,3 +255,19 @@ def test_days_that_cannot_be_are_refused(text: str) -> None:
 )
 def test_the_peak_is_the_highest_rate(text: str, peak: float) -> None:
     assert parse(text).peak == pytest.approx(peak)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["5000/s", "steps:1000,4000,1000@20s", "ramp:1000-5000@60s", "sine:1000-5000@60s",
+     "days:100-500@1h/3", "points:0=0,10=10,20=10,20=0,30=5", "0.5*spikes:1000,8000@30s"],
+)  # fmt: skip
+@pytest.mark.parametrize("at", [0.0, 7.5, 20.0, 59.9, 1234.5])
+def test_a_load_goes_on_from_a_time(text: str, at: float) -> None:
+    whole = parse(text)
+    later = np.linspace(0.0, 200.0, 401)
+    expected = whole.cumulative(at + later) - whole.cumulative(at)
+    found = whole.since(at)
+    np.testing.assert_allclose(found.cumulative(later), expected, rtol=1e-9, atol=1e-4)
+    assert found.rate(3.0) == pytest.approx(whole.rate(at + 3.0))
+    assert str(found).startswith(text)

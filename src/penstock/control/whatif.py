@@ -1,43 +1,50 @@
 """What would become of a flow under another load, another policy or on other machines.
 
 The run's own history tells what things cost (`engines/simulator/calibration.py`); the simulator
-then runs the flow twice: under today's plan left alone, and under the policy.
+then goes on with the flow twice: under today's plan left alone, and under the policy. It goes on
+from where the run stands: with the plan, the place in the load, the rows that wait and the state of
+today, and within the run's own limits and guard.
 """
 
 from __future__ import annotations
 
-import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from penstock import policies
-from penstock.control import terms
+from penstock.control import ahead, history, terms
+from penstock.control.ahead import Rules
+from penstock.control.clock import Clock
+from penstock.control.guard import Guard
 from penstock.control.run import run
-from penstock.dataflow.connectors import Generator
+from penstock.control.terms import Terms
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operator import Read
-from penstock.engines.simulator import modelfile
+from penstock.engines.simulator import beginning, modelfile
+from penstock.engines.simulator.beginning import Beginning
 from penstock.engines.simulator.calibration import Quality, fit
 from penstock.engines.simulator.engine import SimulatorEngine
+from penstock.engines.simulator.model import Model
 from penstock.engines.simulator.modelfile import Fitted
 from penstock.engines.simulator.observed import Recording, recording
 from penstock.errors import InvalidInput
-from penstock.models import load as loads
+from penstock.metrics.snapshot import Snapshot
+from penstock.models.load import Load
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
 from penstock.policies.policy import Policy
-from penstock.report.summary import LatencySummary, Summary
-
-_FACTOR = re.compile(r"x(\d+(?:\.\d+)?)")
+from penstock.report.summary import LatencySummary
 
 
 @dataclass(frozen=True)
 class Question:
-    """load: `x2` for twice the run's own, or a load profile; nodes: machines there are (None: as
-    many as the run has); policy: None for the run's.
+    """load: `x2` for twice the run's own, which goes on from today, or a load profile, which begins
+    now; nodes: machines there are (None: as many as the run has or may have); policy: None for the
+    run's. A number of records after which a generator ends does not count.
     """
 
     load: str = "x1"
@@ -49,9 +56,10 @@ class Question:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What comes of it over the whole time; the plan is the one at the end.
+    """What comes of it over the time that was asked for; the plan is the one at the end.
 
-    offered, throughput: rows a second that come to the sources and that are taken from them.
+    offered, throughput: rows a second that come to the sources, and that are taken from them, of
+    which some may have waited there before.
     """
 
     policy: str
@@ -104,6 +112,17 @@ class Answer:
         }
 
 
+@dataclass(frozen=True)
+class _Start:
+    """Where both simulations begin; time: when that was, in seconds since 1970."""
+
+    graph: Graph
+    plan: Plan
+    loads: Mapping[str, Load]
+    begin: Beginning
+    time: float
+
+
 def ask(run_dir: Path, question: Question, fitted: Fitted | None = None) -> Answer:
     """Answer from the history of a run; `fitted` is a model to use instead of fitting one."""
     policy = _policy(run_dir, question.policy)
@@ -116,19 +135,18 @@ def ask(run_dir: Path, question: Question, fitted: Fitted | None = None) -> Answ
     if fitted is None:
         made = fit([seen])
         fitted, quality, notes = modelfile.of(made), made.quality, made.notes
-    plan = seen.plan
-    nodes = question.nodes or plan.executors
-    if nodes < plan.executors:
-        plan = replace(plan, executors=nodes)
-    due = _loads(seen, question.load)
-    graph = _under(seen.graph, due)
-    outcomes = [
-        _simulated(graph, plan, one, fitted, nodes, question)
-        for one in dict.fromkeys(("static", policy))
-    ]
-    shown = {name: str(load) for name, load in due.items()}
+    asked = terms.read(run_dir)
+    nodes = question.nodes or _nodes(asked, seen.plan)
+    start = _start(seen, asked, question, nodes)
+    model = fitted.model(start.graph, nodes)
+    alone = Rules(Limits(executors=nodes), Guard())
+    outcomes = [_simulated(start, "static", alone, model, question)]
+    if policy != "static":
+        rules = ahead.rules_of(asked, start.plan, nodes, seen.today.snapshot.at)
+        outcomes.append(_simulated(start, policy, rules, model, question))
+    shown = {name: str(load) for name, load in start.loads.items()}
     return Answer(
-        graph.name, shown, question.seconds, nodes, outcomes[0], outcomes[-1], quality, notes
+        seen.graph.name, shown, question.seconds, nodes, outcomes[0], outcomes[-1], quality, notes
     )
 
 
@@ -142,74 +160,58 @@ def _policy(run_dir: Path, wanted: str | Policy | None) -> str | Policy:
     return wanted
 
 
-def _loads(seen: Recording, text: str) -> dict[str, loads.Load]:
-    """The load of each source."""
-    names = [o.name for o in seen.graph.sources]
-    factor = _FACTOR.fullmatch(text.strip())
-    if factor is None:
-        return dict.fromkeys(names, loads.parse(text))
-    times = float(factor[1])
-    asked = terms.read(seen.run_dir)
-    own = asked[-1].loads if asked else {}
-    found = {}
-    for name in names:
-        base = loads.parse(own[name]) if name in own else _measured(seen, name)
-        found[name] = base.scaled(times)
-    return found
+def _nodes(asked: Sequence[Terms], plan: Plan) -> int:
+    """As many machines as the run has, or as many as it may have."""
+    allowed = asked[-1].limits.executors if asked else None
+    return max(plan.executors, allowed or 1)
 
 
-def _measured(seen: Recording, source: str) -> loads.Load:
-    """What came of late, where nobody said what is to come."""
-    pipeline = seen.plan.pipeline_of(source)
-    metrics = seen.now.pipelines.get(pipeline.name)
-    rate = None if metrics is None else metrics.arrival_rate or metrics.rate_in
-    if not rate:
-        raise InvalidInput(
-            f"how much comes to '{source}' was not measured, so it cannot be multiplied: "
-            "give a load like 5000/s"
-        )
-    together = sum(name in pipeline.operators for name in (o.name for o in seen.graph.sources))
-    return loads.parse(f"{rate / together:.6g}/s")
-
-
-def _under(graph: Graph, due: Mapping[str, loads.Load]) -> Graph:
-    operators = []
-    for operator in graph.operators:
-        body = operator.body
-        if isinstance(body, Read) and isinstance(body.source, Generator):
-            source = replace(body.source, load=due[operator.name].portable)
-            operator = replace(operator, body=Read(source))
-        operators.append(operator)
-    return replace(graph, operators=tuple(operators))
+def _start(seen: Recording, asked: Sequence[Terms], question: Question, nodes: int) -> _Start:
+    today = seen.today
+    return _Start(
+        ahead.endless(seen.graph),
+        replace(seen.plan, executors=min(nodes, seen.plan.executors)),
+        ahead.load_of(seen, asked, question.load),
+        beginning.of(seen.graph, today.plan, today.snapshot),
+        today.time,
+    )
 
 
 def _simulated(
-    graph: Graph, plan: Plan, policy: str | Policy, fitted: Fitted, nodes: int, asked: Question
+    start: _Start, policy: str | Policy, rules: Rules, model: Model, asked: Question
 ) -> Outcome:
-    engine = SimulatorEngine(fitted.model(graph, nodes), seed=asked.seed)
+    engine = SimulatorEngine(model, load=start.loads, seed=asked.seed, begin=start.begin)
+    clock = engine.clock
     with tempfile.TemporaryDirectory(prefix="penstock-whatif-") as folder:
+        home = Path(folder) / "run"
         summary = run(
-            graph,
+            start.graph,
             policy=policy,
-            plan=plan,
+            plan=start.plan,
             engine=engine,
             seconds=asked.seconds,
-            limits=Limits(executors=nodes),
-            run_dir=Path(folder) / "run",
+            backup=rules.backup,
+            limits=rules.limits,
+            guard=rules.guard,
+            run_dir=home,
             verify=False,
-            clock=engine.clock,
+            clock=Clock(clock.now, clock.sleep, wall=lambda: start.time + engine.now),
         )
-    due = sum(loads.parse(text).offered(asked.seconds) for text in terms.loads(graph).values())
-    return _outcome(summary, due, asked.seconds)
-
-
-def _outcome(summary: Summary, due: int, seconds: float) -> Outcome:
+        spent = _spent([*history.snapshots(home)], asked.seconds)
+    due = sum(load.offered(asked.seconds) for load in start.loads.values())
     return Outcome(
         summary.policy,
         summary.plan,
-        due / seconds,
-        min(summary.rows_ingested, due) / seconds,
+        due / asked.seconds,
+        min(summary.rows_ingested, due + start.begin.owed) / asked.seconds,
         summary.latency,
-        summary.slot_seconds,
+        spent,
         len(summary.transitions),
     )
+
+
+def _spent(snapshots: Sequence[Snapshot], seconds: float) -> float:
+    """Slot-seconds until the time was up: what is under way then is finished, and not counted."""
+    known = [(s.at, s.slot_seconds) for s in snapshots if s.slot_seconds is not None]
+    at, spent = zip(*known, strict=True)
+    return float(np.interp(seconds, at, spent))

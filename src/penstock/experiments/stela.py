@@ -150,9 +150,12 @@ def missed_after(scenario: Scenario, seconds: float = REBALANCING) -> Scenario:
     return replace(scenario, model=replace(scenario.model, timing=timing))
 
 
-def broken(machines: Iterable[Any]) -> tuple[Failure, ...]:
-    """Machines that stop with all that is on them when the request has come."""
-    return tuple(Failure(AT + 1.0, executor=str(one)) for one in machines)
+def broken(machines: Iterable[Any], comes_back: bool = True) -> tuple[Failure, ...]:
+    """Machines that stop with all that is on them when the request has come.
+
+    In a rebalance of Storm's they come back as they were.
+    """
+    return tuple(Failure(AT + 1.0, executor=str(one), comes_back=comes_back) for one in machines)
 
 
 def cases(

@@ -65,7 +65,7 @@ class Draw:
             options["failures"] = broken(range(SCALING.machines[0]))
         elif way == LOST:
             scenario = missed_after(scenario, NEVER)
-            options["failures"] = broken(group)
+            options["failures"] = broken(group, comes_back=False)
         else:
             scenario = replace(scenario, plan=replace(scenario.plan, executors=SCALING.machines[1]))
         limits = Limits(executor_slots=64)

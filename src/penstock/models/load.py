@@ -185,6 +185,24 @@ class Load:
         pieces = (Piece(p.seconds, p.first * factor, p.last * factor) for p in self.pieces)
         return replace(self, pieces=tuple(pieces), text=f"{factor!r}*{self.text}")
 
+    def since(self, at: float) -> Load:
+        """The load as it goes on from a time; the text of it is for people only."""
+        within = math.fmod(at, self.period) if self.repeats else at
+        rest, passed, start = [], [], 0.0
+        for piece in self.pieces:
+            cut = min(max(within - start, 0.0), piece.seconds)
+            rate = piece.first + (piece.last - piece.first) * (cut / piece.seconds)
+            if cut < piece.seconds:
+                rest.append(Piece(piece.seconds - cut, rate, piece.last))
+            if cut > 0:
+                passed.append(Piece(cut, piece.first, rate))
+            start += piece.seconds
+        hold = self.pieces[-1].last
+        ahead = [*rest, *passed] if self.repeats else rest or [Piece(1.0, hold, hold)]
+        steady = len({rate for p in ahead for rate in (p.first, p.last)}) == 1
+        text = self.text if steady else f"{self.text}, from {duration.text(round(at))} on"
+        return Load(tuple(ahead), self.repeats, text)
+
     @property
     def _total(self) -> float:
         return float(self._table.after[len(self.pieces) - 1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from penstock.control.run import run
 from penstock.dataflow.connectors import Generator, Memory
@@ -54,6 +55,7 @@ def simulated(
     plan: Plan | None = None,
     policy: str = "static",
     steps: Mapping[str, Step] = STEPS,
+    **terms: Any,
 ) -> Path:
     """Record a run in batches."""
     model = Model(steps, node=node, arrivals=Deterministic(), queue=None, batch=batch)
@@ -69,5 +71,6 @@ def simulated(
         run_dir=run_dir,
         verify=False,
         clock=engine.clock,
+        **terms,
     )
     return run_dir

@@ -6,12 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from penstock.dataflow.connectors import Generator, Memory
+from penstock.dataflow.flow import Dataflow
+from penstock.engines.simulator.arrivals import Deterministic
 from penstock.engines.simulator.engine import SimulatorEngine
 from penstock.engines.simulator.failure import Failure
-from penstock.engines.simulator.model import Dispatch, Keys, MicroBatch, Node, Step, Timing
+from penstock.engines.simulator.model import Dispatch, Keys, MicroBatch, Model, Node, Step, Timing
 from penstock.engines.simulator.service import Constant, Exponential
 from penstock.errors import Refused
 from penstock.metrics.derived import queue, utilisation
+from penstock.plan.plan import Pipeline, Plan
+from tests.strategies import nothing
 
 from .flows import apart, chain, keyed, started
 
@@ -167,6 +172,11 @@ def test_gathering_delays_a_record_by_half_the_cadence(tmp_path: Path) -> None:
     assert (found.wait or 0) - (found.batching or 0) < 0.003
 
 
+def hosts(engine: SimulatorEngine) -> dict[str, int]:
+    """Instances of all pipelines on each executor."""
+    return {n: sum(e.instances.values()) for n, e in engine.observe().executors.items()}
+
+
 def test_an_executor_that_fails_is_missed_and_its_records_are_done_again(tmp_path: Path) -> None:
     engine = started(
         chain("a"),
@@ -179,14 +189,173 @@ def test_an_executor_that_fails_is_missed_and_its_records_are_done_again(tmp_pat
     )
     engine.advance(4.9)
     assert engine.observe().pipelines["a"].backlog_rows < 20
+    before = hosts(engine)
+    assert before.keys() == {"0", "1", "2", "3"}
     engine.advance(2.0)
-    assert engine.observe().pipelines["a"].backlog_rows > 400
+    seen = engine.observe()
+    assert seen.pipelines["a"].backlog_rows > 400
+    after = hosts(engine)
+    assert after.keys() == {"0", "2", "3"}  # and with it its slots are gone
+    assert sum(after.values()) == sum(before.values()) == 5
+    assert {i.executor for i in seen.pipelines["a"].instances} <= {"0", "2", "3"}
     engine.advance(10)
     assert engine.observe().pipelines["a"].backlog_rows < 20
     assert engine.rows_replayed == 1
+    engine.advance(5.2 + 1.0 + Timing().executor_start - 16.9 - 0.1)
+    assert hosts(engine) == after
+    engine.advance(0.2)
+    assert hosts(engine) == {**after, "4": 0}  # nobody moves without a change of plan
+    engine.apply(apart(("a", 6), executors=4))
+    assert hosts(engine)["4"] > 0
     engine.stop()
     seen = engine.observe()
     assert seen.rows_delivered == seen.rows_ingested
+
+
+def only(run_dir: Path, **options: object) -> SimulatorEngine:
+    """One machine of one, which fails after 5 s."""
+    return started(
+        chain("a"),
+        apart(("a", 2), executors=1),
+        {"a": Step(Constant(0.001))},
+        "100/s",
+        run_dir,
+        options={"failures": [Failure(5.0, executor="0")]},
+        window=1.0,
+        **options,
+    )
+
+
+@pytest.mark.parametrize("batch", [None, MicroBatch()])
+def test_the_only_executor_is_away_until_another_was_started(
+    tmp_path: Path, batch: MicroBatch | None
+) -> None:
+    engine = only(tmp_path, batch=batch)
+    away = 1.0 + Timing().executor_start + 1.0  # missed, started, and then its instances
+    engine.advance(5.0 + away - 0.5)
+    seen = engine.observe()
+    assert seen.executors.keys() == {"1"}
+    assert (seen.pipelines["a"].rows_in, seen.pipelines["a"].busy) == (0, 0)
+    assert sum(p.backlog_rows or 0 for p in seen.pipelines.values()) > 100 * (away - 1.0)
+    engine.advance(10.0)
+    seen = engine.observe()
+    assert sum(p.backlog_rows or 0 for p in seen.pipelines.values()) < 50
+    assert seen.executors["1"].instances == {"in": 1, "a": 2}
+
+
+def test_while_no_executor_is_there_none_is_shown_and_a_change_has_to_wait(tmp_path: Path) -> None:
+    engine = only(tmp_path)
+    engine.advance(6.0)
+    seen = engine.observe()
+    assert seen.executors == {}
+    assert [i.executor for i in seen.pipelines["a"].instances] == [None, None]
+    assert seen.load is None
+    engine.apply(apart(("a", 4), executors=1))
+    engine.advance(10.0)
+    assert engine.observe().pipelines["a"].rate_in == 0
+    engine.advance(20.0)
+    assert engine.observe().pipelines["a"].backlog_rows == 0
+
+
+def test_an_executor_that_is_only_restarted_has_its_instances_again(tmp_path: Path) -> None:
+    engine = started(
+        chain("a"),
+        apart(("a", 4), executors=2),
+        {"a": Step(Constant(0.003))},
+        "500/s",
+        tmp_path,
+        options={"failures": [Failure(5.0, executor="1", comes_back=True)]},
+    )
+    engine.advance(4.0)
+    before = hosts(engine)
+    engine.advance(2.0)
+    assert hosts(engine) == before
+
+
+def test_what_was_begun_under_an_earlier_plan_breaks_with_its_instance(tmp_path: Path) -> None:
+    engine = started(
+        chain("a"),
+        apart(("a", 1), executors=2),
+        {"a": Step(Constant(4.0))},
+        "0.5/s",
+        tmp_path,
+        arrivals=Deterministic(),
+        options={"failures": [Failure(3.6, pipeline="a")], "step": 0.1},
+    )
+    engine.advance(2.5)  # the first record came after 2 s and would leave after 6 s
+    engine.apply(apart(("a", 2), executors=2))
+    engine.advance(2.0)
+    engine.observe()
+    assert engine.rows_replayed == 1
+    engine.advance(2.4)  # the second one goes to the other instance, until 8 s
+    assert engine.observe().rows_delivered == 0
+    engine.stop()
+    seen = engine.observe()
+    assert seen.rows_delivered == seen.rows_ingested
+
+
+def test_executors_say_what_of_their_time_was_on_a_processor(tmp_path: Path) -> None:
+    steps = {"a": Step(Constant(0.004), cpu=0.1)}
+    plan = apart(("a", 2), executors=1)
+    for batch in (None, BATCH):
+        engine = started(
+            chain("a"), plan, steps, "400/s", tmp_path / str(batch), batch=batch, window=10.0,
+            node=Node(cores=4, processors=2.0),
+        )  # fmt: skip
+        engine.advance(20)
+        one = engine.observe().executors["0"]
+        assert one.busy is not None
+        assert one.cpu is not None
+        if batch is None:
+            assert one.busy == pytest.approx(400 * 0.004 / 4, rel=0.05)
+            assert one.cpu == pytest.approx(0.1 * one.busy)
+        else:  # and what a batch costs beside its records
+            assert 400 * 0.0004 / 4 < one.cpu < 0.5 * one.busy
+
+
+def test_state_is_in_memory_and_spills_in_batches_too(tmp_path: Path) -> None:
+    steps = {"count": Step(Constant(0.001), keys=Keys(1000, bytes=1e6))}
+    found = []
+    for memory in (4e9, 0.5e9):
+        engine = started(
+            keyed(), apart(("count", 1)), steps, "200/s", tmp_path / str(memory), batch=BATCH,
+            node=Node(memory=memory, processors=4.0), window=5.0,
+        )  # fmt: skip
+        engine.advance(60)
+        found.append(engine.observe())
+    assert found[0].executors["0"].memory == pytest.approx(0.25, rel=0.01)
+    assert found[1].executors["0"].memory == 1.0
+    first, second = (seen.pipelines["count"].service or 0 for seen in found)
+    assert second == pytest.approx(Node().spill * first, rel=0.05)
+
+
+def test_channels_are_edges_and_say_what_waits_on_each(tmp_path: Path) -> None:
+    flow = Dataflow("two")
+    left = flow.source("left", Generator(nothing, "v string")).frame("a", nothing)
+    right = flow.source("right", Generator(nothing, "v string")).frame("b", nothing)
+    left.union("both", right).frame("c", nothing).sink("out", Memory())
+    plan = Plan(
+        (Pipeline(("left", "a")), Pipeline(("right", "b")), Pipeline(("both", "c", "out"), 2)), 4
+    )
+    for batch in (None, BATCH):
+        model = Model(
+            {"b": Step(selectivity=3.0), "c": Step(Constant(0.001))},
+            nodes=4, queue=None, batch=batch, delay=0.01, arrivals=Deterministic(),
+        )  # fmt: skip
+        engine = SimulatorEngine(model, load="200/s", window=5.0)
+        engine.start(flow.graph, plan.with_pipeline("both", cadence=1.0), tmp_path / str(batch))
+        engine.advance(20.7)
+        seen = engine.observe()
+        one, other = (seen.channels[name] for name in ("a>both", "b>both"))
+        assert seen.channels.keys() == {"a>both", "b>both"}
+        assert (one.writer, one.reader, other.writer) == ("a", "both", "b")
+        whole = seen.pipelines["both"]
+        assert (one.backlog_rows or 0) + (other.backlog_rows or 0) == whole.backlog_rows
+        assert (other.backlog_rows or 0) == pytest.approx(3 * (one.backlog_rows or 0), rel=0.3)
+        assert one.backlog_seconds == pytest.approx(other.backlog_seconds, rel=0.3)
+        waits = [(c.latency or 0, c.batching or 0) for c in (one, other)]
+        assert whole.wait == pytest.approx((waits[0][0] + 3 * waits[1][0]) / 4 - 0.01, rel=0.05)
+        assert all(latency > batching > 0 for latency, batching in waits)
 
 
 BATCH = MicroBatch(planning=0.05, log=0.02, commit=0.03, partition=0.01, task=0.02)

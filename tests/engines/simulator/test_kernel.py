@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -9,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engines.simulator import kernel
+from penstock.engines.simulator import shared as shared_queue
+from penstock.engines.simulator.shared import shared
 from tests.strategies import few
 
 Floats = npt.NDArray[np.float64]
@@ -86,7 +90,7 @@ def test_records_of_a_shared_queue_go_to_whoever_is_free_first(
     case: tuple[int, int, int, float],
 ) -> None:
     _, arrivals, services, free = drawn(case)
-    left, after = kernel.shared(arrivals, services, free)
+    left, after = shared(arrivals, services, free)
     now, expected = sorted(free.tolist()), []
     for came, took in zip(arrivals, services, strict=True):
         done = max(now[0], came) + took
@@ -94,6 +98,42 @@ def test_records_of_a_shared_queue_go_to_whoever_is_free_first(
         expected.append(done)
     np.testing.assert_allclose(left, expected, rtol=0, atol=1e-7)
     np.testing.assert_allclose(np.sort(after), now, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("servers", [2, 3, 5, 20, 47])
+@pytest.mark.parametrize("load", [0.3, 0.8, 0.97, 1.5])
+def test_many_records_of_a_shared_queue_leave_as_from_a_heap_to_the_last_bit(
+    servers: int, load: float
+) -> None:
+    rng = np.random.default_rng(servers)
+    arrivals = 50.0 + np.cumsum(rng.exponential(1.0, 30_000))
+    services = rng.exponential(load * servers, 30_000)
+    free = 50.0 + rng.normal(0, 3, servers)
+    left, after = shared(arrivals, services, free)
+    heap, expected = sorted(free.tolist()), []
+    for came, took in zip(arrivals.tolist(), services.tolist(), strict=True):
+        expected.append(max(heap[0], came) + took)
+        heapq.heapreplace(heap, expected[-1])
+    assert left.tolist() == expected
+    assert sorted(after.tolist()) == sorted(heap)
+
+
+def test_few_records_are_left_to_a_loop_where_servers_are_idle_now_and_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(1)
+    arrivals = np.cumsum(rng.exponential(1.0, 100_000))
+    services = rng.exponential(0.8 * 5, 100_000)
+    looped = []
+    one_by_one = shared_queue._one_by_one
+
+    def counted(came: Floats, took: Floats, free: Floats, left: Floats) -> Floats:
+        looped.append(len(came))
+        return one_by_one(came, took, free, left)
+
+    monkeypatch.setattr(shared_queue, "_one_by_one", counted)
+    shared(arrivals, services, np.zeros(5))
+    assert sum(looped) < 10_000
 
 
 @pytest.mark.parametrize("servers", [1, 5, 200])
@@ -115,7 +155,7 @@ def test_a_stream_may_be_cut_into_blocks_anywhere(servers: int, kind: str) -> No
                 groups = kernel.Groups.of(server[part], servers)
                 left, free = kernel.grouped(came, took, free, groups)
             else:
-                left, free = kernel.shared(came, took, free)
+                left, free = shared(came, took, free)
             found.append(left)
         return np.concatenate(found)
 

@@ -11,6 +11,7 @@ import pytest
 from penstock.control.history import History
 from penstock.control.loop import Tick
 from penstock.engines.simulator import costs, service
+from penstock.engines.simulator.batch import Pool
 from penstock.engines.simulator.chance import Chooser
 from penstock.engines.simulator.model import Keys, Node
 from penstock.engines.simulator.node import Placement, packed, place, slowdown
@@ -128,6 +129,35 @@ def test_instances_stay_where_they_are_and_new_ones_go_where_there_is_room() -> 
     assert fewer.loads().tolist() == [3, 3, 3]
     again = place(fewer, Plan((Pipeline(("a",), 7), Pipeline(("b",), 2)), 4))
     assert again.executors == ("0", "2", "3", "4")  # a name is never given twice
+
+
+def test_an_executor_that_is_lost_gives_its_instances_to_the_others() -> None:
+    plan = Plan((Pipeline(("a",), 4), Pipeline(("b",), 2)), 3)
+    first = place(None, plan)
+    lost = first.without("1", until=9.0)
+    assert (lost.executors, lost.starting, lost.present) == (("0", "3", "2"), {"3": 9.0}, 2)
+    assert lost.loads().tolist() == [3, 0, 3]
+    stays = first.hosts["a"] != 1
+    assert lost.hosts["a"][stays].tolist() == first.hosts["a"][stays].tolist()
+    more = place(lost, Plan((Pipeline(("a",), 6), Pipeline(("b",), 2)), 3))
+    assert more.loads().tolist() == [4, 0, 4]  # nothing is started on who is not there
+    assert more.starting == {"3": 9.0}
+    assert place(lost, replace(plan, executors=2)).executors == ("0", "2")
+    there = lost.at(9.0)
+    assert (there.present, there.starting) == (3, {})
+    even = place(there, Plan((Pipeline(("a",), 6), Pipeline(("b",), 2)), 3))
+    assert even.loads().tolist() == [3, 2, 3]
+    alone = place(None, Plan((Pipeline(("a",), 2),), 1)).without("0", until=9.0)
+    assert (alone.present, alone.loads().tolist()) == (0, [2])  # they wait for the other one
+
+
+def test_slots_that_are_lost_are_those_that_would_be_free_last() -> None:
+    pool = Pool(4, 2.0, 0.0)
+    assert pool.run(1.0, np.array([5.0, 3.0, 1.0])) == 6.0
+    pool.resize(2, 1.0, 1.0)
+    assert pool.run(1.0, np.array([1.0, 1.0])) == 3.0  # one slot was idle, the other until 2
+    pool.resize(3, 1.5, 10.0)
+    assert pool.run(4.0, np.array([1.0, 1.0, 1.0])) == 6.0  # the new one is there after 10
 
 
 def test_all_slow_down_where_more_cores_are_wanted_than_there_are() -> None:

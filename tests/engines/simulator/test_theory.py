@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy import special
 
 from penstock.engines.simulator.arrivals import Arrivals, Poisson, Renewal
 from penstock.engines.simulator.model import Dispatch, Step
@@ -122,6 +124,56 @@ def test_gi_m_1_with_gamma_gaps(tmp_path: Path, cv: float) -> None:
     exact = root / (1 - root) * mean
     found = wait(Exponential(mean), tmp_path, arrivals=Renewal(cv))
     assert found == pytest.approx(exact, rel=0.02)
+
+
+def over(first: float, one: float, second: float, other: float) -> float:
+    """How likely a gamma variable is above another; shapes and scales."""
+    return float(special.betainc(second, first, one / (one + other)))
+
+
+def spitzer(mean: float, arrival_cv: float, service_cv: float) -> float:
+    """The wait of GI/G/1 with gamma gaps and gamma times, by Spitzer's identity.
+
+    It is the sum over n of E[max(0, n times - n gaps)] / n, and sums of gamma variables are gamma
+    variables: E[X; X > Y] is E[X] times how likely X with a shape that is one larger is above Y.
+    """
+    times, gaps = 1 / service_cv**2, 1 / arrival_cv**2
+    scale, other = mean / times, 1 / RATE / gaps
+    total = 0.0
+    for n in range(1, 5000):
+        above = n * mean * over(n * times + 1, scale, n * gaps, other)
+        more = (above - n / RATE * over(n * times, scale, n * gaps + 1, other)) / n
+        total += more
+        if more < 1e-9 * total:
+            break
+    return total
+
+
+def erlangs(mean: float, phases: int, stages: int) -> float:
+    """The wait of E_k/E_l/1 from the roots of its spectrum: -1/s over those on the left."""
+    k, m = phases * RATE * mean, stages  # in units of the mean time
+    one = np.poly1d([-1.0, k]) ** phases * np.poly1d([1.0, m]) ** stages
+    roots = (one - k**phases * float(m) ** stages).roots
+    left = roots[roots.real < -1e-9]
+    assert len(left) == stages
+    return mean * float((-1 / left).sum().real - 1)
+
+
+def test_two_ways_to_the_wait_of_gi_g_1_agree() -> None:
+    for load, phases, stages in ((0.7, 2, 2), (0.8, 4, 2), (0.9, 4, 4), (0.8, 1, 1)):
+        exact = erlangs(load / RATE, phases, stages)
+        assert spitzer(load / RATE, phases**-0.5, stages**-0.5) == pytest.approx(exact, rel=1e-6)
+    assert spitzer(0.8 / RATE, 1.0, 1.0) == pytest.approx(pollaczek(0.8 / RATE, 1, RATE), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("load", "arrival_cv", "service_cv"),
+    [(0.8, 2**-0.5, 2**-0.5), (0.8, 0.5, 0.5), (0.6, 1.5, 0.5), (0.7, 0.5, 1.5), (0.6, 1.3, 1.3)],
+)
+def test_gi_g_1(tmp_path: Path, load: float, arrival_cv: float, service_cv: float) -> None:
+    mean = load / RATE
+    found = wait(Gamma(mean, service_cv), tmp_path, arrivals=Renewal(arrival_cv))
+    assert found == pytest.approx(spitzer(mean, arrival_cv, service_cv), rel=0.02)
 
 
 def test_a_heavily_loaded_gi_g_1_comes_close_to_kingmans_formula(tmp_path: Path) -> None:

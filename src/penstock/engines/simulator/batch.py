@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.dataflow.graph import Graph
-from penstock.engines.simulator import kernel
 from penstock.engines.simulator.model import MicroBatch
+from penstock.engines.simulator.shared import shared
 from penstock.plan.plan import Pipeline
 
 Floats = npt.NDArray[np.float64]
@@ -48,6 +48,12 @@ class Pool:
         self.processors = processors
         self._free = np.full(slots, now)
 
+    def resize(self, slots: int, processors: float, now: float) -> None:
+        """Executors come or go: of the slots that are there, those that are free first stay."""
+        more = np.full(max(0, slots - self.slots), now)
+        self._free = np.concatenate((np.sort(self._free)[:slots], more))
+        self.slots, self.processors = slots, processors
+
     def run(self, ready: float, tasks: Floats) -> float:
         """Run tasks that are ready at a time; when the last of them is done."""
         idle = np.flatnonzero(self._free <= ready)
@@ -56,7 +62,7 @@ class Pool:
             self._free[idle[: len(tasks)]] = ends
         else:
             came = np.full(len(tasks), ready)
-            ends, self._free = kernel.shared(came, tasks, self._free)
+            ends, self._free = shared(came, tasks, self._free)
         return float(ends.max())
 
 
@@ -100,7 +106,7 @@ class Times:
 
     tasks: how long each one takes, by stage and task; fixed: seconds of all of them that are not
     for records; slow: how many times as long records keep a processor as if they were alone;
-    waiting: seconds of all tasks that need no processor.
+    waiting: seconds of all tasks that need no processor; worked: seconds of all on one.
     """
 
     planning: float
@@ -112,6 +118,7 @@ class Times:
     fixed: float
     slow: float
     waiting: float
+    worked: float
 
     @property
     def runnable(self) -> float:
@@ -155,4 +162,5 @@ def times(
         fixed=float(fixed.sum()),
         slow=slow,
         waiting=idle,
+        worked=need + float(fixed.sum()) / begin,
     )

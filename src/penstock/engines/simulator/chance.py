@@ -30,7 +30,7 @@ class Chooser:
         for left_over in (*light, *heavy):  # short of the average by rounding only
             rest[left_over] = 1.0
         self._own = np.array(rest)
-        self._alias = np.array(alias, np.intp)
+        self._pairs = np.stack((np.arange(size), np.array(alias, np.intp)), axis=1).ravel()
 
     def draw(self, rng: np.random.Generator, count: int) -> npt.NDArray[np.intp]:
         """Places, each as often as its weight says."""
@@ -38,4 +38,7 @@ class Chooser:
         drawn *= len(self._own)
         place = drawn.astype(np.intp)
         drawn -= place
-        return np.where(drawn < self._own[place], place, self._alias[place])
+        given_up = drawn >= self._own.take(place)
+        place <<= 1
+        place |= given_up  # no branch that is as likely as not
+        return self._pairs.take(place)

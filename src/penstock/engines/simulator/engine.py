@@ -17,6 +17,7 @@ from penstock.dataflow.connectors import Generator
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import Read
 from penstock.engines.simulator import transition
+from penstock.engines.simulator.beginning import Beginning
 from penstock.engines.simulator.failure import Failure
 from penstock.engines.simulator.model import Model
 from penstock.engines.simulator.simulation import Simulation
@@ -37,7 +38,8 @@ _SAME = 1e-9
 class SimulatorEngine:
     """An `Engine` whose cluster is a `Model`.
 
-    load: what every source follows (None: each generator its own); failures: what breaks when;
+    load: what every source follows, or each by name (None: each generator its own); failures:
+    what breaks when; begin: what is there at the start of a run that is new (None: nothing);
     step: seconds that are worked through at a time, where queues are not close to full; finest:
     at least so many where they are, so that a queue may run over by what they bring; window:
     seconds that a snapshot looks back; detail: instances of a pipeline up to which a snapshot
@@ -53,9 +55,10 @@ class SimulatorEngine:
         self,
         model: Model | None = None,
         *,
-        load: Load | str | None = None,
+        load: Load | str | Mapping[str, Load] | None = None,
         seed: int = 0,
         failures: Sequence[Failure] = (),
+        begin: Beginning | None = None,
         step: float = 1.0,
         finest: float = 0.01,
         window: float = 5.0,
@@ -64,6 +67,7 @@ class SimulatorEngine:
         self._model = Model() if model is None else model
         self._load = loads.parse(load) if isinstance(load, str) else load
         self._seed = seed
+        self._begin = begin
         self._failures = sorted(failures, key=lambda f: f.at)
         self._step, self._finest = step, finest
         self._window, self._detail = window, detail
@@ -105,6 +109,8 @@ class SimulatorEngine:
             resumed=kept.get("starts", 0),
         )
         store.restore(sim, kept)
+        if self._begin is not None and not kept:
+            self._begin.put_into(sim, plan)
         sim.switch(plan)
         self._sim, self._store, self._phase = sim, store, "running"
         self._target = self._changed = sim.now
@@ -245,6 +251,8 @@ class SimulatorEngine:
         return fusion.default_plan(graph, 1, self._model.nodes)
 
     def _loads(self, graph: Graph) -> dict[str, Load]:
+        if isinstance(self._load, Mapping):
+            return {operator.name: self._load[operator.name] for operator in graph.sources}
         found = {}
         for operator in graph.sources:
             body, text = operator.body, "1000/s"

@@ -21,12 +21,14 @@ Counts = npt.NDArray[np.intp]
 class Spell:
     """Sums over a stretch of time; rows, busy and work by instance.
 
-    Of batches: tasks, and overhead, their seconds that were not for records; runnable: seconds
+    ways: rows, wait and gathered by inlet, one column each. Of batches: worked, seconds of tasks
+    on a processor; tasks, and overhead, their seconds that were not for records; runnable: seconds
     for which a processor was wanted or had; needed, stretched: seconds on a processor that
     records would have had alone, and had; touched: keys, of all batches.
     """
 
     instances: int
+    inlets: int = 1
     seconds: float = 0.0
     taken: int = 0
     wait: float = 0.0
@@ -50,10 +52,13 @@ class Spell:
     needed: float = 0.0
     stretched: float = 0.0
     touched: float = 0.0
+    worked: float = 0.0
+    ways: Floats = field(init=False)
     rows: Counts = field(init=False)
     busy: Floats = field(init=False)
 
     def __post_init__(self) -> None:
+        self.ways = np.zeros((3, self.inlets))
         self.rows = np.zeros(self.instances, np.intp)
         self.busy = np.zeros(self.instances)
 
@@ -62,6 +67,7 @@ class Spell:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.done.update(other.done)
         self.parts.update(other.parts)
+        self.ways += other.ways
         self.rows += other.rows
         self.busy += other.busy
 
@@ -69,7 +75,7 @@ class Spell:
 _SUMS = (
     *("seconds", "taken", "wait", "gathered", "held", "service", "squares", "out", "batches"),
     *("batch_seconds", "running", "gaps", "gap", "gap_squares", "came"),
-    *("tasks", "overhead", "runnable", "needed", "stretched", "touched"),
+    *("tasks", "overhead", "runnable", "needed", "stretched", "touched", "worked"),
 )
 
 
@@ -89,25 +95,44 @@ _WATCHED = 512
 class Gauge:
     """Watches one pipeline, step by step."""
 
-    def __init__(self, instances: int) -> None:
-        self._instances = instances
+    def __init__(self, instances: int, inlets: int = 1) -> None:
+        self._size = (instances, inlets)
         self._last: dict[int, float] = {}
         self._past: deque[tuple[float, Spell]] = deque()
         self._cycles: deque[Cycle] = deque()
         self._passed = 1.0
-        self.now = Spell(instances)
+        self.now = Spell(*self._size)
 
     def served(
-        self, came: Floats, left: Floats, service: Floats, gathered: float, rows: Counts
+        self,
+        came: Floats,
+        left: Floats,
+        service: Floats,
+        gathered: float,
+        rows: Counts,
+        entry: npt.NDArray[np.uint8],
+        each: Floats | None = None,
     ) -> None:
-        """Records were given to instances."""
+        """Records were given to instances.
+
+        entry: the inlet of each, or of all; each: what each of them gathered, if they did.
+        """
         now, total = self.now, float(service.sum())
+        wait = float(left.sum()) - float(came.sum()) - total
         now.taken += len(came)
         now.service += total
         now.squares += _squares(service)
-        now.wait += float(left.sum()) - float(came.sum()) - total
+        now.wait += wait
         now.gathered += gathered
         now.rows += rows
+        if entry.ndim == 0:
+            now.ways[:, int(entry)] += (len(came), wait, gathered)
+            return
+        inlets = now.inlets
+        now.ways[0] += np.bincount(entry, minlength=inlets)
+        now.ways[1] += np.bincount(entry, left - came - service, minlength=inlets)
+        if each is not None:
+            now.ways[2] += np.bincount(entry, each, minlength=inlets)
 
     def worked(
         self, begin: float, end: float, given: Floats, before: Floats, after: Floats, held: Floats
@@ -131,7 +156,10 @@ class Gauge:
         last = self._last.get(which)
         self._last[which] = float(times[-1])
         times = times[:_WATCHED]
-        gaps = np.diff(times) if last is None else np.diff(times, prepend=last)
+        gaps = np.empty(len(times))
+        np.subtract(times[1:], times[:-1], out=gaps[1:])
+        gaps[0] = 0.0 if last is None else times[0] - last
+        gaps = gaps[last is None :]
         self.now.gaps += len(gaps)
         self.now.gap += float(gaps.sum())
         self.now.gap_squares += _squares(gaps)
@@ -162,7 +190,7 @@ class Gauge:
         while len(self._cycles) > 2 and self._cycles[1].at <= end - window:
             self._cycles.popleft()
         self._past.append((end, self.now))
-        self.now = Spell(self._instances)
+        self.now = Spell(*self._size)
         while self._past and self._past[0][0] <= end - window + 1e-9:
             self._past.popleft()
 
@@ -171,7 +199,7 @@ class Gauge:
         self._past.clear()
         self._cycles.clear()
         self._last.clear()
-        self.now = Spell(self._instances)
+        self.now = Spell(*self._size)
 
     @property
     def latest(self) -> Spell | None:
@@ -179,7 +207,7 @@ class Gauge:
 
     def window(self) -> Spell:
         """The sums over the window."""
-        total = Spell(self._instances)
+        total = Spell(*self._size)
         for _, spell in self._past:
             total.add(spell)
         return total

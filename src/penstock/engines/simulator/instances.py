@@ -12,6 +12,7 @@ import numpy.typing as npt
 from penstock.engines.simulator import kernel
 from penstock.engines.simulator.chance import Chooser
 from penstock.engines.simulator.model import Dispatch
+from penstock.engines.simulator.shared import shared
 
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.integer[Any]]
@@ -112,7 +113,7 @@ class Instances:
             left, self.free, work = kernel.dealt(ready, service, self.free, self._groups)
             return left, work, self._groups.counts
         if self._shared:
-            left, self.free = kernel.shared(ready, service, self.free)
+            left, self.free = shared(ready, service, self.free)
             even = np.full(self.count, service.sum() / self.count)
             return left, even, dealt(len(ready), self.count, 0)
         left, self.free = kernel.robin(ready, service, self.free, self._turn)

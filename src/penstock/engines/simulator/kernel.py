@@ -8,12 +8,12 @@ new `free`, so a stream may be cut into blocks anywhere. Sums that are cut elsew
 elsewhere: results agree to about 1e-9 of the time that a block spans, not to the last bit.
 
 Arrivals are sorted. Times are taken relative to the first arrival, so that precision does not
-fade as a simulation goes on.
+fade as a simulation goes on. Running maxima are those of `fmax`: nothing here is not a number, and
+not to look for that takes a third less time.
 """
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,15 +26,12 @@ Numbers = npt.NDArray[np.intp]
 _LOOP = 128
 """Servers from which on a pass over whole rows of records is faster than running sums."""
 
-_SORTED = 48
-"""Servers from which on a shared queue is faster by sorting than by a heap."""
-
-
 _PLACES = 20
 """Most bits for the place of a record among those that are sorted; the others are for its time."""
 
 _COUNTED = np.arange(1 << 17)
 _COUNTED.setflags(write=False)
+_NARROW = _COUNTED.astype(np.uint32)
 
 
 def counted(count: int) -> Numbers:
@@ -71,7 +68,7 @@ def single(arrivals: Floats, services: Floats, free: Floats) -> tuple[Floats, Fl
     latest += arrivals
     latest -= origin
     latest[0] = max(latest[0], free[0] - origin)
-    np.maximum.accumulate(latest, out=latest)
+    np.fmax.accumulate(latest, out=latest)
     done += latest
     done += origin
     return done, done[-1:].copy()
@@ -114,7 +111,7 @@ def _columns(came: Floats, took: Floats, free: Floats, left: Floats) -> Floats:
     latest += came
     latest -= origin
     np.maximum(latest[0], free - origin, out=latest[0])
-    np.maximum.accumulate(latest, axis=0, out=latest)
+    np.fmax.accumulate(latest, axis=0, out=latest)
     left += latest
     left += origin
     return np.asarray(left[-1])
@@ -137,7 +134,8 @@ class Groups:
             return cls(order, np.bincount(server, minlength=servers))
         keys = server.astype(np.uint32)  # server and place in one number, which is faster still
         keys <<= bits
-        keys |= counted(len(server)).astype(np.uint32)
+        count = len(server)
+        keys |= _NARROW[:count] if count <= len(_NARROW) else np.arange(count, dtype=np.uint32)
         keys.sort()
         edges = np.arange(servers + 1, dtype=np.uint64) << np.uint64(bits)
         ends = np.searchsorted(keys, edges[1:].astype(np.uint32))
@@ -180,7 +178,7 @@ def dealt(
     """
     if len(free) == 1 or not len(arrivals):
         return *single(arrivals, services, free), np.full(len(free), services.sum())
-    took, came = services[groups.order], arrivals[groups.order]
+    took, came = services.take(groups.order), arrivals.take(groups.order)
     origin = arrivals[0]
     used = np.flatnonzero(groups.counts)
     counts = groups.counts[used]
@@ -198,57 +196,10 @@ def dealt(
     came += took
     came -= done
     came[first] = np.maximum(came[first], free[used] - before + lift)
-    np.maximum.accumulate(came, out=came)
+    np.fmax.accumulate(came, out=came)
     came += done
     free = free.copy()
     free[used] = came[last]
     left = np.empty_like(came)
     left[groups.order] = came
     return left, free, work
-
-
-def shared(arrivals: Floats, services: Floats, free: Floats) -> tuple[Floats, Floats]:
-    """One queue for all servers: the next record goes to whichever is free first."""
-    if len(free) == 1 or not len(arrivals):
-        return single(arrivals, services, free)
-    if len(free) < _SORTED:
-        return _by_heap(arrivals, services, free)
-    left = np.empty_like(arrivals)
-    free = np.sort(free)
-    for at in range(0, len(arrivals), len(free)):
-        part = slice(at, at + len(free))
-        left[part], free = _by_sorting(arrivals[part], services[part], free)
-    return left, free
-
-
-def _by_heap(arrivals: Floats, services: Floats, free: Floats) -> tuple[Floats, Floats]:
-    # Each start depends on all before it. For few servers nothing beats the smallest of a heap.
-    servers = free.tolist()
-    heapq.heapify(servers)
-    replace = heapq.heapreplace
-    left = []
-    for came, took in zip(arrivals.tolist(), services.tolist(), strict=True):
-        begin = servers[0]
-        done = (came if came > begin else begin) + took
-        replace(servers, done)
-        left.append(done)
-    return np.array(left), np.array(servers)
-
-
-def _by_sorting(arrivals: Floats, services: Floats, free: Floats) -> tuple[Floats, Floats]:
-    """No more records than servers; `free` is sorted.
-
-    Record n begins when it has come and n + 1 of the times at which a server becomes free have
-    passed, where those times are `free` and the departures of earlier records. Records that come
-    later begin later, so their departures do not change the n-th of the sorted times. Begins
-    that are put in too early make departures too early and never too late: repeated from the
-    earliest begins, the times rise to the one solution.
-    """
-    count = len(arrivals)
-    begin = np.maximum(arrivals, free[:count])
-    while True:
-        times = np.sort(np.concatenate((free, begin + services)))
-        again = np.maximum(arrivals, times[:count])
-        if np.array_equal(again, begin):
-            return begin + services, times[count:]
-        begin = again

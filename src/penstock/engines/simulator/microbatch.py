@@ -148,7 +148,7 @@ class BatchStage(Stage):
         for tasks in took.tasks:
             done = self.pool.run(done, tasks)
         done += took.closing
-        self._note(records, allotted.service, rows, took, start, done)
+        self._note(records, allotted.service, rows, entry, took, start, done)
         self._began = start
         self._lag = self._cost.poll * float(self._rng.random())
         self.servers.free = np.full(self.instances, done + took.commit)
@@ -205,6 +205,7 @@ class BatchStage(Stage):
         records: Records,
         service: Floats,
         rows: npt.NDArray[np.intp],
+        entry: npt.NDArray[np.uint8],
         took: Times,
         start: float,
         done: float,
@@ -213,8 +214,9 @@ class BatchStage(Stage):
         spent = float(took.tasks.sum()) - took.fixed  # for records, as slowly as it went
         total = float(service.sum())
         service = service * (spent / total) if total else np.full(len(records), spent / len(rows))
-        gathered = float((start - np.maximum(records.time, min(free, start))).sum())
-        self.gauge.served(records.time, start + service, service, gathered, rows)
+        each = start - np.maximum(records.time, min(free, start))
+        gathered = float(each.sum())
+        self.gauge.served(records.time, start + service, service, gathered, rows, entry, each)
         self.gauge.gaps(0, np.array([start]))
         self.gauge.batch(done, len(records))
         now.batches += 1
@@ -228,6 +230,7 @@ class BatchStage(Stage):
         now.parts.update(spans)
         now.tasks += took.tasks.size
         now.overhead += took.fixed
+        now.worked += took.worked
         now.runnable += took.runnable
         now.needed += (spent - took.waiting) / took.slow
         now.stretched += spent - took.waiting
@@ -244,11 +247,13 @@ class BatchStage(Stage):
 
     def fail(self, now: float, servers: Numbers, until: float) -> int:
         """A batch that loses a task is done again as a whole."""
-        again, self.jobs = self.jobs, NO_JOBS
-        again.give_back(self.work, self.inlets)
+        every = [(self.work, self.inlets, self.jobs), *self.inherited]
+        self.jobs, self.inherited = NO_JOBS, []
+        for work, inlets, jobs in every:
+            jobs.give_back(work, inlets)
         self.servers.free[:] = now
         self.servers.hold(until)
-        return len(again)
+        return sum(len(jobs) for _, _, jobs in every)
 
     def room(self, begin: float, end: float) -> float:
         bound, mean = self._model.queue, self.mean() + self._cost.row

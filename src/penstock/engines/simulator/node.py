@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +17,16 @@ Numbers = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Placement:
-    """The executors by name, and for each pipeline the executor of each instance."""
+    """The executors by name, and for each pipeline the executor of each instance.
+
+    starting: executors that take the place of one that was lost, and when each will be there.
+    """
 
     executors: tuple[str, ...]
     hosts: Mapping[str, Numbers] = field(default_factory=dict)
     named: int = 0
     """How many names were ever given, so that none is given twice."""
+    starting: Mapping[str, float] = field(default_factory=dict)
 
     def loads(self) -> Numbers:
         """Instances on each executor."""
@@ -30,6 +34,33 @@ class Placement:
         for hosts in self.hosts.values():
             counts += np.bincount(hosts, minlength=len(counts))
         return counts
+
+    @property
+    def present(self) -> int:
+        """How many executors are there."""
+        return len(self.executors) - len(self.starting)
+
+    def without(self, executor: str, until: float) -> Placement:
+        """An executor is lost, and another takes its place at a time.
+
+        Its instances go where the fewest are, or wait for the other one if there is none else.
+        """
+        lost = self.executors.index(executor)
+        new = str(self.named)
+        executors = tuple(new if name == executor else name for name in self.executors)
+        starting = {name: at for name, at in self.starting.items() if name != executor}
+        starting[new] = until
+        hosts = {name: where.copy() for name, where in self.hosts.items()}
+        if len(starting) < len(executors):
+            for where in hosts.values():
+                where[where == lost] = -1
+            _fill(hosts, executors, starting)
+        return Placement(executors, hosts, self.named + 1, starting)
+
+    def at(self, now: float) -> Placement:
+        """The same with the executors that are there by now."""
+        starting = {name: at for name, at in self.starting.items() if at > now}
+        return replace(self, starting=starting)
 
 
 def place(before: Placement | None, plan: Plan) -> Placement:
@@ -47,14 +78,26 @@ def place(before: Placement | None, plan: Plan) -> Placement:
         hosts[pipeline.name] = np.concatenate(
             (old, np.full(pipeline.parallelism - len(old), -1, np.intp))
         )
+    awaited = {} if before is None else before.starting
+    starting = {name: awaited[name] for name in executors if name in awaited}
+    _fill(hosts, executors, starting)
+    return Placement(executors, hosts, named, starting)
+
+
+def _fill(
+    hosts: Mapping[str, Numbers], executors: Sequence[str], starting: Mapping[str, float]
+) -> None:
+    """Put instances that have no place where the fewest are, if need be on who is not there yet."""
     loads = np.zeros(len(executors), np.intp)
     for where in hosts.values():
         loads += np.bincount(where[where >= 0], minlength=len(loads))
+    absent = [at for at, name in enumerate(executors) if name in starting]
+    if len(absent) < len(executors):
+        loads[absent] += sum(map(len, hosts.values()))
     for where in hosts.values():
         new = np.flatnonzero(where < 0)
         where[new] = _emptiest(loads, len(new))
         loads += np.bincount(where[new], minlength=len(loads))
-    return Placement(executors, hosts, named)
 
 
 def packed(plan: Plan) -> Placement:
@@ -73,7 +116,10 @@ def _executors(before: Placement | None, plan: Plan) -> tuple[tuple[str, ...], N
     names = () if before is None else before.executors
     named = 0 if before is None else before.named
     leaving = set(plan.leaving) if plan.executors < len(names) else set()
-    stay = [n for n in names if n not in leaving][: plan.executors]
+    awaited = {} if before is None else before.starting
+    there = [n for n in names if n not in leaving]
+    first = set(sorted(there, key=lambda name: name in awaited)[: plan.executors])
+    stay = [n for n in there if n in first]  # who is not there yet is missed least
     new = [str(named + i) for i in range(plan.executors - len(stay))]
     place = {name: at for at, name in enumerate(stay)}
     kept = np.array([place.get(name, -1) for name in names], np.intp)
@@ -94,25 +140,39 @@ def _emptiest(loads: Numbers, count: int) -> Numbers:
     return slots[np.argsort(height, kind="stable")[:count]].astype(np.intp)
 
 
+def used(placement: Placement, state: Mapping[str, float], node: Node) -> Floats:
+    """The share of the memory of each executor that state needs; bytes of it by pipeline."""
+    size = len(placement.executors)
+    found = np.zeros(size)
+    for name, hosts in placement.hosts.items():
+        if state.get(name):
+            found += np.bincount(hosts, minlength=size) * (state[name] / max(len(hosts), 1))
+    return found / node.memory
+
+
 def slowdown(
-    placement: Placement, wanted: Mapping[str, Floats], state: Mapping[str, float], node: Node
+    placement: Placement,
+    wanted: Mapping[str, Floats],
+    state: Mapping[str, float],
+    node: Node,
+    *,
+    shared: bool = False,
 ) -> tuple[Floats, Floats]:
     """How many times as long a record takes on each executor, and the memory share in use.
 
     wanted: by pipeline, the share of time that each instance wants a core, whether it gets one or
     not; state: bytes of state by pipeline, even over its instances. Where more cores are wanted
-    than there are, all slow down alike, so that no more is done than there are cores.
+    than there are, all slow down alike, so that no more is done than there are cores; shared: that
+    is accounted for elsewhere.
     """
     size = len(placement.executors)
-    cores, used = np.zeros(size), np.zeros(size)
+    cores, memory = np.zeros(size), used(placement, state, node)
     for name, hosts in placement.hosts.items():
         if name in wanted:
             cores += np.bincount(hosts, wanted[name], minlength=size)
-        used += np.bincount(hosts, minlength=size) * (state.get(name, 0.0) / max(len(hosts), 1))
-    memory = used / node.memory
     # what instances take for themselves is gone for all of them, but for a little
     left = np.maximum(node.cores - node.upkeep * placement.loads(), 0.01 * node.cores)
-    factor = np.maximum(cores / left, 1.0)
+    factor = np.ones(size) if shared else np.maximum(cores / left, 1.0)
     if node.interference:
         # what an instance sees is the others: at most all cores but its own
         beside = np.minimum(np.maximum(cores - 1.0, 0.0), node.cores - 1.0)

@@ -93,8 +93,8 @@ class Placed:
 class Recording:
     """What a run directory holds for a fit.
 
-    plan: the last one; now: the last window that showed a plan at work; missing: why windows could
-    not be used.
+    plan: the last one; now: the last window that showed a plan at work; today: how the flow stands,
+    or stood before its sources were closed; missing: why windows could not be used.
     """
 
     run_dir: Path
@@ -102,6 +102,7 @@ class Recording:
     moments: tuple[Moment, ...]
     plan: Plan
     now: Snapshot
+    today: Seen
     transitions: tuple[Transition, ...]
     missing: Mapping[str, int]
 
@@ -132,7 +133,19 @@ def recording(run_dir: Path) -> Recording:
         )
     changed = tuple(one.transition for one in history.transitions(run_dir))
     moments = moments[:: len(moments) // _MOST + 1]
-    return Recording(run_dir, graph, tuple(moments), seen[-1].plan, now, changed, missing)
+    plan, today = seen[-1].plan, _today(seen)
+    return Recording(run_dir, graph, tuple(moments), plan, now, today, changed, missing)
+
+
+def _today(seen: Sequence[Seen]) -> Seen:
+    """The last turn; of a run that has ended, the last one that something was still to come in."""
+    last = seen[-1]
+    if not last.snapshot.drained:
+        return last
+    end = last.snapshot.rows_offered
+    before = [s for s in seen if not s.snapshot.drained]
+    coming = [s for s in before if end is None or s.snapshot.rows_offered != end]
+    return (coming or before or [last])[-1]
 
 
 def _periods(seen: Sequence[Seen]) -> Iterator[tuple[Plan, list[Snapshot]]]:

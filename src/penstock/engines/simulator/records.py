@@ -37,7 +37,9 @@ class Records:
             return self
         if not self.births:
             return Records(np.sort(self.time))
-        return self[kernel.order(self.time)]
+        order = kernel.order(self.time)
+        births = {name: b.take(order) for name, b in self.births.items()}
+        return Records(self.time.take(order), births)
 
 
 NOTHING = Records(np.zeros(0))

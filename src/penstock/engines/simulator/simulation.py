@@ -19,7 +19,7 @@ from penstock.engines.simulator.jobs import Inlet
 from penstock.engines.simulator.microbatch import BatchStage, work_through
 from penstock.engines.simulator.model import Model
 from penstock.engines.simulator.network import Network
-from penstock.engines.simulator.node import Placement, packed, place, slowdown
+from penstock.engines.simulator.node import Placement, packed, place, slowdown, used
 from penstock.engines.simulator.pressure import limits
 from penstock.engines.simulator.source import Source
 from penstock.engines.simulator.stage import Stage
@@ -76,7 +76,6 @@ class Simulation:
         self.delivered: Counter[str] = Counter()
         self.stages: dict[str, Stage] = {}  # each after those that feed it
         self.placement = Placement(())
-        self.memory: npt.NDArray[np.float64] = np.zeros(0)
         self.plan: Plan
         self._leftover: list[Stage] = []  # stages that are gone but for what they had begun
         self._streams: dict[str, np.random.Generator] = {}
@@ -97,7 +96,6 @@ class Simulation:
             self.placement = place(self.placement, plan)
         else:
             self.placement = packed(plan) if self.model.packed else place(None, plan)
-        self.memory = np.zeros(plan.executors)
         self._topology = Topology(self.graph, plan)
         self.stages = {}
         for name, pipeline in self._topology.pipelines.items():
@@ -117,17 +115,23 @@ class Simulation:
             source.births = net.begins(self.graph, plan, name)
         for name, pause in (pauses or {}).items():
             self.stages[name].servers.hold(self.now + pause)
+        for name, hosts in self.placement.hosts.items():
+            for executor, until in self.placement.starting.items():
+                there = hosts == self.placement.executors.index(executor)
+                self.stages[name].servers.hold(until, np.flatnonzero(there))
         self.plan = plan
         self._admit()
-        node, pool = self.model.node, None
-        if self.model.batch is not None:
-            slots = plan.executors * node.cores
-            pool = Pool(slots, plan.executors * (node.processors or 0.0), self.now)
+        pool = None if self.model.batch is None else Pool(*self._slots(), self.now)
         for stage in self.stages.values():
             stage.servers.slow = None
             stage.gauge.clear()
             if isinstance(stage, BatchStage) and pool is not None:
                 stage.pool = pool
+
+    def _slots(self) -> tuple[int, float]:
+        """Slots and processors of all executors that are there."""
+        node, there = self.model.node, self.placement.present
+        return there * node.cores, there * (node.processors or 0.0)
 
     def _admit(self) -> None:
         """Where sources admit so many records to the flow, no more than these wait anywhere."""
@@ -188,7 +192,8 @@ class Simulation:
     def advance(self, until: float) -> None:
         """Let time pass. Steps begin at whole multiples of the step, whoever asks when."""
         while self.now < until:
-            self.step(min(until, self._end()))
+            awaited = min(self.placement.starting.values(), default=math.inf)
+            self.step(min(until, self._end(), awaited))
 
     def step(self, end: float) -> None:
         """One step of time."""
@@ -211,6 +216,8 @@ class Simulation:
             self._note(stage, left, end)
             stage.gauge.close(end, self.window)
         self.now = end
+        if min(self.placement.starting.values(), default=math.inf) <= end:
+            self._place(self.placement)
         self._contend(end - begin)
 
     def _under_way(self) -> float:
@@ -251,23 +258,21 @@ class Simulation:
 
     def _contend(self, seconds: float) -> None:
         """Instances on one executor slow each other down in the next step as in this one."""
-        cores = self.model.node.cores
-        if self.model.batch is not None and self.model.node.processors is not None:
-            return  # batches share processors themselves
+        node = self.model.node
+        shared = self.model.batch is not None and node.processors is not None
         state = {name: self.state(stage)[1] for name, stage in self.stages.items()}
-        crowded = self.plan.slots > cores * self.plan.executors
-        crowded = crowded or int(self.placement.loads().max()) > cores
-        if not (crowded or self.model.node.interference or any(state.values())):
+        crowded = self.plan.slots > node.cores * self.placement.present
+        crowded = crowded or int(self.placement.loads().max()) > node.cores
+        crowded = crowded and not shared  # batches share processors themselves
+        if not (crowded or node.interference or any(state.values())):
             return
         wanted = {}
         for name, stage in self.stages.items():
             spell = stage.gauge.latest
             assert spell is not None
             share = np.minimum(spell.busy / max(spell.seconds, 1e-12), 1.0)
-            slow = 1.0 if stage.servers.slow is None else stage.servers.slow
-            # at work, it wants a processor but while it waits, which does not take longer
-            wanted[name] = share * (slow - 1.0 + stage.work.cpu) / slow
-        factor, self.memory = slowdown(self.placement, wanted, state, self.model.node)
+            wanted[name] = stage.wants(share)
+        factor, _ = slowdown(self.placement, wanted, state, node, shared=shared)
         weight = min(1.0, seconds / self._step)  # short steps come in bursts
         for name, stage in self.stages.items():
             before = 1.0 if stage.servers.slow is None else stage.servers.slow
@@ -285,6 +290,11 @@ class Simulation:
         keys = self.model.step(name).keys
         rows = keys.seen(self.ledger.seen[name]) if stage.work.keyed else 1
         return rows, rows * keys.bytes
+
+    def memory(self) -> npt.NDArray[np.float64]:
+        """The share of its memory that each executor needs for state; above 1 it spills."""
+        state = {name: self.state(stage)[1] for name, stage in self.stages.items()}
+        return used(self.placement, state, self.model.node)
 
     @property
     def in_flight(self) -> int:
@@ -304,6 +314,17 @@ class Simulation:
         for stage in (*self.stages.values(), *self._leftover):
             stage.stop(self.now, begun_too=True)
         self._leftover = []
+
+    def lose(self, executor: str, until: float) -> None:
+        """An executor is gone; another takes its place at a time."""
+        self._place(self.placement.without(executor, until))
+
+    def _place(self, placement: Placement) -> None:
+        """Go over to other executors under the same plan."""
+        self.placement = placement.at(self.now)
+        for stage in self.stages.values():
+            if isinstance(stage, BatchStage):
+                stage.pool.resize(*self._slots(), self.now)
 
     def fail(self, pipeline: str, servers: Sequence[int], until: float) -> int:
         """Break instances of a pipeline until a time; rows that have to be done again."""

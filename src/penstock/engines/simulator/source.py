@@ -25,6 +25,9 @@ Floats = npt.NDArray[np.float64]
 _KEPT = 4_000_000
 """Records that a source keeps in memory; more are made again when it is their turn."""
 
+_PART = 500_000
+"""Records that were due before the start, of those that are made at once."""
+
 
 @dataclass
 class _Second:
@@ -63,6 +66,7 @@ class Source:
         self._back: deque[Records] = deque()
         self.taken = 0
         self._due: int | None = None  # records that were due when it was closed
+        self._owed = (0, 0.0)  # records that were due before the start, and over which seconds
 
     @property
     def came(self) -> int:
@@ -91,6 +95,17 @@ class Source:
         self._next, self._carry = int(mark["second"]), mark["carry"]
         self._skip, self.taken = int(mark["skip"]), int(mark["taken"])
         self._made = self.taken - self._skip
+
+    def owe(self, count: int, seconds: float) -> None:
+        """Begin with records that were due before the start, evenly over some seconds.
+
+        They are in parts, which are numbered as if they were the seconds before the first.
+        """
+        self._owed = (count, seconds)
+        for number in range(-count // _PART, 0):
+            size = len(self._late(number))
+            self._seconds.append(_Second(number, 0.0, size))
+            self._made += size
 
     def offered(self, until: float) -> int:
         """Records due by a time, and before it was closed."""
@@ -187,7 +202,17 @@ class Source:
             self._kept += second.count
         return second.times
 
+    def _late(self, number: int) -> Floats:
+        """A part of the records that were due before the start."""
+        count, seconds = self._owed
+        parts = -(-count // _PART)
+        first = (parts + number) * _PART
+        places = np.arange(first, min(first + _PART, count), dtype=np.float64)
+        return seconds * (places / count - 1.0)
+
     def _second(self, number: int, carry: float) -> tuple[Floats, float]:
+        if number < 0:
+            return self._late(number), carry
         low, high = self._rate.between(number, number + 1.0)
         if high <= low:
             return NOTHING.time, carry

@@ -59,7 +59,7 @@ class Stage:
         self.pipeline = work.pipeline
         self.instances = work.pipeline.parallelism
         self.draining = False
-        self.gauge = Gauge(self.instances)
+        self.gauge = Gauge(self.instances, len(self.inlets))
         self.delivered: Counter[str] = Counter()
         self._came = self._arrivals(now)
         self._brought = [0] * len(self.inlets)
@@ -130,7 +130,10 @@ class Stage:
         if ready[0] < begin:
             ready = np.maximum(ready, begin)
         given = self.servers.give(ready, allotted.service)
-        self.gauge.served(records.time, given.left, given.service, given.gathered, given.rows)
+        each = given.ready - ready if entry.ndim and given.gathered else None
+        self.gauge.served(
+            records.time, given.left, given.service, given.gathered, given.rows, entry, each
+        )
         for which, times in self.servers.watched(given):
             self.gauge.gaps(which, times)
         allotted = Allotted(given.service, allotted.visits)
@@ -227,12 +230,22 @@ class Stage:
             free[:both] = np.maximum(free[:both], old.servers.free[:both])
 
     def fail(self, now: float, servers: Numbers, until: float) -> int:
-        """Instances break: what they had begun or were given is done again; how many rows."""
-        lost = np.isin(self.jobs.server, servers) & (self.jobs.left > now)
-        again = self.jobs[np.flatnonzero(lost)]
-        self.jobs = self.jobs[np.flatnonzero(~lost)]
-        begun = int(np.count_nonzero(again.begun < now)) if len(again) else 0
-        again.give_back(self.work, self.inlets)
+        """Instances break: what they had begun or were given is done again; how many rows.
+
+        What an instance began under an earlier plan goes with the one that has its number now.
+        """
+        begun = 0
+        every = [(self.work, self.inlets, self.jobs), *self.inherited]
+        self.inherited = []
+        for at, (work, inlets, jobs) in enumerate(every):
+            lost = np.isin(jobs.server % self.instances, servers) & (jobs.left > now)
+            again, stays = jobs[np.flatnonzero(lost)], jobs[np.flatnonzero(~lost)]
+            begun += int(np.count_nonzero(again.begun < now))
+            again.give_back(work, inlets)
+            if at == 0:
+                self.jobs = stays
+            elif len(stays):
+                self.inherited.append((work, inlets, stays))
         self.servers.free[servers] = now
         self.servers.hold(until, servers)
         return begun
@@ -247,6 +260,12 @@ class Stage:
         """Records that have come and not begun, taken or not."""
         begun = int(np.count_nonzero(self.jobs.begun >= now)) if len(self.jobs) else 0
         return begun + sum(i.queue.waiting(now) for i in self.inlets)
+
+    def backlog(self, now: float) -> list[int]:
+        """The same by inlet."""
+        taken = self.jobs.entry[self.jobs.begun >= now]
+        counts = np.bincount(taken, minlength=len(self.inlets)).tolist()
+        return [n + i.queue.waiting(now) for n, i in zip(counts, self.inlets, strict=True)]
 
     def _arrivals(self, now: float) -> list[int]:
         """Records that have ever come to each inlet."""
@@ -283,6 +302,14 @@ class Stage:
         times = [self.work.mean[i.entry] for i in self.ways]
         slow = 1.0 if self.servers.slow is None else float(self.servers.slow.mean())
         return slow * sum(times) / len(times)
+
+    def wants(self, busy: Floats) -> Floats:
+        """For how much of their time at work instances want a processor, or have one.
+
+        While a record waits it wants none, and waiting does not take longer on a crowded machine.
+        """
+        slow = 1.0 if self.servers.slow is None else self.servers.slow
+        return busy * (slow - 1.0 + self.work.cpu) / slow
 
     def room(self, begin: float, end: float) -> float:
         """Records it can take until `end` so that no instance has more than the bound waiting."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from penstock.engines.simulator.gauge import Spell, variation
 from penstock.engines.simulator.simulation import Simulation
@@ -17,6 +21,8 @@ from penstock.metrics.snapshot import (
     Snapshot,
 )
 
+Floats = npt.NDArray[np.float64]
+
 
 def snapshot(
     sim: Simulation, *, settled: bool, drained: bool, slot_seconds: float, detail: int
@@ -28,7 +34,7 @@ def snapshot(
     for name, stage in sim.stages.items():
         operators.update(_operators(sim, stage, spells[name]))
     executors = _executors(sim, spells)
-    slots = sim.plan.executors * sim.model.node.cores
+    slots = sim.placement.present * sim.model.node.cores
     at_work = sum(float(spell.busy.sum()) for spell in spells.values())
     seconds = max((spell.seconds for spell in spells.values()), default=0.0)
     return Snapshot(
@@ -42,10 +48,10 @@ def snapshot(
         latency=_latency(sim),
         sinks={o.name: sim.delivered[o.name] for o in sim.graph.sinks},
         drained=drained,
-        load=min(1.0, at_work / (seconds * slots)) if seconds else None,
+        load=min(1.0, at_work / (seconds * slots)) if seconds and slots else None,
         source_pipelines=frozenset(sim.plan.pipeline_of(s).name for s in sim.sources),
         operators=operators,
-        channels=_channels(sim, pipelines),
+        channels=_channels(sim, spells),
         executors=executors,
         settled=settled,
         slot_seconds=slot_seconds,
@@ -65,17 +71,17 @@ def _pipeline(sim: Simulation, stage: Stage, spell: Spell, detail: int) -> Pipel
     if seconds:
         share = spell.running if sim.model.batch else float(spell.busy.mean())
         busy = min(1.0, share / seconds)
-    rate_in, rate_out = _rates(sim, stage, spell)
+    # where nothing was measured yet, these stay what "not measured" is
+    flow: dict[str, Any] = {}
+    if seconds:
+        flow = {"rows_in": done, "rows_out": spell.out, **_rates(sim, stage, spell)}
     stateful = stage.work.stateful is not None
     rows, size = sim.state(stage)
     return PipelineMetrics(
         name=stage.pipeline.name,
         parallelism=stage.instances,
         batches=batches,
-        rows_in=done,
-        rows_out=spell.out,
-        rate_in=rate_in,
-        rate_out=rate_out,
+        **flow,
         arrival_rate=spell.came / seconds if seconds else None,
         service=spell.service / taken if taken else None,
         task_overhead=spell.overhead / spell.tasks if spell.tasks else None,
@@ -94,12 +100,12 @@ def _pipeline(sim: Simulation, stage: Stage, spell: Spell, detail: int) -> Pipel
     )
 
 
-def _rates(sim: Simulation, stage: Stage, spell: Spell) -> tuple[float, float | None]:
+def _rates(sim: Simulation, stage: Stage, spell: Spell) -> dict[str, Any]:
     """Records a second in and out: over whole batches, or over the window where there are none."""
-    whole, seconds = stage.gauge.rates(sim.now, sim.window), spell.seconds
-    if whole is not None:
-        return whole
-    return (sum(spell.done.values()) / seconds, spell.out / seconds) if seconds else (0.0, None)
+    whole = stage.gauge.rates(sim.now, sim.window)
+    if whole is None:
+        whole = sum(spell.done.values()) / spell.seconds, spell.out / spell.seconds
+    return {"rate_in": whole[0], "rate_out": whole[1]}
 
 
 def _to_output(spell: Spell) -> float | None:
@@ -111,13 +117,13 @@ def _to_output(spell: Spell) -> float | None:
 
 def _instances(sim: Simulation, stage: Stage, spell: Spell) -> tuple[InstanceMetrics, ...]:
     hosts = sim.placement.hosts[stage.pipeline.name].tolist()
-    seconds = spell.seconds
+    seconds, names = spell.seconds, sim.placement.executors
     return tuple(
         InstanceMetrics(
             index,
             rows,
             min(1.0, busy / seconds) if seconds else None,
-            sim.placement.executors[host],
+            None if names[host] in sim.placement.starting else names[host],
         )
         for index, (rows, busy, host) in enumerate(
             zip(spell.rows.tolist(), spell.busy.tolist(), hosts, strict=True)
@@ -128,7 +134,7 @@ def _instances(sim: Simulation, stage: Stage, spell: Spell) -> tuple[InstanceMet
 def _operators(sim: Simulation, stage: Stage, spell: Spell) -> dict[str, OperatorMetrics]:
     """Operators share what their pipeline measured, in proportion to what they take."""
     done, seconds = sum(spell.done.values()), spell.seconds
-    rate, _ = _rates(sim, stage, spell)
+    rate = _rates(sim, stage, spell)["rate_in"] if seconds else 0.0
     each = rate / done if done else None if rate else 0.0
     found = {}
     alone = len(stage.pipeline.operators) == 1
@@ -167,46 +173,59 @@ def _slowness(stage: Stage, spell: Spell) -> tuple[float, float]:
     return slow, slow
 
 
-def _channels(sim: Simulation, pipelines: dict[str, PipelineMetrics]) -> dict[str, ChannelMetrics]:
+def _channels(sim: Simulation, spells: Mapping[str, Spell]) -> dict[str, ChannelMetrics]:
+    """Every edge between two pipelines, named by its operators."""
     found = {}
     for name, stage in sim.stages.items():
-        for outlet in stage.outlets:
-            reader = sim.plan.pipeline_of(outlet.edge[1]).name
-            seen = pipelines[reader]
-            queued = None if seen.wait is None else seen.wait - (seen.batching or 0.0)
-            found[f"{name}>{reader}"] = ChannelMetrics(
-                writer=name,
-                reader=reader,
-                backlog_rows=seen.backlog_rows,
-                backlog_seconds=seen.backlog_seconds,
-                latency=None if queued is None else queued + outlet.delay,
-                batching=seen.batching,
+        spell, backlog = spells[name], stage.backlog(sim.now)
+        for number, inlet in enumerate(stage.inlets):
+            if inlet.writer in stage.pipeline.operators:
+                continue
+            rows, wait, gathered = spell.ways[:, number].tolist()
+            waits = backlog[number]
+            found[f"{inlet.writer}>{inlet.entry}"] = ChannelMetrics(
+                writer=inlet.writer,
+                reader=inlet.entry,
+                backlog_rows=waits,
+                backlog_seconds=waits * spell.seconds / rows if rows else None if waits else 0.0,
+                latency=wait / rows + sim.model.delay if rows else None,
+                batching=gathered / rows if rows else None,
             )
     return found
 
 
-def _executors(sim: Simulation, spells: dict[str, Spell]) -> dict[str, ExecutorMetrics]:
+def _executors(sim: Simulation, spells: Mapping[str, Spell]) -> dict[str, ExecutorMetrics]:
     names, cores = sim.placement.executors, sim.model.node.cores
-    busy = np.zeros(len(names))
+    busy, cpu = np.zeros(len(names)), np.zeros(len(names))
     counts = {}
-    seconds = 0.0
+    seconds = max((spell.seconds for spell in spells.values()), default=0.0)
     for name, hosts in sim.placement.hosts.items():
-        busy += np.bincount(hosts, spells[name].busy, minlength=len(names))
+        spell = spells[name]
+        busy += np.bincount(hosts, spell.busy, minlength=len(names))
+        cpu += np.bincount(hosts, _on_processor(sim.stages[name], spell), minlength=len(names))
         counts[name] = np.bincount(hosts, minlength=len(names)).tolist()
-        seconds = max(seconds, spells[name].seconds)
     stateful = {n for n, s in sim.stages.items() if s.work.stateful is not None}
-    memory = sim.memory.tolist()
-    shares = np.minimum(busy / (seconds * cores), 1.0).tolist() if seconds else [None] * len(names)
+    memory = sim.memory().tolist()
     found = {}
     for at, executor in enumerate(names):
+        if executor in sim.placement.starting:
+            continue
         here = {name: c[at] for name, c in counts.items() if c[at]}
         found[executor] = ExecutorMetrics(
             name=executor,
             slots=cores,
-            busy=shares[at],
-            cpu=shares[at],
+            busy=min(1.0, float(busy[at]) / (seconds * cores)) if seconds else None,
+            cpu=min(1.0, float(cpu[at]) / (seconds * cores)) if seconds else None,
             memory=min(1.0, memory[at]),
             instances=here,
             state_parts={name: n for name, n in here.items() if name in stateful},
         )
     return found
+
+
+def _on_processor(stage: Stage, spell: Spell) -> Floats:
+    """Seconds that instances were on a processor; all that want one, if there are enough."""
+    if not spell.batches:
+        return stage.wants(spell.busy)
+    total = float(spell.busy.sum())
+    return spell.busy * (spell.worked / total) if total else spell.busy
