@@ -356,8 +356,12 @@ def test_a_partial_rollback_is_compared_by_direction() -> None:
     def took(taken: float) -> list[Record]:
         return [{"kind": "recovery", "seconds": taken, "each": [taken]}]
 
-    cases = {"partial, 2 s": took(1.0), "partial, 4 s": took(1.5),
-             "global, 2 s": took(8.0), "global, 4 s": took(9.0)}  # fmt: skip
+    taken = {"partial": (1.0, 1.5, 1.6), "global": (8.0, 9.0, 12.0)}
+    cases = {
+        f"{way}, {interval} s": took(one)
+        for way, some in taken.items()
+        for interval, one in zip((2, 4, 6), some, strict=True)
+    }
     found = data("es-stream-18", cases)
     assert value("es-stream-18", found, "global beside partial rollback, 2 s") == (
         8.0,

@@ -16,7 +16,7 @@ _MODULES = (
     *("nephele_3", "nephele_6", "nephele_hours", "nephele_8", "stela_4", "stela_8"),
     *("stepwise_11", "stepwise_12", "stepwise_13", "stepwise_14"),
     *("joker_5", "joker_8", "joker_10", "joker_11", "joker_12", "joker_16", "joker_18"),
-    *("es_stream_9", "es_stream_13", "es_stream_18"),
+    *("es_stream_9", "es_stream_13", "es_stream_15", "es_stream_18"),
 )
 
 

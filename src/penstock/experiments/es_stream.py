@@ -12,15 +12,19 @@ seed's 14 instances at 1,800 tuples/s; all other numbers of instances follow.
 
 Nor is how many instances the rivals have. An even plan here has the fewest that keep up with the
 rate, as many of each operator, on all machines, as somebody sets it by hand; DRS deals as many
-anew. What comes of it if they have as many as Es-Stream is told as well. Times of changes are
-chosen: 1 s for a machine, 0.5 s for an instance, 0.2 s to restart.
+anew, and R-Storm puts those of the even plan onto the fewest machines that hold them. What comes of
+it if they have as many as Es-Stream is told as well. Times of changes are chosen: 1 s for a
+machine, 0.5 s for an instance, 0.2 s to restart.
+
+Ways between machines take no time: how long they are is not printed. They are what R-Storm spares,
+by putting instances that talk to each other side by side.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -32,9 +36,10 @@ from penstock.engines.simulator.scenario import Scenario
 from penstock.engines.simulator.service import Exponential
 from penstock.experiments import reading
 from penstock.experiments.experiment import Data, Record
-from penstock.experiments.rivals import DynamicAllocation
+from penstock.experiments.rivals import DynamicAllocation, scaled
 from penstock.plan.plan import Pipeline, Plan
 from penstock.policies.es_stream import EsStream
+from penstock.report.figures import Mark
 
 PAPER = "Es-Stream: elastic scaling of stateful operators over fluctuating data streams"
 
@@ -53,7 +58,7 @@ DYNAMIC = DynamicAllocation(NODES, CORES)
 class Application:
     """An application: operators in a row, the last but `after` of them keyed.
 
-    bottleneck: tuples a second on all cores; weights: how its work is shared; start: instances.
+    bottleneck: tuples a second on all cores; weights: how its work is shared.
     """
 
     name: str
@@ -72,6 +77,11 @@ class Application:
         """As many instances of each operator as of any other, the fewest that keep up."""
         each = math.floor(max(rate * s for s in self.services.values())) + 1
         return dict.fromkeys(self.operators, each)
+
+    def packed(self, instances: int, rate: float = 0.0) -> int:
+        """The fewest machines that hold so many instances, and have cores for what they do."""
+        work = rate * sum(self.services.values())
+        return min(NODES, max(math.ceil(instances / INSTANCES), math.floor(work / CORES) + 1))
 
     def even(self, instances: int) -> dict[str, int]:
         """So many instances, as many of one operator as of any other, the first get the rest."""
@@ -106,6 +116,11 @@ def scenario(
         timing=Timing(executor_start=1.0, instance_start=0.5, restart=RESTART),
     )
     return Scenario(graph, Plan(tuple(pipelines), used), model, load, seconds)
+
+
+def small(scenario: Scenario, app: Application) -> Scenario:
+    """The same, started with a task on each core of one machine."""
+    return replace(scenario, plan=scaled(scenario.plan, dict.fromkeys(app.operators, CORES)))
 
 
 def _graph(app: Application) -> Graph:
@@ -149,6 +164,19 @@ def count(data: Data, case: str, since: float, until: float) -> float:
     """Instances, on average over a time."""
     ticks: Sequence[Record] = reading.between(data.of(case), since, until)
     return fmean(instances(t) for t in ticks)
+
+
+def marks(data: Data, case: str, get: Callable[[Record], int] = instances) -> tuple[Mark, ...]:
+    """The changes that were made: all instances before and after, `14 → 21`, or something else."""
+    found, ticks = [], data.of(case)
+    for change in data.of(case, "change"):
+        at = float(change["at"])
+        before = [t for t in ticks if t["at"] <= at]
+        after = [t for t in ticks if t["at"] > at]
+        if before and after:
+            had, has = get(before[-1]), get(after[0])
+            found.append(Mark(at, f"{had} → {has}" if had != has else ""))
+    return tuple(found)
 
 
 def note(data: Data, figure: str) -> str:

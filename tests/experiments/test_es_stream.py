@@ -1,0 +1,179 @@
+"""How Es-Stream's experiments are read, and which faults count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock import experiments
+from penstock.experiments import es_stream, es_stream_13, es_stream_15, recovery_spark
+from penstock.experiments.es_stream import COUNT, TOP
+from penstock.experiments.experiment import Data, Record
+from penstock.experiments.table import tabulate
+
+# --- figure 13 ----------------------------------------------------------------------------------
+
+
+def rising(left: Mapping[int, float], rates: tuple[int, ...]) -> Data:
+    """Ten seconds at each rate; left: how many tuples a second leave at it."""
+    records: list[Record] = []
+    offered = delivered = 0.0
+    for number, rate in enumerate(rates):
+        for second in range(10):
+            at = 10 * number + second + 1
+            offered, delivered = offered + rate, delivered + left[rate]
+            records.append({"case": "one", "kind": "tick", "at": at, "offered": int(offered),
+                            "delivered": int(delivered)})  # fmt: skip
+    return Data(tuple(records), parameters={"rates": rates, "step": 10.0})
+
+
+def test_a_backlog_that_is_worked_off_is_no_capacity() -> None:
+    rates = (1000, 2000, 3000, 4000, 5000)
+    data = rising({1000: 1000, 2000: 2000, 3000: 2500, 4000: 4500, 5000: 5000}, rates)
+    assert es_stream_13.bottleneck(data, "one") == 2000
+
+
+def test_a_backlog_that_grows_slowly_is_seen() -> None:
+    rates = (1000, 2000)
+    assert es_stream_13.bottleneck(rising({1000: 1000, 2000: 1970}, rates), "one") == 1000
+    assert es_stream_13.bottleneck(rising({1000: 1000, 2000: 1995}, rates), "one") == 2000
+
+
+def test_who_carries_nothing_has_no_highest_rate() -> None:
+    data = rising({1000: 500, 2000: 2000}, (1000, 2000))
+    assert es_stream_13.bottleneck(data, "one") == 0.0
+
+
+def test_no_rate_that_is_tried_is_far_above_what_all_cores_carry() -> None:
+    for quick in (True, False):
+        rates = es_stream_13.FIGURE_13.parameters("simulator", quick)["rates"]
+        assert min(rates) < 6000
+        assert max(a.bottleneck for a in (COUNT, TOP)) < max(rates) < 17_000
+
+
+# --- R-Storm, and figures 14 to 17 --------------------------------------------------------------
+
+
+def test_r_storm_takes_the_fewest_machines_with_room_and_cores() -> None:
+    assert COUNT.packed(24) == 6
+    # 3.1 cores at work are two machines, though eight instances would fit on them
+    assert COUNT.packed(6, 1800) == 2
+    # twelve instances fit on three machines, whose six cores are too few for 6.2 at work
+    assert COUNT.packed(12, 3600) == 4
+    assert COUNT.packed(52, 15_000) == es_stream.NODES
+
+
+def test_what_the_beginning_of_figure_14_follows_from_is_not_counted_as_found() -> None:
+    ends = [numbers[0] for numbers in es_stream_15.SEEDS.values()]
+    assert min(ends) < es_stream_15.START < max(ends)
+    claims = [c for c in es_stream_15.FIGURE_15.claims if "all instances (16" in c.what]
+    assert [(c.seed, c.basis) for c in claims] == [(14 / 16, "given"), (18 / 16, "given")]
+
+
+def test_a_change_is_marked_with_what_there_was_and_what_there_is() -> None:
+    def tick(at: float, slots: int, executors: int) -> Record:
+        return {"case": "one", "kind": "tick", "at": at, "slots": slots, "executors": executors}
+
+    data = Data((tick(1, 17, 4), tick(2, 17, 4), {"case": "one", "kind": "change", "at": 2.0},
+                 tick(3, 15, 4), tick(4, 15, 4)))  # fmt: skip
+    assert [(m.at, m.label) for m in es_stream.marks(data, "one")] == [(2.0, "16 → 14")]
+    machines = es_stream.marks(data, "one", es_stream_15.machines)
+    assert [(m.at, m.label) for m in machines] == [(2.0, "")]
+
+
+# --- recovery -----------------------------------------------------------------------------------
+
+
+def test_arithmetic_is_given_and_a_recovery_that_does_not_grow_differs() -> None:
+    def took(taken: float) -> Record:
+        return {"kind": "recovery", "seconds": taken, "each": [taken]}
+
+    cases = {"partial, 2 s": took(2.0), "partial, 4 s": took(1.7),
+             "global, 2 s": took(2.5), "global, 4 s": took(6.5)}  # fmt: skip
+    records = tuple({"case": name, **record} for name, record in cases.items())
+    data = Data(records, "spark", 1, {"intervals": (2.0, 4.0), "faults": 1})
+    experiment = experiments.get("es-stream-18")
+    rows = {row.claim.what: row for row in tabulate(experiment, {"spark": data})}
+    grows = "recovery for each second of the interval,"
+    partial, whole = rows[f"{grows} partial"], rows[f"{grows} global"]
+    assert partial.cells["spark"].verdict == "differs"
+    assert "one batch of the keyed operator" in partial.why
+    assert (whole.cells["spark"].verdict, whole.why) == ("same direction", "")
+    for claim in experiment.claims:
+        assert (claim.basis == "given") == ("repartition" in claim.what or "parts" in claim.what)
+
+
+class Logs:
+    """Spark's two logs of a query, written by steps that happen whenever somebody waits."""
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.steps = home, iter(())
+        for name in ("offsets", "commits"):
+            (home / name).mkdir()
+
+    def begin(self, batch: int, row: int) -> None:
+        line = f'e1_0:{{"row": {row}, "of": "wait>count"}}'
+        (self.home / "offsets" / f"{batch}").write_text(f"v1\n{{}}\n{line}")
+
+    def end(self, batch: int) -> None:
+        (self.home / "commits" / f"{batch}").write_text("v1\n{}")
+
+    def sleep(self, seconds: float) -> None:
+        for step in next(self.steps):
+            step()
+
+    steps: Iterator[Iterable[Callable[[], None]]]
+
+
+@pytest.fixture
+def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Logs:
+    """Batches 0 and 1 are done, with 400 rows each."""
+    made = Logs(tmp_path)
+    for batch in (0, 1):
+        made.begin(batch, 400 * (batch + 1))
+        made.end(batch)
+    monkeypatch.setattr(recovery_spark.time, "sleep", made.sleep)
+    return made
+
+
+def struck(logs: Logs, *steps: Iterable[Callable[[], None]]) -> Record | None:
+    """A fault, where one step happens each time that somebody waits."""
+    logs.steps = iter(steps)
+    pipeline: Any = SimpleNamespace(
+        checkpoint=logs.home,
+        wired=SimpleNamespace(epoch=1),
+        query=SimpleNamespace(stop=lambda: None),
+    )
+    plan = SimpleNamespace(pipeline_of=lambda operator: SimpleNamespace(name=operator))
+    engine: Any = SimpleNamespace(plan=plan, pipelines={"count": pipeline})
+    return recovery_spark.recovered(engine, 600)
+
+
+def test_a_batch_that_is_done_when_its_query_comes_back_was_recovered(logs: Logs) -> None:
+    found = struck(logs, [lambda: logs.begin(2, 1200)], [], [], [lambda: logs.end(2)])
+    assert found is not None
+    assert found["rows"] == 400
+    assert 0 <= found["seconds"] < 5
+
+
+def test_a_fault_after_the_commit_does_not_count_though_the_next_batch_is_cut_off(
+    logs: Logs,
+) -> None:
+    quick = [lambda: logs.end(2), lambda: logs.begin(3, 1600)]
+    assert struck(logs, [lambda: logs.begin(2, 1200)], quick) is None
+
+
+def test_a_batch_with_what_was_left_behind_is_not_hit(logs: Logs) -> None:
+    usual = [lambda: logs.end(2), lambda: logs.begin(3, 2400)]
+    found = struck(logs, [lambda: logs.begin(2, 2000)], usual, [], [lambda: logs.end(3)])
+    assert found is not None
+    assert found["rows"] == 400
+
+
+def test_five_faults_at_three_intervals_are_asked_for() -> None:
+    size = experiments.get("es-stream-18").spark_size
+    assert (len(size["intervals"]), size["faults"]) == (3, 5)
