@@ -31,7 +31,7 @@ from penstock.models.campaign import (
     sized,
     trying,
 )
-from penstock.models.observation import BEAT, clearing, least, means, observed, round_of
+from penstock.models.observation import BEAT, clearing, lateness, least, means, observed, round_of
 from penstock.models.profile import Profile, Round
 from penstock.models.readings import usable
 from penstock.models.search import Rules, Search, limit, next_step
@@ -114,7 +114,10 @@ class Stepwise:
             said = "rows from before are worked off first"
             return Decision(None, f"{said} ({state.kind})"), replace(state, seen=())
         if not state.seen or latest.at >= state.seen[-1].at + latest.window - 1e-6:
-            state = replace(state, seen=(*state.seen, observed(latest, self.latency)))
+            one = observed(latest, self.latency)
+            if one is None:
+                return Decision(None, f"not measured: rows processed ({state.kind})"), state
+            state = replace(state, seen=(*state.seen, one))
         if len(state.seen) < self.observations:
             said = f"round {len(state.rounds) + 1} ({state.kind}): "
             return Decision(None, f"{said}{len(state.seen)} of {self.observations} seen"), state
@@ -205,7 +208,7 @@ class Stepwise:
         rows = {n: int(size * (1 - search.strength)) for n, size in best.batches.items()}
         if not rows or min(rows.values()) < 1:
             return None
-        beats = {n: BEAT for n in rows if latest.pipelines[n].batches}
+        beats = {n: BEAT for n in rows if latest.pipelines[n].in_batches}
         return at_beat(admitting(best.plan, rows), beats)
 
     @property
@@ -311,7 +314,7 @@ class Stepwise:
         return Decision(plan, reason, {"slots": float(wanted), **_FREE}), later
 
     def _trouble(self, latest: Snapshot) -> str | None:
-        late = observed(latest, self.latency).latency
+        late = lateness(latest, self.latency)
         if late is not None and late > 1:
             return f"latency is {late:.2f} of its bound"
         sources = (m for n, m in latest.pipelines.items() if n in latest.source_pipelines)

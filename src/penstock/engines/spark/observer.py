@@ -221,6 +221,11 @@ class Observer:
         """All tasks that ended in the window, of whatever query."""
         return [t for t in self._tasks if t.ended > now - self.window]
 
+    @property
+    def reports(self) -> Iterable[Report]:
+        """What Python operators have said of late."""
+        return self._reports
+
     def start_anew(self, pipelines: Iterable[str], at: float) -> None:
         """What was measured of some pipelines before a moment holds no longer."""
         self._fresh.update(dict.fromkeys(pipelines, at))
@@ -242,6 +247,7 @@ class Observer:
         valid = under[first + 1 :]
         # Where a batch takes longer than the window, the last one is what is known.
         recent = [b for b in valid if b.at > since] or valid[-1:]
+        under_way, quiet = self._now(pipeline, fresh)
         work: dict[tuple[str, int], list[float]] = {}
         for task in self._tasks:
             work.setdefault((task.run, task.batch), []).append(task.work)
@@ -269,4 +275,26 @@ class Observer:
                 (len(w), b.rows_in, max(0.0, sum(w) - metered[b.number])) for b, w in known if w
             ],
             metered_whole=pipeline.metered_whole,
+            key_parts=_key_parts(pipeline),
+            under_way=under_way,
+            quiet=quiet,
         )
+
+    def _now(self, pipeline: RunningPipeline, fresh: float) -> tuple[float | None, float | None]:
+        """Since when a batch is under way, or else nothing is; None where nobody can know.
+
+        Batches for a sink of Spark's own do not come through here.
+        """
+        if pipeline.native_sink is not None or pipeline.up is None:
+            return None, None
+        last = self.last(pipeline.name)
+        done = 0.0 if last is None else last.ended
+        if pipeline.begun is not None and pipeline.begun > done:
+            return pipeline.begun, None
+        return None, max(done, pipeline.up, fresh)
+
+
+def _key_parts(pipeline: RunningPipeline) -> int | None:
+    """Parts into which keys are dealt out, where each instance has one of them."""
+    parts = pipeline.wired.partitions
+    return parts if pipeline.stateful and parts <= pipeline.spec.parallelism else None

@@ -231,7 +231,8 @@ class Profiler:
 def behind(snapshot: Snapshot) -> bool:
     """Whether more rows wait somewhere than are taken in a window."""
     return any(
-        (p.backlog_rows or 0) > p.rate_in * snapshot.window for p in snapshot.pipelines.values()
+        (p.backlog_rows or 0) > (p.rate_in or 0.0) * snapshot.window
+        for p in snapshot.pipelines.values()
     )
 
 
