@@ -10,8 +10,10 @@ from typing import Any, cast
 from penstock import Dataflow, Memory, Pipeline
 from penstock.engines.spark.batch import Batch
 from penstock.engines.spark.breakdown import Window
+from penstock.engines.spark.meter import Report
 from penstock.engines.spark.observer import Observer
 from tests.engines.spark.flows import source
+from tests.engines.spark.test_breakdown import task
 
 
 def look(
@@ -91,3 +93,19 @@ def test_nobody_knows_of_batches_for_a_sink_of_sparks_own() -> None:
     found = look(1, 2, 3, now=30.0, native=True)
     assert (found.under_way, found.quiet, found.idle) == (None, None, False)
     assert look(now=30.0, native=True).pipeline(0.0, 0, None).rate_in is None
+
+
+def test_of_tasks_and_reports_those_of_the_window_are_found() -> None:
+    flow = Dataflow("observed")
+    source(flow).sink("out", Memory())
+    observer = Observer(cast(Any, SimpleNamespace(graph=flow.graph)), window=5.0)
+    for second in range(1, 31):
+        ended = [task(second, second, run=run, ended=float(second)) for run in ("a", "b")]
+        observer.hear(ended, [Report("x", 1, 0, second), Report("y", 1, 0, second)], float(second))
+    assert sorted({t.number for t in observer.tasks(30.5)}) == [26, 27, 28, 29, 30]
+    assert len(observer.tasks(30.5)) == 10
+    assert sorted({r.batch for r in observer.reports(30.5)}) == [26, 27, 28, 29, 30]
+    assert observer.tasks(99.0) == []
+    for number in range(120):
+        observer.hear([task(1, 1, run=f"run {number}", ended=40.0 + number)], [], 160.0)
+    assert len(observer._tasks) == 100

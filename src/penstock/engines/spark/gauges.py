@@ -102,7 +102,8 @@ class Gauges:
     def listen(self) -> None:
         """Take in what tasks and Python operators have said since the last time."""
         mail = self._site.mail
-        self._observer.hear(self.statistics.new_tasks(), mail.collect() if mail else ())
+        said = mail.collect() if mail else ()
+        self._observer.hear(self.statistics.new_tasks(), said, time.time())
 
     def slot_seconds(self, now: float, slots: int) -> float:
         """Instances times time, with `slots` instances from now on."""
@@ -173,7 +174,7 @@ class Gauges:
     ) -> dict[str, ExecutorMetrics]:
         tasks, python = self._observer.tasks(now), None
         if self._site.mail is not None:
-            python = in_python(tasks, self._observer.reports, _places(pipelines))
+            python = in_python(tasks, self._observer.reports(now), _places(pipelines))
         work = Work(
             since=now - self._observer.window,
             now=now,

@@ -27,7 +27,8 @@ class Report:
 
     calls, total and squares describe the calls that were timed one by one; cpu: seconds of
     those on a processor, None where that was not looked at; worker: seconds on a processor of the
-    whole Python process meanwhile, told once of those operators that share one.
+    whole Python process meanwhile, told once of those operators that share one; heard: when it
+    came home.
     """
 
     operator: str
@@ -42,6 +43,7 @@ class Report:
     squares: float = 0.0
     cpu: float | None = None
     worker: float = 0.0
+    heard: float = 0.0
 
 
 class _Mailbag(AccumulatorParam[list[Report]]):
