@@ -216,7 +216,7 @@ def test_help_is_what_the_vocabulary_says(exporter: Exporter) -> None:
     exporter.show(statuses.status(10.0))
     page = scraped(exporter)
     assert "# HELP penstock_pipeline_busy_ratio time in which a batch was running\n" in page
-    both = "rows processed per second; rows put out per second"
+    both = "rows processed per second, over whole batches; rows put out per second"
     assert f"# HELP penstock_pipeline_rows_per_second {both}\n" in page
     assert "# TYPE penstock_rows_ingested_total counter\n" in page
 
