@@ -111,7 +111,7 @@ def best_plan(spark: Any, folder: Path) -> tuple[tuple[int, int, int], float]:
             engine.apply(plan_of(*plan, 1.0))
             until(lambda: engine.observe().settled)
             seen = engine.observe().pipelines
-            found[plan] = min(metrics.rate_in for metrics in seen.values())
+            found[plan] = min(metrics.rate_in or 0.0 for metrics in seen.values())
             print(f"  {plan}: {found[plan]:.0f}/s", flush=True)
     finally:
         engine.stop(drain=False)

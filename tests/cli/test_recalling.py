@@ -68,6 +68,7 @@ def test_lines_are_as_many_as_are_asked_for(penstock: Run) -> None:
     assert at("--every", "2s") == [1, 3, 5, 6]
     assert at("--every", "1h") == [1, 6]
     assert at("--every", "2s", "--since", "4s") == [4, 6]
+    assert at("--every", "2", "--since", "4") == [4, 6]
     assert "no line every '0s'" in penstock("history", "mine", "--every", "0s")[2]
     assert "measured in 'mine' since then" in penstock("history", "mine", "--since", "1h")[2]
     assert "write it like 250ms" in penstock("history", "mine", "--since", "late")[2]
@@ -104,6 +105,18 @@ def test_a_run_that_was_continued_is_told_as_two(
     assert said.count("--- continued ---") == 1
     only = json.loads(penstock("history", "mine", "--json", "--since", "0s")[1])
     assert min(line["turn"] for line in only["lines"]) > before
+
+    def at(*words: str) -> list[float]:
+        data = json.loads(penstock("history", "mine", "--json", "--every", "1s", *words)[1])
+        return [round(line["at"]) for line in data["lines"]]
+
+    assert at("--run", "1", "--since", "5s") == [5, 6, *at()[-2:]]
+    assert at("--run", "1") == at()
+    assert at("--run", "2") == at("--since", "0s")
+    case = json.loads(penstock("history", "mine", "--snapshot", "--run", "1")[1])
+    assert round(case["snapshots"][-1]["at"]) == 6
+    wrong = penstock("history", "mine", "--run", "7")[2]
+    assert wrong == "penstock: there is no run 7 in this directory: it has 1, 2\n"
 
 
 def test_it_is_told_while_the_run_goes_on(penstock: Run) -> None:

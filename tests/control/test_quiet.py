@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
 import pytest
 
+from penstock.control.clock import Clock
 from penstock.control.quiet import Quiet
+from penstock.engines.simulator.engine import SimulatorEngine
 from penstock.errors import InvalidInput
+from tests.control.doubles import flow
 
 HOUR = 3600.0
 
@@ -59,3 +65,19 @@ def test_a_daily_period_may_go_past_midnight(text: str, hours: float, quiet: boo
 def test_a_period_of_the_run_does_not_look_at_the_day() -> None:
     period = Quiet.parse("10s..20s")
     assert [period.holds(at, 15.0) for at in (9.9, 10.0, 19.9, 20.0)] == [False, True, True, False]
+
+
+def test_a_simulation_has_days_of_its_own(tmp_path: Path) -> None:
+    engine = SimulatorEngine(load="100/s")
+    clock = engine.clock
+    assert clock.time_of_day() == 0.0
+    engine.start(flow().graph, None, tmp_path)
+    clock.sleep(23 * HOUR)
+    assert clock.time_of_day() == 23 * HOUR
+    clock.sleep(2 * HOUR)
+    assert clock.time_of_day() == HOUR
+
+
+def test_other_clocks_have_the_days_of_this_machine() -> None:
+    moment = time.mktime((2026, 5, 4, 13, 2, 1, 0, 0, -1))
+    assert Clock(wall=lambda: moment).time_of_day() == 13 * HOUR + 121

@@ -111,6 +111,14 @@ def test_edges_have_their_flow_and_their_channel() -> None:
     assert second["channel"] is None
 
 
+def test_a_channel_is_found_whatever_its_writer_is_fused_with() -> None:
+    fused = Plan((Pipeline(("numbers", "double")), Pipeline(("out",))))
+    channels = {"double>out": ChannelMetrics("double", "out", 7, 0.1)}
+    first, second = shown(replace(SNAPSHOT, channels=channels), fused)["edges"]
+    assert first["channel"] is None
+    assert second["channel"]["backlog_rows"] == 7
+
+
 def test_without_operators_the_flow_out_of_a_pipeline_is_still_known() -> None:
     rates = [one["rate"] for one in shown(replace(SNAPSHOT, operators={}))["edges"]]
     assert rates == [100.0, None]

@@ -18,6 +18,8 @@ from penstock.errors import InvalidInput
         ("1h", 3600.0),
         ("-2s", -2.0),
         (3, 3.0),
+        ("30", 30.0),
+        (" 1.5 ", 1.5),
         (0.5, 0.5),
     ],
 )
@@ -25,7 +27,7 @@ def test_durations_are_read_as_people_write_them(given: str | float, expected: f
     assert seconds(given) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("given", ["", "2", "2 days", "s", "10 seconds", "1,5s", True, None])
+@pytest.mark.parametrize("given", ["", " ", "ms", "2 days", "s", "10 seconds", "1,5s", True, None])
 def test_what_is_no_duration_is_refused_with_an_example(given: object) -> None:
     with pytest.raises(InvalidInput, match="write it like 250ms, 2s, 5m or 1h"):
         seconds(given)  # type: ignore[arg-type]

@@ -117,6 +117,27 @@ class EngineContract:
         assert seen.source_pipelines
         assert seen.source_pipelines <= names
 
+    def test_channels_are_the_edges_between_pipelines(
+        self, harness: Harness, engine: Engine
+    ) -> None:
+        """Named by the operator that writes and the operator that reads."""
+        engine.apply(harness.split_plan())
+        harness.work(engine, ROWS)
+        graph, plan = harness.graph(), engine.plan
+        crossing = {
+            f"{writer}>{reader}": (writer, reader)
+            for writer in graph.topological
+            for reader in graph.successors[writer]
+            if plan.pipeline_of(writer) != plan.pipeline_of(reader)
+        }
+        found = engine.observe().channels
+        assert {key: (one.writer, one.reader) for key, one in found.items()} == crossing
+        for one in found.values():
+            assert one.backlog_rows is not None
+            assert one.backlog_rows >= 0
+            if one.latency is not None and one.batching is not None:
+                assert 0 <= one.batching <= one.latency + 1e-9
+
     def test_totals_never_go_back(self, harness: Harness, engine: Engine) -> None:
         before = engine.observe()
         harness.work(engine, ROWS)

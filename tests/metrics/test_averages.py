@@ -23,6 +23,20 @@ def test_means_and_sums() -> None:
     assert found.busy is None
 
 
+def test_the_wait_is_that_of_a_row() -> None:
+    few = PipelineMetrics("x", 1, rows_in=10, wait=5.0)
+    many = PipelineMetrics("x", 1, rows_in=90, wait=1.0)
+    found = averages.pipelines([snapshot(1.0, few), snapshot(2.0, many)])["x"]
+    assert found.wait == pytest.approx(1.4)
+
+
+def test_what_came_once_counts_once() -> None:
+    one = PipelineMetrics("x", 1, batches=5, rows_in=500, rate_in=100.0)
+    seen = [replace(snapshot(float(at), one), window=5.0) for at in range(5, 15)]
+    found = averages.pipelines(seen)["x"]
+    assert (found.rows_in, found.batches, found.rate_in) == (1000, 10, 100.0)
+
+
 def test_other_numbers_of_instances_do_not_count() -> None:
     one = PipelineMetrics("x", 1, wait=9.0)
     found = averages.pipelines([snapshot(1.0, one), snapshot(2.0, replace(one, parallelism=2))])

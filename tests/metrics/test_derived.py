@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -31,6 +32,7 @@ def test_congestion_is_what_comes_for_what_is_done() -> None:
     assert derived.congestion(pipeline(arrival_rate=5.0, rate_in=0.0)) == math.inf
     assert derived.congestion(pipeline(arrival_rate=0.0, rate_in=0.0)) == 1.0
     assert derived.congestion(pipeline(rate_in=1000.0)) is None
+    assert derived.congestion(pipeline(arrival_rate=5.0)) is None
 
 
 def test_true_rate_is_that_of_instances_that_never_rest() -> None:
@@ -77,9 +79,13 @@ def test_a_queue_without_an_end_has_no_error_to_speak_of() -> None:
 def test_what_was_not_measured_makes_no_queue() -> None:
     assert derived.queue(pipeline(arrival_rate=800.0, service=0.004)) is None
     assert derived.queue(pipeline(service=0.004, wait=0.1)) is None
-    known = derived.queue(pipeline(arrival_rate=8.0, service=0.004, wait=0.1))
+
+
+def test_variation_that_was_not_measured_is_that_of_poisson_in_the_formula_alone() -> None:
+    known = derived.queue(pipeline(arrival_rate=800.0, service=0.004, wait=0.1))
     assert known is not None
-    assert known.arrival_cv == known.service_cv == 1.0
+    assert (known.arrival_cv, known.service_cv) == (None, None)
+    assert known.kingman == pytest.approx(0.8 / 0.2 * 0.004)
 
 
 def test_skew_is_the_variation_of_rows_over_instances() -> None:
@@ -97,6 +103,8 @@ def test_selectivity_and_throughput() -> None:
     assert OperatorMetrics("split", rows_in=10, rows_out=70).selectivity == 7.0
     assert OperatorMetrics("split", rows_in=0, rows_out=0).selectivity is None
     assert OperatorMetrics("split", rows_in=10).selectivity is None
+    long = OperatorMetrics("split", rows_in=0, rows_out=0, rate_in=10.0, rate_out=70.0)
+    assert long.selectivity == 7.0  # of a batch that is longer than the window
     flow = Snapshot(
         1.0,
         1.0,
@@ -111,6 +119,11 @@ def test_selectivity_and_throughput() -> None:
         source_pipelines=frozenset({"a"}),
     )
     assert flow.throughput == 5.0
+    both = frozenset({"a", "b"})
+    assert replace(flow, source_pipelines=both).throughput == 12.0
+    unknown = {**flow.pipelines, "b": PipelineMetrics("b", 1)}
+    assert replace(flow, source_pipelines=both, pipelines=unknown).throughput is None
+    assert replace(flow, source_pipelines=frozenset({"gone"})).throughput is None
 
 
 def test_batches_without_rows_are_no_work() -> None:
@@ -118,3 +131,4 @@ def test_batches_without_rows_are_no_work() -> None:
     assert derived.at_work(batches) == pytest.approx(0.25)
     assert derived.at_work(PipelineMetrics("x", 2, busy=0.97)) == 0.97
     assert derived.at_work(PipelineMetrics("x", 2)) is None
+    assert derived.at_work(PipelineMetrics("x", 2, service=0.05, busy=0.97)) is None

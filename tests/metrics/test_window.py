@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.metrics.derived import queue, true_rate
+from penstock.metrics.keyrange import KeyRange
 from penstock.metrics.snapshot import (
     ChannelMetrics,
     ExecutorMetrics,
@@ -18,7 +19,7 @@ from penstock.metrics.snapshot import (
     PipelineMetrics,
     Snapshot,
 )
-from penstock.metrics.window import apart, exponential, mean, settled, summary, total, variation
+from penstock.metrics.window import apart, blend, mean, settled, summary, total, variation
 
 
 def shot(at: float, window: float = 1.0, **more: object) -> Snapshot:
@@ -41,23 +42,23 @@ def test_a_sum_needs_all_its_parts() -> None:
     assert total([]) is None
 
 
+def averaged(values: list[float | None], weight: float) -> float | None:
+    found: float | None = None
+    for value in values:
+        found = blend(found, value, weight)
+    return found
+
+
 def test_an_exponential_average_by_hand() -> None:
-    assert exponential([8.0, 4.0, 0.0], 0.5) == 3.0  # 8, then 6, then 3
-    assert exponential([8.0, None, 4.0, None], 0.5) == 6.0
-    assert exponential([8.0, 5.0], 1.0) == 5.0
-    assert exponential([None, None], 0.5) is None
-    assert exponential([], 0.5) is None
-
-
-@pytest.mark.parametrize("weight", [0.0, -1.0, 1.5, math.nan])
-def test_a_weight_that_is_none_is_told(weight: float) -> None:
-    with pytest.raises(ValueError, match="a weight is above 0 and at most 1"):
-        exponential([1.0], weight)
+    assert averaged([8.0, 4.0, 0.0], 0.5) == 3.0  # 8, then 6, then 3
+    assert averaged([8.0, None, 4.0, None], 0.5) == 6.0
+    assert averaged([8.0, 5.0], 1.0) == 5.0
+    assert averaged([None, None], 0.5) is None
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0.01, 1))
 def test_an_exponential_average_stays_within_its_values(values: list[float], w: float) -> None:
-    found = exponential(values, w)
+    found = averaged([*values], w)
     assert found is not None
     assert min(values) - 1e-6 <= found <= max(values) + 1e-6
 
@@ -150,6 +151,47 @@ def test_variation_between_arrivals_is_that_of_the_times_between_rows() -> None:
     assert found.pipelines["a"].arrival_cv == pytest.approx(expected)
 
 
+def test_snapshots_a_second_apart_count_what_came_once() -> None:
+    every_second = [
+        shot(at, 5.0, pipelines={"a": PipelineMetrics("a", 1, 5, 500, rate_in=100.0, wait=0.1)})
+        for at in range(5, 15)
+    ]
+    found = summary(every_second)
+    assert found is not None
+    a = found.pipelines["a"]
+    assert (found.window, a.rows_in, a.batches, a.rate_in) == (10.0, 1000, 10, 100.0)
+
+
+def test_other_numbers_of_instances_do_not_count() -> None:
+    one, two = PipelineMetrics("a", 1, rows_in=9), PipelineMetrics("a", 2, rows_in=4)
+    found = summary([shot(1.0, pipelines={"a": one}), shot(2.0, pipelines={"a": two})])
+    assert found is not None
+    assert found.pipelines["a"] == two
+
+
+def test_windows_in_which_no_batch_ended_have_times_nevertheless() -> None:
+    one = PipelineMetrics("a", 1, 0, 0, rate_in=10.0, service=0.1, wait=2.0, parts={"work": 7.0})
+    two = replace(one, rate_in=20.0, service=0.3, wait=4.0, parts={"work": 9.0})
+    found = summary([shot(5.0, 5.0, pipelines={"a": one}), shot(10.0, 5.0, pipelines={"a": two})])
+    assert found is not None
+    a = found.pipelines["a"]
+    assert (a.rows_in, a.batches, a.rate_in) == (0, 0, 15.0)
+    assert (a.service, a.wait, a.parts) == (pytest.approx(0.2), 3.0, {"work": 8.0})
+    assert a.in_batches
+
+
+def test_the_hottest_keys_are_those_of_all_windows() -> None:
+    def at(second: float, *rows: int) -> Snapshot:
+        dealt = tuple(InstanceMetrics(i, n, part=i) for i, n in enumerate(rows))
+        return shot(second, pipelines={"a": PipelineMetrics("a", 2, rows_in=1, instances=dealt)})
+
+    found = summary([at(1.0, 10, 70), at(2.0, 15, 5)])
+    assert found is not None
+    assert found.pipelines["a"].hottest == KeyRange(1, 2, 0.75)
+    assert at(1.0, 5).pipelines["a"].hottest is None  # one part is no range
+    assert at(1.0, 0, 0).pipelines["a"].hottest is None
+
+
 def test_what_was_never_measured_is_not_in_the_summary_either() -> None:
     bare = {"a": PipelineMetrics("a", 1)}
     found = summary([shot(1.0, pipelines=bare), shot(2.0, pipelines=bare)])
@@ -171,13 +213,13 @@ def test_operators_are_measured_if_all_of_it_was() -> None:
 def test_channels_weigh_what_their_reader_took() -> None:
     def at(second: float, rows: int, latency: float | None) -> Snapshot:
         channel = ChannelMetrics("a", "b", rows, None, latency, None)
-        pipelines = {"b": PipelineMetrics("b", 1, rows_in=rows)}
-        return shot(second, channels={"a>b": channel}, pipelines=pipelines)
+        operators = {"b": OperatorMetrics("b", rows)}  # of whatever pipeline
+        return shot(second, channels={"a>b": channel}, operators=operators)
 
     found = summary([at(1.0, 10, 1.0), at(2.0, 30, 2.0), at(3.0, 50, None)])
     assert found is not None
     assert found.channels["a>b"] == ChannelMetrics("a", "b", 50, None, 1.75, None)
-    bare = [replace(s, pipelines={}) for s in (at(1.0, 10, 1.0), at(2.0, 30, 2.0))]
+    bare = [replace(s, operators={}) for s in (at(1.0, 10, 1.0), at(2.0, 30, 2.0))]
     by_time = summary(bare)
     assert by_time is not None
     assert by_time.channels["a>b"].latency == 1.5

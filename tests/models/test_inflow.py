@@ -70,6 +70,8 @@ def test_what_takes_no_time_is_given_instances_too() -> None:
 def test_what_is_missing() -> None:
     assert missing(None) == ("everything",)
     assert missing(PipelineMetrics("x", 1)) == ("arrival rate",)
-    assert missing(PipelineMetrics("x", 1, arrival_rate=3.0)) == ("service time",)
+    both = ("service time", "rows processed")
+    assert missing(PipelineMetrics("x", 1, arrival_rate=3.0)) == both
+    assert missing(PipelineMetrics("x", 1, arrival_rate=3.0, rate_in=0.0)) == ("service time",)
     assert missing(PipelineMetrics("x", 1, arrival_rate=0.0)) == ()
-    assert missing(PipelineMetrics("x", 1, arrival_rate=0.0, backlog_rows=3)) == ("service time",)
+    assert missing(PipelineMetrics("x", 1, arrival_rate=0.0, backlog_rows=3)) == both

@@ -72,9 +72,9 @@ def test_rates_are_means_since_the_line_before() -> None:
             seen(6, 1.0, 900, first=True),
         ]
     )
-    assert (first.offered, first.sustained) == (None, 0.0)
+    assert (first.offered, first.sustained) == (None, None)
     assert (second.offered, second.sustained) == (200.0, 100.0)
-    assert (again.offered, again.sustained, again.first) == (None, 0.0, True)
+    assert (again.offered, again.sustained, again.first) == (None, None, True)
     assert (second.instances, second.executors) == (5, 2)
 
 
@@ -86,7 +86,7 @@ def test_executors_are_those_that_were_there() -> None:
 
 def test_what_was_not_measured_is_a_dash() -> None:
     (line,) = lines([seen(1, 61.0, 100, first=True)])
-    assert str(line).split() == ["[", "1:01]", "-", "0", "-", "-", "5", "2", "-", "-"]
+    assert str(line).split() == ["[", "1:01]", "-", "-", "-", "-", "5", "2", "-", "-"]
     assert len(str(line)) == len(HEAD)
 
 

@@ -84,7 +84,7 @@ def test_what_was_not_measured_is_not_there(exporter: Exporter) -> None:
     exporter.show(statuses.status(10.0))
     tick = statuses.status(10.0).tick
     assert tick is not None
-    nothing = PipelineMetrics("tweets", 2, rate_in=float("nan"), busy=float("inf"))
+    nothing = PipelineMetrics("tweets", 2, rate_in=float("nan"))
     bare = replace(tick.snapshot, pipelines={"tweets": nothing}, rows_offered=None, load=None)
     exporter.show(replace(statuses.status(11.0), tick=replace(tick, snapshot=bare)))
     found = samples(exporter)
@@ -93,10 +93,30 @@ def test_what_was_not_measured_is_not_there(exporter: Exporter) -> None:
         "penstock_plan_instances",
         "penstock_pipeline_parallelism",
         "penstock_pipeline_batches",
-        "penstock_pipeline_rows",
+        "penstock_pipeline_in_batches",
     }
+    assert value(found, "penstock_throughput_rows_per_second") is None
     assert value(found, "penstock_rows_offered_total") is None
     assert value(found, "penstock_load_ratio") is None
+
+
+def test_what_has_no_bound_is_told_and_variation_only_where_it_was_measured(
+    exporter: Exporter,
+) -> None:
+    tick = statuses.status(10.0).tick
+    assert tick is not None
+    stuck = PipelineMetrics("tweets", 1, rate_in=0.0, arrival_rate=9.0, service=1.0, wait=0.5)
+    queued = PipelineMetrics(
+        "count", 1, rate_in=1.0, arrival_rate=1.0, service=0.5, wait=0.5, arrival_cv=0.7
+    )
+    full = replace(tick.snapshot, pipelines={"tweets": stuck, "count": queued})
+    exporter.show(replace(statuses.status(11.0), tick=replace(tick, snapshot=full)))
+    found = samples(exporter)
+    assert value(found, "penstock_pipeline_congestion", pipeline="tweets") == float("inf")
+    assert value(found, "penstock_queue_kingman_seconds", pipeline="tweets") == float("inf")
+    assert value(found, "penstock_queue_arrival_cv", pipeline="tweets") is None
+    assert value(found, "penstock_queue_arrival_cv", pipeline="count") == 0.7
+    assert value(found, "penstock_queue_service_cv", pipeline="count") is None
 
 
 def test_every_part_of_a_snapshot_is_served(exporter: Exporter) -> None:
@@ -111,13 +131,14 @@ def test_every_part_of_a_snapshot_is_served(exporter: Exporter) -> None:
         status.tick.snapshot,
         pipelines={"tweets": one},
         operators={"parse": OperatorMetrics("parse", 40, 10, 40.0, 10.0, 0.01)},
-        channels={"tweets>count": ChannelMetrics("tweets", "count", 7, None, 0.2)},
+        channels={"split>count": ChannelMetrics("split", "count", 7, None, 0.2)},
         executors={"1": ExecutorMetrics("1", 4, cpu=0.3, io_bytes=9.0, instances={"count": 2})},
         sinks={"counts": 12},
         slot_seconds=60.0,
     )
     exporter.show(replace(status, tick=replace(status.tick, snapshot=full)))
     found = samples(exporter)
+    channel = {"writer": "split", "reader": "count", "pipeline": "count"}
     expected: list[tuple[float, str, dict[str, str]]] = [
         (40.0, "operator_rows_per_second", {"operator": "parse", "direction": "in"}),
         (10.0, "operator_rows_per_second", {"operator": "parse", "direction": "out"}),
@@ -132,8 +153,8 @@ def test_every_part_of_a_snapshot_is_served(exporter: Exporter) -> None:
         (0.3, "pipeline_parts_seconds", {"pipeline": "tweets", "part": "work"}),
         (50.0, "queue_rows_per_second", {"pipeline": "tweets"}),
         (30.0, "instance_rows", {"pipeline": "tweets", "number": "0"}),
-        (7.0, "channel_backlog_rows", {"writer": "tweets", "reader": "count"}),
-        (0.2, "channel_latency_seconds", {"writer": "tweets", "reader": "count"}),
+        (7.0, "channel_backlog_rows", channel),
+        (0.2, "channel_latency_seconds", channel),
         (0.3, "executor_cpu_ratio", {"executor": "1"}),
         (9.0, "executor_io_bytes_per_second", {"executor": "1"}),
         (2.0, "executor_instances", {"executor": "1", "pipeline": "count"}),
@@ -195,7 +216,7 @@ def test_help_is_what_the_vocabulary_says(exporter: Exporter) -> None:
     exporter.show(statuses.status(10.0))
     page = scraped(exporter)
     assert "# HELP penstock_pipeline_busy_ratio time in which a batch was running\n" in page
-    both = "rows processed per second; rows put out per second"
+    both = "rows processed per second, over whole batches; rows put out per second"
     assert f"# HELP penstock_pipeline_rows_per_second {both}\n" in page
     assert "# TYPE penstock_rows_ingested_total counter\n" in page
 

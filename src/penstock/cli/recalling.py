@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from penstock.control.history import Moment
 
 _SINCE = "from this second of the last run on, e.g. 90s or 5m"
+_RUN = "with a time: of this run of the directory, where it was continued (1: the first)"
 
 
 def add(commands: Any) -> None:
@@ -26,6 +27,7 @@ def add(commands: Any) -> None:
     )
     history.add_argument("run_dir", metavar="RUN_DIR", help="a run, whole or under way")
     history.add_argument("--since", metavar="T", help=_SINCE)
+    history.add_argument("--run", metavar="N", type=int, help=_RUN)
     history.add_argument("--every", metavar="T", help="a line for so much time (default: about 30)")
     history.add_argument(
         "--snapshot", action="store_true", help="print the last moment as a case for `advise`"
@@ -46,6 +48,7 @@ def add(commands: Any) -> None:
     )
     export.add_argument("--out", metavar="DIR", help="where to (default: `export` in RUN_DIR)")
     export.add_argument("--since", metavar="T", help=_SINCE)
+    export.add_argument("--run", metavar="N", type=int, help=_RUN)
     export.add_argument("--json", action="store_true", help="one JSON object on standard output")
     export.set_defaults(do=_export)
 
@@ -126,13 +129,25 @@ def _since(given: argparse.Namespace, home: Path) -> list[Moment]:
     from penstock.dataflow import duration
 
     moments = history.moments(home)
-    if given.since is None:
+    if given.since is None and given.run is None:
         return moments
-    since = duration.seconds(given.since)
-    found = [m for m in moments if m.run == moments[-1].run and m.at >= since]
+    since = 0.0 if given.since is None else duration.seconds(given.since)
+    run = _run(given, moments)
+    found = [m for m in moments if m.run > run or (m.run == run and m.at >= since)]
     if not found:
         raise InvalidInput(f"nothing was measured in '{home}' since then")
     return found
+
+
+def _run(given: argparse.Namespace, moments: list[Moment]) -> int:
+    """Which run of the directory is meant: the last one, or the one that was asked for."""
+    runs = sorted({m.run for m in moments})
+    if given.run is None:
+        return runs[-1] if runs else 0
+    if given.run not in runs:
+        there = ", ".join(map(str, runs)) or "none yet"
+        raise InvalidInput(f"there is no run {given.run} in this directory: it has {there}")
+    return int(given.run)
 
 
 def _moment(given: argparse.Namespace, home: Path) -> dict[str, Any]:
@@ -143,9 +158,8 @@ def _moment(given: argparse.Namespace, home: Path) -> dict[str, Any]:
 
     until = None if given.at is None else duration.seconds(given.at)
     moments = history.moments(home)
-    turns = [
-        m.turn for m in moments if m.run == moments[-1].run and (until is None or m.at <= until)
-    ]
+    run = _run(given, moments)
+    turns = [m.turn for m in moments if m.run == run and (until is None or m.at <= until)]
     if not turns:
         raise InvalidInput(f"nothing was measured in '{home}' by then")
     found = [*history.seen(home, turns[-120:])]

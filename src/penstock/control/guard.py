@@ -200,13 +200,14 @@ class Guard:
         rows, seconds = (decision.numbers.get(name) for name in (GAIN_ROWS, GAIN_SECONDS))
         reasons = []
         if rows is not None and context.latest is not None:
-            rate = context.latest.throughput
-            cost, gain = held * rate, rows * self.horizon
-            if cost <= gain:
+            rate, gain = context.latest.throughput, rows * self.horizon
+            if rate is not None and held * rate <= gain:
                 return None
+            lost = "throughput is not measured, so nobody knows whether that is"
+            if rate is not None:
+                lost = f"{held * rate:,.0f} rows at {rate:,.0f}/s,"
             reasons.append(
-                f"{what}: {cost:,.0f} rows at {rate:,.0f}/s, more than the {gain:,.0f} that "
-                f"{rows:,.3g} rows/s gain in {over}"
+                f"{what}: {lost} more than the {gain:,.0f} that {rows:,.3g} rows/s gain in {over}"
             )
         if seconds is not None:
             cost, gain = held * held, seconds * self.horizon
@@ -275,7 +276,7 @@ def _measured(metrics: PipelineMetrics | None) -> bool:
     """Whether a pipeline was seen at work, or idle because nothing waits for it."""
     if metrics is None:
         return False
-    worked = metrics.batches > 0 or metrics.rows_in > 0 or metrics.busy is not None
+    worked = metrics.batches > 0 or bool(metrics.rows_in) or metrics.busy is not None
     return worked or metrics.backlog_rows == 0
 
 

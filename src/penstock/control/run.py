@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
@@ -242,11 +241,6 @@ class _Run:
     def hint(self) -> str:
         return "" if self.mode is Mode.ON else f" ({self.mode.value})"
 
-    def time_of_day(self) -> float:
-        """Seconds since midnight, where this process is."""
-        local = time.localtime(self.clock.wall())
-        return 3600.0 * local.tm_hour + 60.0 * local.tm_min + local.tm_sec
-
     def steer(self, history: History) -> None:
         """The control loop, until the time is up or a Ctrl-C."""
         with closing(Mailbox(self.run_dir)) as mailbox:
@@ -270,7 +264,7 @@ class _Run:
                 record=record,
                 asked=asked,
                 rules=self.rules,
-                time_of_day=self.time_of_day,
+                time_of_day=self.clock.time_of_day,
             )
 
     def wait(self, called: Callable[[], bool]) -> bool:

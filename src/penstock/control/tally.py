@@ -19,7 +19,7 @@ class Tally:
         self._windows = {c.name: _Windows(c) for c in constraints}
         self._at = 0.0
         self.slot_seconds = 0.0
-        self.throughput_last = 0.0
+        self.throughput_last: float | None = None
         self.transitions: list[Transition] = []
         self.snapshot: Snapshot | None = None
         self.settled: Snapshot | None = None
@@ -30,7 +30,8 @@ class Tally:
         self._at = max(self._at, tick.at)
         self.snapshot = tick.snapshot
         if running:
-            self.throughput_last = tick.snapshot.throughput
+            if tick.snapshot.throughput is not None:
+                self.throughput_last = tick.snapshot.throughput
             self.settled = tick.snapshot if tick.snapshot.settled else self.settled
         if tick.transition is not None:
             self.transitions.append(tick.transition)

@@ -178,7 +178,7 @@ def _edges(graph: Graph, plan: Plan, snapshot: Snapshot) -> Iterator[dict[str, A
         for reader in graph.successors[name]:
             other = plan.pipeline_of(reader)
             crossing = other.name != home.name
-            channel = snapshot.channels.get(f"{home.name}>{other.name}") if crossing else None
+            channel = snapshot.channels.get(f"{name}>{reader}") if crossing else None
             yield {
                 "from": name,
                 "to": reader,

@@ -8,7 +8,6 @@ from typing import Any
 
 from penstock.control.history import Seen
 from penstock.control.plain import plain
-from penstock.metrics.snapshot import Snapshot
 from penstock.report import chronicle
 from penstock.report.chronicle import Line
 
@@ -47,7 +46,7 @@ def _point(line: Line, now: Seen) -> Point:
                 name: (found.bound, found.mean, found.p50, found.p95, found.p99)
                 for name, found in now.snapshot.latency.items()
             },
-            "backlog": dict(_backlog(now.snapshot)),
+            "backlog": dict(_backlog(now)),
             "state": {
                 p.name: p.state_bytes
                 for p in now.snapshot.pipelines.values()
@@ -63,9 +62,11 @@ def _rate(value: float | None) -> float | None:
     return None if value is None or value < 0 else value
 
 
-def _backlog(snapshot: Snapshot) -> Iterator[tuple[str, int]]:
+def _backlog(now: Seen) -> Iterator[tuple[str, int]]:
     """Rows that wait: in each channel, and where there is none before a pipeline as a whole."""
-    read = {channel.reader for channel in snapshot.channels.values()}
+    snapshot = now.snapshot
+    home = {name: p.name for p in now.plan.pipelines for name in p.operators}
+    read = {home.get(channel.reader) for channel in snapshot.channels.values()}
     for pipeline in snapshot.pipelines.values():
         if pipeline.name not in read and pipeline.backlog_rows is not None:
             yield f"before {pipeline.name}", pipeline.backlog_rows

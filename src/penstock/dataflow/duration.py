@@ -1,4 +1,4 @@
-"""Durations as people write them: `250ms`, `2s`, `1.5m`, `1h`."""
+"""Durations as people write them: `250ms`, `2s`, `1.5m`, `1h`, or `90` for seconds."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 
 from penstock.errors import InvalidInput
 
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-_PATTERN = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*(ms|s|min|m|h)\s*")
+_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_PATTERN = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*(ms|s|min|m|h|)\s*")
 
 
 def seconds(given: str | int | float) -> float:

@@ -17,7 +17,7 @@ from penstock.dataflow import validation
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import State
 from penstock.errors import Refused, RunDirectoryError
-from penstock.metrics.snapshot import PipelineMetrics, Snapshot
+from penstock.metrics.snapshot import ChannelMetrics, PipelineMetrics, Snapshot
 from penstock.models import load
 from penstock.plan import fusion
 from penstock.plan.change import Change
@@ -115,7 +115,18 @@ class MemoryEngine:
             sinks=sinks,
             drained=self._drained,
             source_pipelines=frozenset(self._plan.pipeline_of(name).name for name in sources),
+            channels=self._channels(),
         )
+
+    def _channels(self) -> dict[str, ChannelMetrics]:
+        """The edges between two pipelines."""
+        home = {name: p.name for p in self._plan.pipelines for name in p.operators}
+        return {
+            f"{writer}>{reader}": ChannelMetrics(writer, reader, self._queues[writer, reader])
+            for writer in self._graph.topological
+            for reader in self._graph.successors[writer]
+            if home[writer] != home[reader]
+        }
 
     def stop(self, drain: bool = True) -> None:
         self._expect("running", "stopped")
@@ -216,9 +227,9 @@ class MemoryEngine:
         return PipelineMetrics(
             name=name,
             parallelism=p,
-            rows_in=rows_in,
-            rows_out=rows_out,
-            rate_in=float(rows_in / window) if window else 0.0,
+            rows_in=rows_in if window else None,
+            rows_out=rows_out if window else None,
+            rate_in=float(rows_in / window) if window else None,
             rate_out=float(rows_out / window) if window else None,
             arrival_rate=float(arrived / window) if window else None,
             service=float(used / rows_in) if rows_in else None,

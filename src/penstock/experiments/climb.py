@@ -59,7 +59,10 @@ class Rival:
         state, latest = memory or Attempts(), context.latest
         if state.done or latest is None or not usable(latest, state.since, self.settle):
             return Decision(None, "waits"), state
-        state = replace(state, seen=(*state.seen, observed(latest, LATENCY)))
+        one = observed(latest, LATENCY)
+        if one is None:
+            return Decision(None, "not measured: rows processed"), state
+        state = replace(state, seen=(*state.seen, one))
         if len(state.seen) < self.observations:
             return Decision(None, "observes"), state
         kind = self.name if state.rounds else "start"
@@ -92,7 +95,9 @@ def threshold(context: Context, above: float = 0.8) -> Plan | None:
     The seed's capacity is that of operators behind the sources.
     """
     assert context.latest is not None
-    at_work = observed(context.latest, LATENCY).capacities
+    one = observed(context.latest, LATENCY)
+    assert one is not None
+    at_work = one.capacities
     sources = context.latest.source_pipelines
     inner = (n for n in at_work if n not in sources)
     able = (n for n in inner if fusion.bounds(context.graph, _of(context, n)).most != 1)

@@ -88,7 +88,7 @@ def line(data: Data, case: str, get: Callable[[Record], Any], label: str = "", *
     for tick in ticks:
         try:
             values.append(get(tick))
-        except KeyError:
+        except (KeyError, TypeError):  # not there, or not measured
             values.append(None)
     return Line(label or case, tuple(float(t["at"]) for t in ticks), tuple(values), **look)
 

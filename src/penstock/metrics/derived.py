@@ -26,12 +26,14 @@ def at_work(pipeline: PipelineMetrics) -> float | None:
     """
     if pipeline.service is None:
         return pipeline.busy
+    if pipeline.rate_in is None:
+        return None
     return pipeline.rate_in * pipeline.service / pipeline.parallelism
 
 
 def congestion(pipeline: PipelineMetrics) -> float | None:
     """Stela's ratio: rows that come for each row that is processed; infinite if none is."""
-    if pipeline.arrival_rate is None:
+    if pipeline.arrival_rate is None or pipeline.rate_in is None:
         return None
     if pipeline.rate_in == 0:
         return math.inf if pipeline.arrival_rate > 0 else 1.0
@@ -57,14 +59,15 @@ class Queue:
     """The queue before a pipeline, in the terms of Kingman's formula.
 
     rate: rows that arrive for one instance per second; service: seconds for a row; wait: the mean
-    wait that was measured, without what is spent gathering for the cadence.
+    wait that was measured, without what is spent gathering for the cadence. Where variation was
+    not measured, the formula takes that of Poisson.
     """
 
     parallelism: int
     rate: float
     service: float
-    arrival_cv: float
-    service_cv: float
+    arrival_cv: float | None
+    service_cv: float | None
     wait: float
 
     @property
@@ -77,7 +80,8 @@ class Queue:
         rho = self.utilisation
         if rho >= 1:
             return math.inf
-        variation = (self.arrival_cv**2 + self.service_cv**2) / 2
+        found = (1.0 if cv is None else cv for cv in (self.arrival_cv, self.service_cv))
+        variation = sum(cv**2 for cv in found) / 2
         return rho / (1 - rho) * self.service * variation
 
     @property
@@ -88,7 +92,7 @@ class Queue:
 
 
 def queue(pipeline: PipelineMetrics) -> Queue | None:
-    """The queueing inputs of a pipeline. Variation that was not measured is that of Poisson."""
+    """The queueing inputs of a pipeline."""
     if None in (pipeline.arrival_rate, pipeline.service, pipeline.wait):
         return None
     assert pipeline.arrival_rate is not None
@@ -98,7 +102,7 @@ def queue(pipeline: PipelineMetrics) -> Queue | None:
         parallelism=pipeline.parallelism,
         rate=pipeline.arrival_rate / pipeline.parallelism,
         service=pipeline.service,
-        arrival_cv=1.0 if pipeline.arrival_cv is None else pipeline.arrival_cv,
-        service_cv=1.0 if pipeline.service_cv is None else pipeline.service_cv,
+        arrival_cv=pipeline.arrival_cv,
+        service_cv=pipeline.service_cv,
         wait=max(0.0, pipeline.wait - (pipeline.batching or 0.0)),
     )

@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from penstock.metrics.keyrange import KeyRange
 from penstock.shown import Shown
 
 
@@ -39,39 +40,46 @@ class OperatorMetrics:
     @property
     def selectivity(self) -> float | None:
         """Rows out for a row in."""
-        if not self.rows_in or self.rows_out is None:
-            return None
-        return self.rows_out / self.rows_in
+        if self.rows_in and self.rows_out is not None:
+            return self.rows_out / self.rows_in
+        if self.rate_in and self.rate_out is not None:  # of a batch that began before the window
+            return self.rate_out / self.rate_in
+        return None
 
 
 @dataclass(frozen=True)
 class InstanceMetrics:
-    """One instance of a pipeline over the window; busy: share of the window at work."""
+    """One instance of a pipeline over the window; busy: share of the window at work.
+
+    part: which part of the keys it has, where their hash deals them out one part an instance.
+    """
 
     index: int
     rows: int | None = None
     busy: float | None = None
     executor: str | None = None
+    part: int | None = None
 
 
 @dataclass(frozen=True)
 class PipelineMetrics:
     """One pipeline over the window.
 
-    rate_in: rows processed; arrival_rate: rows that came to it, processed or not; service: time
-    of one instance for one row, task_overhead: and for a batch beside its rows; busy: share of
-    the window in which a batch was running; batch_seconds: from the start of a batch to its
-    output; wait: from the arrival of a row to the start of its batch, of which `batching` was
-    spent gathering for the cadence; parts: where the time of a batch went (planning, log, work,
-    commit); backlog_seconds: what the backlog takes at the rate of the window.
+    batches, rows_in, rows_out: what ended in the window; rate_in: rows processed, over whole
+    batches; arrival_rate: rows that came to it, processed or not; service: time of one instance
+    for one row, task_overhead: and for a batch beside its rows; busy: share of the window in which
+    a batch was running; batch_seconds: from the start of a batch to its output; wait: from the
+    arrival of a row to the start of its batch, of which `batching` was spent gathering for the
+    cadence; parts: where the time of a batch went (planning, log, work, commit); backlog_seconds:
+    what the backlog takes at the rate of the window.
     """
 
     name: str
     parallelism: int
     batches: int = 0
-    rows_in: int = 0
+    rows_in: int | None = None
     rows_out: int | None = None
-    rate_in: float = 0.0
+    rate_in: float | None = None
     rate_out: float | None = None
     arrival_rate: float | None = None
     service: float | None = None
@@ -88,7 +96,22 @@ class PipelineMetrics:
     state_rows: int | None = None
     state_bytes: int | None = None
     instances: tuple[InstanceMetrics, ...] = ()
-    hottest: str | None = None
+
+    @property
+    def in_batches(self) -> bool:
+        """Whether it works in batches, also where none ended in the window."""
+        return bool(self.batches or self.parts)
+
+    @property
+    def hottest(self) -> KeyRange | None:
+        """The part of the keys with the most rows; None where keys are not dealt out in parts."""
+        parts = [(i.part, i.rows) for i in self.instances]
+        known = [(rows, part) for part, rows in parts if part is not None and rows is not None]
+        total = sum(rows for rows, _ in known)
+        if len(known) < 2 or len(known) < len(parts) or not total:
+            return None
+        rows, part = max(known, key=lambda one: one[0])
+        return KeyRange(part, len(known), rows / total)
 
     @property
     def skew(self) -> float | None:
@@ -101,7 +124,10 @@ class PipelineMetrics:
 
 @dataclass(frozen=True)
 class ChannelMetrics:
-    """One channel, as one of its readers sees it.
+    """One channel, as one of its readers sees it: an edge of the dataflow between two pipelines.
+
+    It is named by the operator that writes and the operator that reads, which stay the same
+    whatever is fused with them.
 
     latency: from a row's being written to the start of the batch that takes it; batching: what
     of it was spent gathering rows while the reader was idle.
@@ -119,9 +145,10 @@ class ChannelMetrics:
 class ExecutorMetrics:
     """One executor over the window.
 
-    busy: share of its slots at work; cpu: share of its slots' time on a processor; memory: share
-    of its heap in use; io_bytes: bytes read and written per second. instances and state_parts
-    count what of each pipeline lives there.
+    busy: share of its slots at work; cpu: share of its slots' time on a processor, Python and all;
+    memory: share of its heap in use, on Spark the most so far; io_bytes: bytes read and written
+    per second. instances and state_parts count what of each pipeline lives there; partitions says
+    which parts of state these are, where that is known.
     """
 
     name: str
@@ -132,6 +159,7 @@ class ExecutorMetrics:
     io_bytes: float | None = None
     instances: Mapping[str, int] = field(default_factory=dict)
     state_parts: Mapping[str, int] = field(default_factory=dict)
+    partitions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -155,10 +183,9 @@ class LatencyMetrics:
 class Snapshot(Shown):
     """The flow over the last `window` seconds, `at` seconds after its start; totals are so far.
 
-    load: share of all slots at work; channels are named `writer>reader`; settled: False while the
-    window holds a change of plan or its first batches, whose numbers say nothing of the plan;
-    slot_seconds: what the run has used so far of instances times time; rows_late: None where it
-    is not measured.
+    load: share of all slots at work; channels are named `writer>reader`, by operators; settled:
+    False while the window holds a change of plan or its first batches, whose numbers say nothing
+    of the plan; slot_seconds: what the run has used so far of instances times time.
     """
 
     at: float
@@ -181,6 +208,9 @@ class Snapshot(Shown):
     rows_late: int | None = None
 
     @property
-    def throughput(self) -> float:
-        """Rows per second taken in by the sources' pipelines over the window."""
-        return sum(p.rate_in for p in self.pipelines.values() if p.name in self.source_pipelines)
+    def throughput(self) -> float | None:
+        """Rows per second taken in by the sources' pipelines; None if one of them is not known."""
+        found = [self.pipelines.get(name) for name in sorted(self.source_pipelines)]
+        rates = [None if one is None else one.rate_in for one in found]
+        known = [rate for rate in rates if rate is not None]
+        return sum(known) if known and len(known) == len(rates) else None

@@ -7,7 +7,8 @@ last changed, because what is not settled, and all that was before, says nothing
 
 Counts are summed, rates and shares are means over time, times for a row are means over rows, and
 levels (a backlog, state) are those of the end. None stays None: a mean is over what was measured,
-a sum is None as soon as a part of it is.
+a sum is None as soon as a part of it is. A pipeline with another number of instances is another
+one. All policies that look back over several snapshots do so through here.
 """
 
 from __future__ import annotations
@@ -60,18 +61,11 @@ def variation(
     return math.sqrt(max(0.0, second / middle**2 - 1))
 
 
-def exponential(values: Iterable[float | None], weight: float) -> float | None:
-    """Exponential average, oldest first; the newest counts `weight`, from 0 (exclusive) to 1.
-
-    What was not measured leaves the average as it is.
-    """
-    if not 0 < weight <= 1:
-        raise ValueError(f"a weight is above 0 and at most 1, found {weight}")
-    average: float | None = None
-    for value in values:
-        if value is not None:
-            average = value if average is None else average + weight * (value - average)
-    return average
+def blend(average: float | None, value: float | None, weight: float) -> float | None:
+    """An exponential average and its next value, which counts `weight`; the last that was known."""
+    if average is None or value is None:
+        return average if value is None else value
+    return (1 - weight) * average + weight * value
 
 
 def settled(snapshots: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
@@ -109,12 +103,17 @@ def summary(snapshots: Sequence[Snapshot], interval: float | None = None) -> Sna
         newest,
         window=math.fsum(s.window for s in parts),
         load=mean((s.load, s.window) for s in parts),
-        pipelines=_each(parts, lambda s: s.pipelines, _pipeline),
+        pipelines=pipelines(parts),
         operators=_each(parts, lambda s: s.operators, _operator),
         channels=_each(parts, lambda s: s.channels, _channel),
         executors=_each(parts, lambda s: s.executors, _executor),
         latency=_each(parts, lambda s: s.latency, _latency),
     )
+
+
+def pipelines(parts: Sequence[Snapshot]) -> dict[str, PipelineMetrics]:
+    """Every pipeline of the last snapshot, over those in which it had as many instances."""
+    return _each(parts, lambda s: s.pipelines, _pipeline)
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,23 @@ class _Over(Generic[_Item]):
         return {n: mean((getattr(v, n), s.window) for s, v in self.found) for n in names}
 
     def by(self, weight: str, *names: str) -> dict[str, Any]:
-        return {n: mean((getattr(v, n), getattr(v, weight)) for _, v in self.found) for n in names}
+        return {n: self.mean(weight, [getattr(v, n) for _, v in self.found]) for n in names}
+
+    def mean(self, weight: str, values: Sequence[float | None]) -> float | None:
+        return mean(zip(values, self.weights(weight), strict=True))
+
+    def variation(self, middle: Callable[[_Item], float | None], name: str) -> float | None:
+        """Of the times for a row, or between rows."""
+        weights = zip(self.found, self.weights("rows_in"), strict=True)
+        return variation((middle(v), getattr(v, name), w) for (_, v), w in weights)
+
+    def weights(self, name: str) -> list[float | None]:
+        """What each window weighs: by a count of its own, or by its time where none has any.
+
+        Where batches are longer than windows, nothing ends in most of them.
+        """
+        found: list[float | None] = [getattr(v, name) for _, v in self.found]
+        return found if any(found) else [s.window for s, _ in self.found]
 
     def summed(self, *names: str) -> dict[str, Any]:
         return {n: total(getattr(v, n) for _, v in self.found) for n in names}
@@ -155,27 +170,41 @@ def _operator(over: _Over[OperatorMetrics]) -> OperatorMetrics:
         **over.summed("rows_in", "rows_out"),
         **over.by_time("rate_in", "rate_out", "busy"),
         **over.by("rows_in", "service", "cpu"),
-        service_cv=variation((v.service, v.service_cv, v.rows_in) for v in found),
-        arrival_cv=variation((_gap(v.rate_in), v.arrival_cv, v.rows_in) for v in found),
+        service_cv=over.variation(lambda v: v.service, "service_cv"),
+        arrival_cv=over.variation(lambda v: _gap(v.rate_in), "arrival_cv"),
         measured=all(v.measured for v in found),
     )
 
 
-def _pipeline(over: _Over[PipelineMetrics]) -> PipelineMetrics:
+def _pipeline(whole: _Over[PipelineMetrics]) -> PipelineMetrics:
+    """The wait is that of the end while a backlog is worked off: rows before waited for it."""
+    over = _Over([(s, v) for s, v in whole.found if v.parallelism == whole.last.parallelism])
     found = [v for _, v in over.found]
+    if len(found) == 1:
+        return over.last
     names = dict.fromkeys(name for v in found for name in v.parts)
-    parts = {n: mean((v.parts.get(n), v.batches) for v in found) for n in names}
+    parts = {n: over.mean("batches", [v.parts.get(n) for v in found]) for n in names}
+    waits = over.by("rows_in", "wait")
+    if over.last.wait is not None and _worked_off(found):
+        waits["wait"] = over.last.wait
     return replace(
         over.last,
         **over.summed("batches", "rows_in", "rows_out"),
         **over.by_time("rate_in", "rate_out", "arrival_rate", "busy"),
-        **over.by("rows_in", "service", "wait", "batching"),
-        **over.by("batches", "batch_seconds"),
-        service_cv=variation((v.service, v.service_cv, v.rows_in) for v in found),
-        arrival_cv=variation((_gap(v.arrival_rate), v.arrival_cv, v.rows_in) for v in found),
+        **over.by("rows_in", "service", "batching"),
+        **over.by("batches", "batch_seconds", "task_overhead"),
+        **waits,
+        service_cv=over.variation(lambda v: v.service, "service_cv"),
+        arrival_cv=over.variation(lambda v: _gap(v.arrival_rate), "arrival_cv"),
         parts={n: v for n, v in parts.items() if v is not None},
         instances=_instances(over),
     )
+
+
+def _worked_off(found: Sequence[PipelineMetrics]) -> bool:
+    """Whether less than half of the backlog is left."""
+    first, last = found[0].backlog_rows, found[-1].backlog_rows
+    return first is not None and last is not None and last < first / 2
 
 
 def _instances(over: _Over[PipelineMetrics]) -> tuple[InstanceMetrics, ...]:
@@ -193,7 +222,7 @@ def _instances(over: _Over[PipelineMetrics]) -> tuple[InstanceMetrics, ...]:
 def _channel(over: _Over[ChannelMetrics]) -> ChannelMetrics:
     """Latency is of rows: each window weighs what its reader took, or its time if unknown."""
     reader = over.last.reader
-    taken = [s.pipelines[reader].rows_in if reader in s.pipelines else None for s, _ in over.found]
+    taken = [s.operators[reader].rows_in if reader in s.operators else None for s, _ in over.found]
     weights = [s.window for s, _ in over.found] if None in taken else taken
     pairs = [*zip((v for _, v in over.found), weights, strict=True)]
     return replace(

@@ -31,9 +31,10 @@ def missing(metrics: PipelineMetrics | None) -> tuple[str, ...]:
         return ("everything",)
     if metrics.arrival_rate is None:
         return ("arrival rate",)
-    if metrics.service is None and (metrics.arrival_rate > 0 or metrics.backlog_rows):
-        return ("service time",)
-    return ()
+    if not metrics.arrival_rate and not metrics.backlog_rows:
+        return ()
+    names = {"service": "service time", "rate_in": "rows processed"}
+    return tuple(word for name, word in names.items() if getattr(metrics, name) is None)
 
 
 def follow(
@@ -75,6 +76,6 @@ def _rate(
 
 
 def _selectivity(metrics: PipelineMetrics) -> float:
-    if metrics.rate_out is None or metrics.rate_in <= _ROW:
+    if metrics.rate_out is None or metrics.rate_in is None or metrics.rate_in <= _ROW:
         return 1.0
     return metrics.rate_out / metrics.rate_in

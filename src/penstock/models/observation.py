@@ -36,24 +36,30 @@ class Observation:
     batches: Mapping[str, float]
 
 
-def observed(snapshot: Snapshot, bound: float) -> Observation:
-    """What a snapshot says; `bound` is the latency where the dataflow has no constraint."""
-    pipelines = snapshot.pipelines
+def observed(snapshot: Snapshot, bound: float) -> Observation | None:
+    """What a snapshot says; `bound` is the latency where the dataflow has no constraint.
+
+    None where it does not say what every pipeline has processed.
+    """
+    pipelines, throughput = snapshot.pipelines, snapshot.throughput
+    rates = {n: m.rate_in for n, m in pipelines.items() if m.rate_in is not None}
+    if throughput is None or len(rates) < len(pipelines):
+        return None
     within = min((found.bound for found in snapshot.latency.values()), default=bound)
     services = {n: s for n, m in pipelines.items() if (s := _service(m)) is not None}
     return Observation(
         snapshot.at,
-        snapshot.throughput,
-        _latency(snapshot, bound),
+        throughput,
+        lateness(snapshot, bound),
         services,
-        {n: s * pipelines[n].rate_in / pipelines[n].parallelism for n, s in services.items()},
-        {n: m.rate_in for n, m in pipelines.items()},
+        {n: s * rates[n] / pipelines[n].parallelism for n, s in services.items()},
+        rates,
         {
             n: m.rate_out / m.rate_in
             for n, m in pipelines.items()
             if m.rate_in and m.rate_out is not None
         },
-        {n: _batch(m, within) for n, m in pipelines.items() if n in snapshot.source_pipelines},
+        {n: rates[n] * _beat(pipelines[n], within) for n in snapshot.source_pipelines},
     )
 
 
@@ -65,7 +71,9 @@ def clearing(snapshots: Sequence[Snapshot], bound: float) -> bool:
     bounded and soon worked off.
     """
     last = snapshots[-1]
-    if not any(metrics.batches for metrics in last.pipelines.values()):
+    if not any(metrics.in_batches for metrics in last.pipelines.values()):
+        return False
+    if last.throughput is None:
         return False
     within = min((found.bound for found in last.latency.values()), default=bound)
     begin = last.at - last.window
@@ -137,7 +145,7 @@ def _service(metrics: PipelineMetrics) -> float | None:
     return metrics.busy * metrics.parallelism / metrics.rate_in
 
 
-def _latency(snapshot: Snapshot, bound: float) -> float | None:
+def lateness(snapshot: Snapshot, bound: float) -> float | None:
     """The worst constraint over its bound; else the longest backlog that no source has."""
     if snapshot.latency:
         return max(found.mean / found.bound for found in snapshot.latency.values())
@@ -149,9 +157,9 @@ def _latency(snapshot: Snapshot, bound: float) -> float | None:
     return max(waiting) / bound if waiting else None
 
 
-def _batch(metrics: PipelineMetrics, within: float) -> float:
-    """Rows of a beat; without batches as many as are under way if the latency is just met.
+def _beat(metrics: PipelineMetrics, within: float) -> float:
+    """Seconds whose rows are a beat; without batches as many as a row may take.
 
-    By Little's law these are rows per second times the latency.
+    By Little's law so many rows are under way if the latency is just met.
     """
-    return metrics.rate_in * (BEAT if metrics.batches else within)
+    return BEAT if metrics.in_batches else within

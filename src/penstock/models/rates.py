@@ -117,6 +117,7 @@ def measured(topology: Topology, snapshot: Snapshot, congested: float = CONGESTE
     for name in topology.pipelines:
         metrics = snapshot.pipelines[name]
         assert metrics.arrival_rate is not None
+        assert metrics.rate_in is not None
         sent = received(topology, snapshot.pipelines, name)
         arrival = metrics.arrival_rate if sent is None or name in topology.sources else sent
         processed = metrics.rate_in
@@ -153,7 +154,9 @@ def _lacking(topology: Topology, snapshot: Snapshot) -> Iterable[str]:
             yield f"{name} with {pipeline.parallelism} instances (it had {metrics.parallelism})"
         if metrics.arrival_rate is None:
             yield f"arrival rate of {name}"
-        if metrics.rate_out is None and metrics.rate_in > 0 and topology.downstream[name]:
+        if metrics.rate_in is None:
+            yield f"rows that {name} processes"
+        elif metrics.rate_out is None and metrics.rate_in > 0 and topology.downstream[name]:
             yield f"output rate of {name}"
 
 

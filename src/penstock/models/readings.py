@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from penstock.metrics import derived
+from penstock.metrics import derived, window
 from penstock.metrics.snapshot import OperatorMetrics, PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
 
@@ -136,22 +136,16 @@ def _entering(metrics: OperatorMetrics) -> float | None:
 
 def _blended(old: Reading, new: Reading, share: float) -> Reading:
     return Reading(
-        rate=_mix(old.rate, new.rate, share),
-        arrival=_mix(old.arrival, new.arrival, share),
-        busy=_mix(old.busy, new.busy, share),
-        need=_mix(old.need, new.need, share),
+        rate=window.blend(old.rate, new.rate, share),
+        arrival=window.blend(old.arrival, new.arrival, share),
+        busy=window.blend(old.busy, new.busy, share),
+        need=window.blend(old.need, new.need, share),
         waiting=new.waiting,
         costs=_mixed(old.costs, new.costs, share),
     )
 
 
-def _mix(old: float | None, new: float | None, share: float) -> float | None:
-    if old is None or new is None:
-        return old if new is None else new
-    return (1 - share) * old + share * new
-
-
 def _mixed(old: Mapping[str, float], new: Mapping[str, float], share: float) -> Mapping[str, float]:
     kept = {name: value for name, value in old.items() if name not in new}
-    both = {n: _mix(old.get(n), value, share) for n, value in new.items()}
+    both = {n: window.blend(old.get(n), value, share) for n, value in new.items()}
     return kept | {n: value for n, value in both.items() if value is not None}

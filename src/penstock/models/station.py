@@ -82,12 +82,12 @@ def station(
     wait = min(queue.wait, queue.kingman) if passing else queue.wait
     whole = queue.service if metrics.batch_seconds is None else metrics.batch_seconds
     found = Station(metrics.name, queue.parallelism, load, whole, wait)
-    if metrics.batches:
+    if metrics.in_batches:
         gathers = cadence > whole
         if gathers:  # half a cadence is what rows wait for it, some of them for the batch before
             late = max(0.0, (metrics.wait or 0.0) - cadence / 2)
             found = replace(found, wait=0.0 if passing else late)
-        found = _in_batches(found, metrics, queue.service, gathers)
+        found = _in_batches(found, metrics, queue.service, cadence if gathers else 0.0)
     return replace(found, backlog=backlog if behind else 0.0)
 
 
@@ -96,19 +96,22 @@ def _outdated(metrics: PipelineMetrics, cadence: float) -> bool:
 
     A row waits for the batch before, or for its cadence, and for the rows that are there already.
     """
-    if not metrics.batches or metrics.wait is None or not metrics.arrival_rate:
+    if not metrics.in_batches or metrics.wait is None or not metrics.arrival_rate:
         return False
     turn = max(metrics.batch_seconds or 0.0, cadence)
     return metrics.wait > _TURNS * turn + (metrics.backlog_rows or 0) / metrics.arrival_rate
 
 
-def _in_batches(found: Station, metrics: PipelineMetrics, service: float, gathers: bool) -> Station:
+def _in_batches(
+    found: Station, metrics: PipelineMetrics, service: float, cadence: float
+) -> Station:
     """The same for batches: the overhead stays, the rows of a batch are shared by the instances.
 
     Rows that were gathered, or that are left from before, make a batch larger than it would be
-    one after the other, which is what counts.
+    one after the other, which is what counts. cadence: for which rows are gathered, or 0.
     """
-    work = min(found.task, _divided(metrics, service))
+    gathers = cadence > 0
+    work = min(found.task, _divided(metrics, service, cadence))
     overhead = found.task - work
     if found.load < found.parallelism:
         usual = overhead * found.load / (found.parallelism - found.load)
@@ -117,11 +120,12 @@ def _in_batches(found: Station, metrics: PipelineMetrics, service: float, gather
     return replace(found, task=1.5 * overhead, wait=found.wait + early + work, overhead=overhead)
 
 
-def _divided(metrics: PipelineMetrics, service: float) -> float:
+def _divided(metrics: PipelineMetrics, service: float, cadence: float) -> float:
     """The part of a batch's time that is divided among the instances; each has one row anyhow."""
-    if not metrics.batches:
-        return 0.0
-    rows = metrics.rows_in / metrics.batches
+    if metrics.batches:
+        rows = (metrics.rows_in or 0) / metrics.batches
+    else:  # batches are longer than the window
+        rows = (metrics.rate_in or 0.0) * max(metrics.batch_seconds or 0.0, cadence)
     return max(0.0, rows / metrics.parallelism - 1) * service
 
 

@@ -110,7 +110,7 @@ def needed(topology: Topology, snapshot: Snapshot, headroom: float = 0.0) -> dic
             lacking.append(f"service time of {name}")
         found[name] = rate * (metrics.service or 0.0)
         if topology.downstream[name]:
-            if metrics.rate_in <= 0 or metrics.rate_out is None:
+            if not metrics.rate_in or metrics.rate_out is None:
                 lacking.append(f"selectivity of {name}")
             else:
                 target[name] = rate * metrics.rate_out / metrics.rate_in

@@ -31,7 +31,7 @@ from penstock.models.campaign import (
     sized,
     trying,
 )
-from penstock.models.observation import BEAT, clearing, least, means, observed, round_of
+from penstock.models.observation import BEAT, clearing, lateness, least, means, observed, round_of
 from penstock.models.profile import Profile, Round
 from penstock.models.readings import usable
 from penstock.models.search import Rules, Search, limit, next_step
@@ -116,7 +116,10 @@ class Stepwise:
             said = "rows from before are worked off first"
             return Decision(None, f"{said} ({state.kind})"), replace(state, seen=())
         if not state.seen or latest.at >= state.seen[-1].at + latest.window - 1e-6:
-            state = replace(state, seen=(*state.seen, observed(latest, self.latency)))
+            one = observed(latest, self.latency)
+            if one is None:
+                return Decision(None, f"not measured: rows processed ({state.kind})"), state
+            state = replace(state, seen=(*state.seen, one))
         if len(state.seen) < self.observations:
             said = f"round {len(state.rounds) + 1} ({state.kind}): "
             return Decision(None, f"{said}{len(state.seen)} of {self.observations} seen"), state
@@ -207,7 +210,7 @@ class Stepwise:
         rows = {n: int(size * (1 - search.strength)) for n, size in best.batches.items()}
         if not rows or min(rows.values()) < 1:
             return None
-        beats = {n: BEAT for n in rows if latest.pipelines[n].batches}
+        beats = {n: BEAT for n in rows if latest.pipelines[n].in_batches}
         return at_beat(admitting(best.plan, rows), beats)
 
     @property
@@ -373,7 +376,7 @@ def _changed(context: Context, state: Campaign) -> str | None:
 
 def _late(latest: Snapshot, bound: float) -> dict[str, float]:
     """The latency as a share of its bound, if that is known, and what waits at a source."""
-    late = observed(latest, bound).latency
+    late = lateness(latest, bound)
     sources = (m for n, m in latest.pipelines.items() if n in latest.source_pipelines)
     waiting = max((m.backlog_seconds or 0.0 for m in sources), default=0.0)
     return {"waiting": waiting} if late is None else {"latency": late, "waiting": waiting}

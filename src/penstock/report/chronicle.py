@@ -163,8 +163,8 @@ def _pressed(latency: LatencyMetrics) -> float:
     return pressed if math.isfinite(pressed) else -1.0
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _rate(before: Snapshot | None, now: Snapshot, total: str) -> float | None:

@@ -1,7 +1,8 @@
 """The last snapshot of a run for Prometheus, over HTTP.
 
 Everything in the vocabulary that is a number has a metric: `penstock_`, what is measured, the name,
-the base unit. What was not measured is left out, never 0. Nothing is computed until it is asked.
+the base unit. What was not measured is left out, never 0; what has no bound is +Inf. A channel has
+its operators for labels, and the pipeline that reads. Nothing is computed until it is asked.
 """
 
 from __future__ import annotations
@@ -159,7 +160,7 @@ class _Families:
     def add(self, what: Family, value: Any, labels: Mapping[str, str]) -> None:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        if value is None or not math.isfinite(value):
+        if value is None or math.isnan(value):
             return
         found = self._found.get(what.name)
         if found is None:
@@ -199,6 +200,7 @@ def _snapshot(families: _Families, tick: Tick) -> None:
     snapshot = tick.snapshot
     families.add_all(Level.FLOW, snapshot, {})
     parallelism = {name: p.parallelism for p in tick.plan.pipelines for name in p.operators}
+    home = {name: p.name for p in tick.plan.pipelines for name in p.operators}
     for name, operator in snapshot.operators.items():
         capacity = derived.capacity(operator, parallelism[name]) if name in parallelism else None
         families.add_all(Level.OPERATOR, operator, {"operator": name}, capacity=capacity)
@@ -216,9 +218,14 @@ def _snapshot(families: _Families, tick: Tick) -> None:
         if (queue := derived.queue(pipeline)) is not None:
             families.add_all(Level.QUEUE, queue, labels)
         for one in pipeline.instances:
-            families.add_all(Level.INSTANCE, one, {**labels, "number": str(one.index)}, index=None)
+            own = {**labels, "number": str(one.index)}
+            families.add_all(Level.INSTANCE, one, own, index=None, part=None)
     for channel in snapshot.channels.values():
-        labels = {"writer": channel.writer, "reader": channel.reader}
+        labels = {
+            "writer": channel.writer,
+            "reader": channel.reader,
+            "pipeline": home.get(channel.reader, ""),
+        }
         families.add_all(Level.CHANNEL, channel, labels)
     for name, executor in snapshot.executors.items():
         families.add_all(Level.EXECUTOR, executor, {"executor": name})

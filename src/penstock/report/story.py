@@ -105,7 +105,7 @@ class Story:
     def busiest(self) -> Point | None:
         """The turn in which most came through, if possible one that shows one plan alone."""
         settled = [p for p in self.points if p.snapshot.settled] or self.points
-        return max(settled, key=lambda p: p.snapshot.throughput, default=None)
+        return max(settled, key=lambda p: p.snapshot.throughput or 0.0, default=None)
 
     @property
     def static_slot_seconds(self) -> float:

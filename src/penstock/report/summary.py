@@ -42,8 +42,8 @@ class Summary(Shown):
     """What came of a run.
 
     `seconds` runs from the start until the flow had drained. `throughput_mean` is rows ingested
-    over that time, `throughput_last` the last window in which the sources were on. `exact` is
-    None where nothing can be said, e.g. without expectation or generated input; `exact_reason`
+    over that time, `throughput_last` the last that was measured while the sources were on. `exact`
+    is None where nothing can be said, e.g. without expectation or generated input; `exact_reason`
     says why it is not True. `operators` are those of the last window that showed nothing but the
     plan in force.
     """
@@ -57,7 +57,7 @@ class Summary(Shown):
     rows_delivered: int
     rows_dead: int
     throughput_mean: float
-    throughput_last: float
+    throughput_last: float | None
     slot_seconds: float
     plan: Plan
     run_dir: str
@@ -82,7 +82,7 @@ class Summary(Shown):
             "rows_late": self.rows_late,
             "throughput": {
                 "mean": round(self.throughput_mean, 2),
-                "last": round(self.throughput_last, 2),
+                "last": None if self.throughput_last is None else round(self.throughput_last, 2),
             },
             "latency": {name: one.to_json() for name, one in self.latency.items()},
             "operators": {name: _operator(one) for name, one in self.operators.items()},

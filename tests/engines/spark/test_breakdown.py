@@ -10,12 +10,14 @@ import pytest
 from penstock import Dataflow, Memory
 from penstock.dataflow.graph import Graph
 from penstock.engines.spark.batch import Batch, arrival_cv, parts, span_of, waits
-from penstock.engines.spark.breakdown import Estimate, Window, executor_metrics
+from penstock.engines.spark.breakdown import Estimate, Window
 from penstock.engines.spark.lineage import Span
 from penstock.engines.spark.meter import Report
 from penstock.engines.spark.statistics import ExecutorFacts, Running, Task
-from penstock.metrics.snapshot import OperatorMetrics
-from tests.engines.spark.flows import source
+from penstock.engines.spark.usage import Work, in_python
+from penstock.metrics.keyrange import KeyRange
+from penstock.metrics.snapshot import ExecutorMetrics, OperatorMetrics
+from tests.engines.spark.flows import SCHEMA, source
 
 
 def batch(number: int, at: float, seconds: float = 0.5, rows: int = 100, **more: Any) -> Batch:
@@ -183,26 +185,125 @@ def test_instances_are_the_tasks_behind_the_shuffle() -> None:
         task(3, 1, stage=2, rows=20, work=0.1),
         task(4, 1, stage=2, rows=60, work=0.2, index=1, executor="2"),
     ]
-    found = window(tasks=tasks).pipeline(200.0, 7, None)
+    found = window(tasks=tasks, key_parts=2).pipeline(200.0, 7, None)
     assert [(i.index, i.rows, i.executor) for i in found.instances] == [(0, 20, "1"), (1, 60, "2")]
     assert found.skew == pytest.approx(0.5)
-    assert found.hottest == "1 of 2: 75 % of the rows"
+    assert found.hottest == KeyRange(1, 2, 0.75)
     assert found.backlog_seconds == pytest.approx(7 / 100)
+    # where an instance has several parts of the keys, or none, nobody can say which is hot
+    assert window(tasks=tasks).pipeline(200.0, 7, None).hottest is None
+
+
+def test_an_instance_that_got_nothing_is_one() -> None:
+    tasks = [
+        task(1, 1, work=0.4),
+        task(3, 1, stage=2, rows=None, work=0.1),  # the shuffle had no block for it
+        task(4, 1, stage=2, rows=60, work=0.2, index=1),
+    ]
+    found = window(tasks=tasks, key_parts=2).pipeline(200.0, 7, None)
+    assert [(i.rows, i.part) for i in found.instances] == [(0, 0), (60, 1)]
+    assert found.skew == pytest.approx(1.0)
+    assert found.hottest == KeyRange(1, 2, 1.0)
+
+
+def test_busy_is_the_part_of_the_window_in_which_a_batch_ran() -> None:
+    def busy(*batches: Batch, **more: Any) -> float | None:
+        return window(batches=batches, **more).pipeline(None, 0, None).busy
+
+    assert busy(batch(1, 12.0), batch(2, 13.0)) == pytest.approx(1.0 / 5)
+    assert busy(batch(1, 11.0, 3.0)) == pytest.approx(1.0 / 5)  # begun before the window
+    assert busy(batch(1, 13.0, 9.0)) == pytest.approx(3.0 / 5)
+    assert busy(batch(1, 12.0), under_way=13.5) == pytest.approx((0.5 + 1.5) / 5)
+    assert busy(batch(1, 9.0)) == 0.0  # it ended before the window
+    assert busy(batch(1, 9.0, 8.0), under_way=9.2) == 1.0
+    assert busy() is None
+    assert busy(quiet=8.0) == 0.0
+
+
+def test_counts_are_of_the_window_and_rates_of_the_last_whole_batch() -> None:
+    long = [batch(1, 9.0, 8.0, rows=800, before=1.0)]
+    found = window(batches=long, under_way=9.1).pipeline(None, 50, None)
+    assert (found.batches, found.rows_in, found.rows_out) == (0, 0, 0)
+    assert (found.rate_in, found.rate_out) == (pytest.approx(100.0), pytest.approx(50 / 8))
+    assert found.backlog_seconds == pytest.approx(0.5)
+    numbers = operators(window(batches=long, under_way=9.1))["numbers"]
+    assert (numbers.rows_in, numbers.rate_in, numbers.selectivity) == (0, 100.0, 1.0)
+    # gathering for a cadence is no idleness, having nothing to do is
+    gathering = window(batches=long, quiet=9.0, now=15.0)
+    assert not gathering.idle
+    idle = window(batches=long, quiet=9.0, since=25.0, now=30.0)
+    assert idle.idle
+    assert idle.pipeline(None, 0, None).rate_in == 0.0
+    assert operators(idle)["numbers"].rate_in == 0.0
+    assert operators(idle)["keep"].busy == 0.0
+
+
+def test_arrivals_are_known_as_far_as_rows_are_what_came() -> None:
+    flow = Dataflow("arrivals")
+    rows = source(flow).map("same", lambda r: r, schema=SCHEMA).filter("keep", lambda r: True)
+    rows.map("last", lambda r: r, schema=SCHEMA).sink("out", Memory())
+    names = ("numbers", "same", "keep", "last", "out")
+    spans = {"numbers": [Span(i, i, 10) for i in range(5)]}
+    found = window(operators=names, batches=[batch(1, 12.0, arrivals=spans)])
+    assert found.pipeline(None, 0, None).arrival_cv == pytest.approx(3.0)
+    known = {n: o.arrival_cv for n, o in found.operators_in(flow.graph).items()}
+    assert known == {
+        "numbers": pytest.approx(3.0),
+        "same": pytest.approx(3.0),
+        "keep": pytest.approx(3.0),
+        "last": None,
+        "out": None,
+    }
+
+
+def test_variation_of_a_small_part_is_not_that_of_the_whole() -> None:
+    timed = Report("keep", 1, 0, 1, 100, 50, 0.1, 2, 0.004, 0.00001)
+    other = Report("count", 1, 0, 1, 100, 50, 0.3)
+    assert window(reports=[timed]).pipeline(None, 0, None).service_cv is not None
+    assert window(reports=[timed, other]).pipeline(None, 0, None).service_cv is None
 
 
 def test_an_executor_has_what_ran_on_it() -> None:
     tasks = [task(1, 1), task(2, 1, executor="2", index=1), task(3, 2, ended=9.6)]
     facts = [ExecutorFacts("1", 2, 500), ExecutorFacts("2", 2, 0)]
     running = [Running("2", 4.0), Running("2", 10.1)]
-    found = executor_metrics(
-        facts, tasks, running, {"r": "numbers"}, 9.5, 10.5, 1000, {"1": {"numbers": 3}}
-    )
+    work = Work(9.5, 10.5, tasks, running, {"r": "numbers"}, {1: 0.1})
+    state = {"1": {"numbers": [0, 2, 3]}}
+    found = {fact.name: work.of(fact, 1000, state.get(fact.name, {})) for fact in facts}
     assert found["1"].busy == pytest.approx((0.3 + 0.1) / 2)  # one was begun before the window
     assert found["2"].busy == pytest.approx((0.3 + 1.0 + 0.4) / 2)
-    assert found["1"].cpu == pytest.approx(0.4 / 2)
+    # Python used 0.1 s beside the 0.2 s of one; a third of the other is in the window
+    assert found["1"].cpu == pytest.approx((0.3 + 0.2 / 3) / 2)
+    # those under way are taken to use as much as the one that has ended: two thirds of the time
+    assert found["2"].cpu == pytest.approx((0.3 + 1.0 + 0.4) * 2 / 3 / 2)
     assert found["1"].memory == pytest.approx(0.5)
     assert found["2"].memory is None
-    assert found["1"].io_bytes == pytest.approx(2000)
+    assert found["1"].io_bytes == pytest.approx(1000 + 1000 / 3)
     assert found["1"].instances == {"numbers": 1}
     assert found["1"].state_parts == {"numbers": 3}
+    assert found["1"].partitions == {"numbers": (0, 2, 3)}
     assert found["2"].instances == {"numbers": 1}
+
+
+def test_what_tasks_under_way_use_is_not_known_before_one_has_ended() -> None:
+    def seen(running: list[Running], python: dict[int, float] | None) -> ExecutorMetrics:
+        return Work(9.5, 10.5, [], running, {}, python).of(ExecutorFacts("1", 2, 500), None, {})
+
+    working = seen([Running("1", 4.0)], {})
+    assert (working.busy, working.cpu, working.io_bytes) == (0.5, None, None)
+    idle = seen([], {})
+    assert (idle.busy, idle.cpu, idle.io_bytes) == (0.0, 0.0, 0.0)
+    assert seen([], None).cpu is None  # nobody looked at Python
+
+
+def test_what_python_used_is_put_with_its_task() -> None:
+    tasks = [task(1, 1), task(2, 1, index=1), task(3, 1, stage=2, rows=5), task(4, 2)]
+    reports = [
+        Report("keep", 7, 0, 1, worker=0.2),
+        Report("keep", 7, 1, 1, worker=0.3),
+        Report("tail", 7, 0, 1, worker=0.4),
+        Report("keep", 6, 0, 2, worker=9.0),  # of another wiring
+        Report("gone", 7, 0, 2, worker=9.0),
+    ]
+    places = {"keep": ("r", 7, False), "tail": ("r", 7, True)}
+    assert in_python(tasks, reports, places) == {1: 0.2, 2: 0.3, 3: 0.4}

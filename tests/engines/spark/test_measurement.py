@@ -12,7 +12,9 @@ import pytest
 
 from penstock import Dataflow, ForeachBatch, Generator, Memory, Pipeline, Plan
 from penstock.engines.spark.engine import SparkEngine
-from penstock.metrics.snapshot import Snapshot
+from penstock.metrics.keyrange import KeyRange
+from penstock.metrics.snapshot import ExecutorMetrics, Snapshot
+from penstock.metrics.window import summary
 from tests.engines.spark.flows import SCHEMA, source, until
 from tests.engines.spark.test_operators import POSITIONS, Position
 
@@ -63,6 +65,17 @@ def settled(engine: SparkEngine, also: Callable[[Snapshot], bool] = lambda s: Tr
     return last[0]
 
 
+def over(engine: SparkEngine, seconds: float) -> Snapshot:
+    """What is measured for so long, in windows that do not overlap."""
+    seen = [engine.observe()]
+    while seen[-1].at < seen[0].at + seconds:
+        time.sleep(0.5)
+        seen.append(engine.observe())
+    found = summary(seen)
+    assert found is not None
+    return found
+
+
 def test_operators_inside_a_pipeline_are_measured_one_by_one(
     start: Callable[..., SparkEngine],
 ) -> None:
@@ -74,7 +87,15 @@ def test_operators_inside_a_pipeline_are_measured_one_by_one(
     engine = start(flow, window=3.0)
     seen = settled(engine, lambda s: s.operators["same"].service is not None)
     operators = seen.operators
+    whole = over(engine, 12.0)
     engine.stop()
+    truth = {"numbers": 150.0, "half": 150.0, "loop": 75.0, "nap": 75.0, "same": 75.0}
+    assert {name: whole.operators[name].rate_in for name in truth} == pytest.approx(truth, rel=0.02)
+    assert whole.throughput == pytest.approx(150.0, rel=0.02)
+    assert (operators["loop"].cpu or 0.0) > 0.8
+    assert (operators["nap"].cpu or 1.0) < 0.2
+    assert operators["half"].arrival_cv is not None
+    assert operators["nap"].arrival_cv is None  # behind a filter nobody knows when rows come
     last, rows_in = seen.rows_ingested, seen.pipelines["numbers"].rows_in
     out = [row for row in engine.rows("out") if last - rows_in <= row.id < last]
     for name in ("loop", "nap"):
@@ -106,7 +127,7 @@ def skewed(rng: Any, index: Any, at: Any) -> Mapping[str, Any]:
 
 
 @pytest.mark.parametrize("hot", [False, True])
-def test_skew_is_seen(start: Callable[..., SparkEngine], hot: bool) -> None:
+def test_skew_is_seen(spark: Any, start: Callable[..., SparkEngine], hot: bool) -> None:
     flow = Dataflow("skew")
     if hot:
         rows = flow.source("numbers", Generator(skewed, SCHEMA, load="1500/s", block=100))
@@ -127,10 +148,88 @@ def test_skew_is_seen(start: Callable[..., SparkEngine], hot: bool) -> None:
     assert len(pipeline.instances) == 2
     assert pipeline.skew is not None
     assert pipeline.hottest is not None
+    (executor,) = seen.executors.values()
+    assert executor.partitions == {"numbers": (0, 1)}
     if hot:
         assert pipeline.skew > 0.5
+        (part,) = spark.sql("SELECT pmod(hash('hot'), 2)").first()
+        share = pytest.approx(0.9, abs=0.09)  # four of five rows, and its part of the others
+        assert pipeline.hottest == KeyRange(part, 2, share)
     else:
         assert pipeline.skew < 0.15
+        assert pipeline.hottest.share < 0.6
+
+
+LOOPS, ROWS = 5200, 8000
+
+
+def first_works_then_waits(record: dict[str, Any]) -> dict[str, Any]:
+    began = time.perf_counter()
+    if record["id"] >= LOOPS:
+        time.sleep(0.002)
+    while time.perf_counter() < began + 0.002:
+        pass
+    return record
+
+
+def test_work_is_told_from_waiting_and_from_nothing_to_do(
+    start: Callable[..., SparkEngine],
+) -> None:
+    flow = Dataflow("phases")
+    rows = source(flow, limit=ROWS, load="400/s").map("pass", first_works_then_waits, schema=SCHEMA)
+    rows.sink("out", Memory())
+    engine = start(flow, Plan((Pipeline(("numbers", "pass", "out")),)), window=3.0)
+
+    working = settled(engine)
+    assert working.rows_ingested < LOOPS
+    assert (working.operators["pass"].cpu or 0.0) > 0.8
+    assert on_processors(working) > 0.5
+
+    begin = LOOPS + 4 * 400  # a window and its first batch are past the change by then
+    waiting = settled(engine, lambda s: s.rows_ingested >= begin)
+    assert (waiting.operators["pass"].cpu or 1.0) < 0.2
+    assert on_processors(waiting) < 0.3
+
+    until(lambda: engine.observe().rows_ingested == ROWS, "all records", 60)
+    time.sleep(6.0)
+    idle = engine.observe().pipelines["numbers"]
+    assert (idle.busy, idle.batches, idle.rows_in, idle.rate_in) == (0.0, 0, 0, 0.0)
+    nothing = engine.observe().operators["pass"]
+    assert (nothing.rate_in, nothing.busy) == (0.0, 0.0)
+    (executor,) = engine.observe().executors.values()
+    assert (executor.cpu or 0.0) < 0.05
+
+
+def on_processors(snapshot: Snapshot) -> float:
+    """Of the time in which slots were held."""
+    (executor,) = snapshot.executors.values()
+    assert isinstance(executor, ExecutorMetrics)
+    assert executor.cpu is not None
+    assert executor.busy
+    return executor.cpu / executor.busy
+
+
+def test_during_a_batch_longer_than_the_window_the_pipeline_is_busy(
+    start: Callable[..., SparkEngine],
+) -> None:
+    flow = Dataflow("long")
+    rows = source(flow, limit=None, load="100/s").map("pass", naps_for_long, schema=SCHEMA)
+    rows.sink("out", Memory())
+    plan = Plan((Pipeline(("numbers", "pass", "out"), admission=120),))
+    engine = start(flow, plan, window=2.0)
+    # two batches of 120 rows at 50 ms: the second is the first that counts
+    until(lambda: (engine.observe().pipelines["numbers"].rate_in or 0.0) > 0, "a batch", 60)
+    time.sleep(3.0)
+    seen = engine.observe().pipelines["numbers"]
+    assert (seen.batches, seen.rows_in) == (0, 0)
+    assert seen.busy == pytest.approx(1.0, abs=0.02)
+    assert seen.rate_in == pytest.approx(20.0, rel=0.15)
+    assert seen.in_batches
+
+
+def naps_for_long(record: dict[str, Any]) -> dict[str, Any]:
+    time.sleep(0.05)
+    return record
 
 
 def stamped(rng: Any, index: Any, at: Any) -> Mapping[str, Any]:
@@ -174,5 +273,8 @@ def test_before_anything_ran_nothing_is_zero(start: Callable[..., SparkEngine]) 
     assert operator.service is None
     assert operator.rate_in is None
     assert operator.busy is None
-    assert seen.pipelines["numbers"].service is None
-    assert seen.pipelines["numbers"].wait is None
+    pipeline = seen.pipelines["numbers"]
+    assert pipeline.service is None
+    assert pipeline.wait is None
+    assert (pipeline.busy, pipeline.rows_in, pipeline.rate_in) == (None, None, None)
+    assert seen.throughput is None

@@ -98,7 +98,7 @@ function ofPipeline(one) {
       ["that is work for", span(one.backlog_seconds)],
       ["rows of state", count(one.state_rows)],
       ["state", size(one.state_bytes)],
-      ["hottest keys", one.hottest],
+      ["hottest keys", hottest(one.hottest)],
     ]),
     ...(known
       ? [
@@ -114,6 +114,10 @@ function ofPipeline(one) {
         ]
       : []),
   ];
+}
+
+function hottest(keys) {
+  return keys ? `part ${keys.part} of ${keys.parts}: ${share(keys.share)} of the rows` : null;
 }
 
 function bars(list) {

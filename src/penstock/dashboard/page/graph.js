@@ -184,7 +184,6 @@ export class Graph {
     for (const one of this.frame.operators) radii[one.name] = this.#turnOperator(one);
     this.hulls.replaceChildren(...this.frame.pipelines.map((one) => this.#hull(one)));
     this.marks.replaceChildren();
-    this.told = new Set(); // channels: several edges may lead through one
     const lines = this.frame.edges.map((edge) => this.#edge(edge, radii));
     this.lines.replaceChildren(...lines.filter(Boolean));
   }
@@ -236,10 +235,7 @@ export class Graph {
     const places = this.routes.get(key(edge));
     if (!places) return null;
     const line = this.geometry.line(places, radii[edge.from] + 2, radii[edge.to] + 2);
-    const name = edge.channel && `${edge.channel.writer}>${edge.channel.reader}`;
-    const first = name && !this.told.has(name);
-    this.told.add(name);
-    this.marks.append(...beside(edge, line, this.geometry.way.down, first));
+    this.marks.append(...beside(edge, line, this.geometry.way.down));
     return flow(edge, line.path);
   }
 }

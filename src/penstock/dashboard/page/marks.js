@@ -53,15 +53,15 @@ export function flow(edge, path) {
   });
 }
 
-/** Rows per second at an edge, and what waits in its channel where `first` says so. */
-export function beside(edge, { middle: [x, y], end }, down, first) {
+/** Rows per second at an edge, and what waits in its channel if it leads through one. */
+export function beside(edge, { middle: [x, y], end }, down) {
   const found = [];
   if (!missing(edge.rate)) {
     const at = down ? { x: x + 8, y: y + 4 } : { x, y: y - width(edge.rate) / 2 - 4 };
     const anchor = down ? "start" : "middle";
     found.push(svg("text", { class: "rate", ...at, "text-anchor": anchor }, `${rate(edge.rate)}/s`));
   }
-  if (first && edge.channel.backlog_rows) {
+  if (edge.channel?.backlog_rows) {
     const at = down ? [end[0] + 78, end[1] - 53] : [x, y + 16];
     found.push(waiting(edge.channel, ...at));
   }

@@ -200,7 +200,7 @@ class SimulatorEngine:
 
     @property
     def clock(self) -> Clock:
-        """The time of this engine, for a run that is not to wait."""
+        """The time of this engine, for a run that is not to wait; its days begin with the run."""
 
         def sleep(seconds: float) -> None:
             if self._phase == "running":
@@ -208,7 +208,9 @@ class SimulatorEngine:
             else:
                 time.sleep(min(seconds, 0.01))
 
-        return Clock(now=lambda: self._target, sleep=sleep)
+        return Clock(
+            now=lambda: self._target, sleep=sleep, of_day=lambda: self._target % (24 * 3600.0)
+        )
 
     def latency_totals(self) -> Mapping[str, LatencyMetrics]:
         found = {name: gauge.total() for name, gauge in self._sim.latency.items()}

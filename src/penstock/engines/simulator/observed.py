@@ -210,7 +210,7 @@ def _moment(
 
 def _missing(metrics: PipelineMetrics | None) -> str | None:
     """Why nothing can be learned from a pipeline's window."""
-    if metrics is None or not metrics.batches or not metrics.rows_in:
+    if metrics is None or not (metrics.batches and metrics.rows_in and metrics.rate_in):
         return "no batch with rows"
     if "work" not in metrics.parts or "commit" not in metrics.parts:
         return "the parts of a batch are those of another version"
@@ -236,6 +236,8 @@ def _observation(
 ) -> Observation:
     batches, parts = metrics.batches, metrics.parts
     shape = shape_of(graph, pipeline)
+    assert metrics.rows_in
+    assert metrics.rate_in
     seconds = metrics.rows_in / metrics.rate_in
     rows = metrics.rows_in / batches
     last = [(i.busy or 0.0) * seconds / batches for i in metrics.instances]

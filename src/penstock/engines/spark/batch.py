@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -43,6 +43,11 @@ class Batch:
     parts: Mapping[str, float] = field(default_factory=dict)
     arrivals: Mapping[str, Sequence[Span]] = field(default_factory=dict)
     before: float | None = None
+
+    @property
+    def ended(self) -> float:
+        """When it was through, with its commit."""
+        return self.started + self.seconds
 
     @cached_property
     def waited(self) -> Mapping[str, Waits]:
@@ -94,10 +99,20 @@ def waits(batches: Iterable[Batch], entry: str | None = None) -> Waits | None:
     return Waits(rows, wait, sum(one.rows * one.batching for one in found) / rows)
 
 
-def arrival_cv(batches: Iterable[Batch]) -> float | None:
-    """Coefficient of variation of the time between rows; rows written at once are 0 apart."""
+def arrival_cv(batches: Iterable[Batch], entries: Collection[str] | None = None) -> float | None:
+    """Coefficient of variation of the time between rows, of some inputs or of all of them.
+
+    Rows written at once are 0 apart.
+    """
     spans = sorted(
-        (s for b in batches for found in b.arrivals.values() for s in found if s.rows > 0),
+        (
+            span
+            for batch in batches
+            for entry, found in batch.arrivals.items()
+            if entries is None or entry in entries
+            for span in found
+            if span.rows > 0
+        ),
         key=lambda s: s.end,
     )
     if len(spans) < 2:
@@ -124,6 +139,12 @@ def span_of(batches: Sequence[Batch], now: float) -> float | None:
     """
     if not batches or batches[0].before is None:
         return None
-    first, last = batches[0].before, batches[-1].at
-    cycle = (last - first) / len(batches)
-    return (last if now - last <= 2 * cycle else now) - first
+    return (now if overdue(batches, now) else batches[-1].at) - batches[0].before
+
+
+def overdue(batches: Sequence[Batch], now: float) -> bool:
+    """Whether another batch should have come by now, going by the time between those before."""
+    if not batches or batches[0].before is None:
+        return True
+    last = batches[-1].at
+    return now - last > 2 * (last - batches[0].before) / len(batches)

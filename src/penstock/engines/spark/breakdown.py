@@ -10,16 +10,14 @@ from functools import cached_property
 
 from penstock.dataflow import operator as op
 from penstock.dataflow.graph import Graph
-from penstock.engines.spark.batch import Batch, arrival_cv, span_of, waits
+from penstock.engines.spark.batch import Batch, arrival_cv, overdue, span_of, waits
 from penstock.engines.spark.fit import Sample, fixed_and_per_row
 from penstock.engines.spark.meter import Report
-from penstock.engines.spark.statistics import ExecutorFacts, Running, Task
-from penstock.metrics.snapshot import (
-    ExecutorMetrics,
-    InstanceMetrics,
-    OperatorMetrics,
-    PipelineMetrics,
-)
+from penstock.engines.spark.statistics import Task, behind_shuffle, of_instances
+from penstock.metrics.snapshot import InstanceMetrics, OperatorMetrics, PipelineMetrics
+
+_KEEPING = (op.Read, op.Map, op.Union)
+"""What sends on every row that it gets, and no more."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +46,11 @@ class Estimate:
 class Window:
     """What was seen of one pipeline between `since` and `now`; batches oldest first.
 
-    tasks and reports are those of these batches, as far as they have come in; samples are tasks,
-    rows and seconds outside Python operators of more batches; metered_whole: whether every
-    operator is timed in Python.
+    Where none ended in the window, batches is the last one before. tasks and reports are those of
+    these batches, as far as they have come in; samples are tasks, rows and seconds outside Python
+    operators of more batches; metered_whole: whether every operator is timed in Python; key_parts:
+    into how many parts keys are dealt out, where each instance has one of them; under_way: since
+    when a batch is running; quiet: since when none is. None where nobody knows.
     """
 
     name: str
@@ -64,6 +64,9 @@ class Window:
     estimates: Mapping[str, Estimate] = field(default_factory=dict)
     samples: Sequence[Sample] = ()
     metered_whole: bool = False
+    key_parts: int | None = None
+    under_way: float | None = None
+    quiet: float | None = None
 
     @cached_property
     def span(self) -> float:
@@ -71,7 +74,42 @@ class Window:
         return span_of(self.batches, self.now) or self.now - self.since
 
     @cached_property
-    def rows_in(self) -> int:
+    def ended(self) -> bool:
+        """Whether the batches ended in the window."""
+        return bool(self.batches) and self.batches[-1].at > self.since
+
+    @cached_property
+    def idle(self) -> bool:
+        """Whether nothing ran in the window, and not because rows were gathered for a batch."""
+        rested = self.quiet is not None and self.quiet <= self.since
+        return rested and overdue(self.batches, self.now)
+
+    @cached_property
+    def busy(self) -> float | None:
+        """Share of the window in which a batch was running."""
+        if not self.batches:
+            return 0.0 if self.idle else None
+        spells = [(b.started, b.ended) for b in self.batches]
+        if self.under_way is not None:
+            spells.append((self.under_way, self.now))
+        inside = (min(end, self.now) - max(begin, self.since) for begin, end in spells)
+        return min(1.0, sum(max(0.0, s) for s in inside) / (self.now - self.since))
+
+    def rate(self, rows: float | None) -> float | None:
+        """Rows of the batches, per second."""
+        if self.idle:
+            return 0.0
+        return None if rows is None or not self.batches else rows / self.span
+
+    def count(self, rows: float | None) -> int | None:
+        """Rows of the batches, as far as these are in the window."""
+        if self.idle or (self.batches and not self.ended):
+            return 0
+        return None if rows is None or not self.batches else round(rows)
+
+    @cached_property
+    def rows(self) -> int:
+        """Rows of the batches."""
         return sum(b.rows_in for b in self.batches)
 
     @cached_property
@@ -114,53 +152,53 @@ class Window:
         self, arrival_rate: float | None, backlog: int | None, last: Batch | None
     ) -> PipelineMetrics:
         """The pipeline as a whole; `last` is its last batch, in the window or not."""
-        some = bool(self.batches)
-        rate = self.rows_in / self.span if some else 0.0
+        rate = self.rate(self.rows)
         waited = waits(self.batches)
-        busy = sum(min(b.seconds, b.at - self.since) for b in self.batches)
-        names = self.batches[-1].parts if some else ()
-        instances = self.instances()
+        names = self.batches[-1].parts if self.batches else ()
         return PipelineMetrics(
             name=self.name,
             parallelism=self.parallelism,
-            batches=len(self.batches),
-            rows_in=self.rows_in,
-            rows_out=self.rows_out,
+            batches=len(self.batches) if self.ended else 0,
+            rows_in=self.count(self.rows),
+            rows_out=self.count(self.rows_out),
             rate_in=rate,
-            rate_out=None if self.rows_out is None else self.rows_out / self.span,
+            rate_out=self.rate(self.rows_out),
             arrival_rate=arrival_rate,
             service=self.costs[0],
             task_overhead=self.costs[1],
             service_cv=self._service_cv(),
-            arrival_cv=arrival_cv(self.batches),
+            arrival_cv=self._arrival_cv(None),
             batch_seconds=_mean(b.seconds for b in self.batches),
             wait=waited.wait if waited else None,
             batching=waited.batching if waited else None,
             parts={n: _mean(b.parts.get(n, 0.0) for b in self.batches) or 0.0 for n in names},
-            busy=min(1.0, busy / (self.now - self.since)) if some else None,
+            busy=self.busy,
             backlog_rows=backlog,
-            backlog_seconds=backlog / rate if backlog is not None and rate > 0 else None,
+            backlog_seconds=backlog / rate if backlog is not None and rate else None,
             state_rows=last.state_rows if last else None,
             state_bytes=last.state_bytes if last else None,
-            instances=instances,
-            hottest=_hottest(instances),
+            instances=self.instances(),
         )
 
     def _service_cv(self) -> float | None:
-        """Of a row through all operators that were timed row by row; each row's are independent."""
-        found = [m for m in self._metered().values() if m.calls > 1 and m.rows_in and m.total]
-        if not found or not self.rows_in:
+        """Of a row through all operators that were timed row by row; each row's are independent.
+
+        None where these take less than half of what Python operators take.
+        """
+        metered = self._metered().values()
+        found = [m for m in metered if m.calls > 1 and m.rows_in and m.total]
+        if not self.rows or 2 * sum(m.seconds for m in found) < sum(m.seconds for m in metered):
             return None
         mean = variance = 0.0
         for m in found:
-            per_row = m.rows_in / self.rows_in
+            per_row = m.rows_in / self.rows
             mean += per_row * m.seconds / m.rows_in
             variance += per_row * ((_cv(m) or 0.0) * m.seconds / m.rows_in) ** 2
         return math.sqrt(variance) / mean if mean else None
 
     def instances(self) -> tuple[InstanceMetrics, ...]:
         """By the tasks behind the shuffle where there is one, else by those that read."""
-        chosen = _of_instances(self.tasks)
+        chosen, behind = of_instances(self.tasks), behind_shuffle(self.tasks)
         counted: Counter[int] = Counter()
         for report in self.reports:
             if report.operator == self._first_metered:
@@ -171,14 +209,20 @@ class Window:
         for task in chosen:
             busy[task.index] += task.work
             where[task.index] = task.executor
-            if task.rows is not None:
-                rows[task.index] = (rows[task.index] or 0) + task.rows
+            if task.number in behind:
+                rows[task.index] = (rows[task.index] or 0) + (task.rows or 0)
             elif counted:
                 rows[task.index] = counted[task.index]
+        if self.idle:
+            rows, busy = defaultdict(int), defaultdict(float)
         return tuple(
-            InstanceMetrics(i, rows[i], min(1.0, busy[i] / self.span), where[i])
+            InstanceMetrics(i, rows[i], min(1.0, busy[i] / self.span), where[i], self._part(i))
             for i in sorted(where)
         )
+
+    def _part(self, instance: int) -> int | None:
+        """Which part of the keys an instance has."""
+        return instance if self.key_parts is not None and instance < self.key_parts else None
 
     @cached_property
     def _first_metered(self) -> str | None:
@@ -207,29 +251,63 @@ class Window:
         metered = self._metered()
         rows = self._rows(graph, metered)
         seconds = self._seconds(graph, metered, rows)
-        variation = arrival_cv(self.batches)
+        arriving = self._arriving(graph)
         found = {}
         for name in self.operators:
             came, left = rows[name]
+            ends = isinstance(graph[name].body, op.Write)
             spent, measured = seconds.get(name, (None, False))
             found[name] = OperatorMetrics(
                 name,
-                rows_in=None if came is None else round(came),
-                rows_out=None if left is None else round(left),
-                rate_in=None if came is None else came / self.span,
-                rate_out=None if left is None else left / self.span,
+                rows_in=self.count(came),
+                rows_out=None if ends else self.count(left),
+                rate_in=self.rate(came),
+                rate_out=None if ends else self.rate(left),
                 service=spent / came if spent is not None and came else None,
                 service_cv=_cv(metered[name]) if name in metered else None,
-                arrival_cv=variation,
-                busy=(
-                    None
-                    if spent is None
-                    else min(1.0, spent / self.span / max(1, self.parallelism))
-                ),
+                arrival_cv=self._arrival_cv(arriving[name]) if arriving[name] else None,
+                busy=self._share(spent),
                 measured=measured,
                 cpu=_on_processor(metered[name]) if name in metered else None,
             )
         return found
+
+    def _share(self, spent: float | None) -> float | None:
+        """Of the time of an instance."""
+        if self.idle:
+            return 0.0
+        return None if spent is None else min(1.0, spent / self.span / max(1, self.parallelism))
+
+    def _arriving(self, graph: Graph) -> dict[str, frozenset[str]]:
+        """The inputs whose rows come to each operator as they came to the pipeline.
+
+        Behind what makes more or fewer of them, the times between rows are others.
+        """
+        found: dict[str, frozenset[str]] = {}
+        for name in self.operators:
+            if isinstance(graph[name].body, op.Read):
+                found[name] = frozenset({name})
+                continue
+            parts: list[frozenset[str]] = []
+            for i in graph[name].inputs:
+                if i not in found:
+                    parts.append(frozenset({f"{i}>{name}"}))
+                else:
+                    keeps = isinstance(graph[i].body, _KEEPING)
+                    parts.append(found[i] if keeps else frozenset())
+            found[name] = frozenset(e for p in parts for e in p) if all(parts) else frozenset()
+        return found
+
+    def _arrival_cv(self, entries: frozenset[str] | None) -> float | None:
+        """Of the rows of some inputs, or of all."""
+        known = self._variations
+        if entries not in known:
+            known[entries] = arrival_cv(self.batches, entries)
+        return known[entries]
+
+    @cached_property
+    def _variations(self) -> dict[frozenset[str] | None, float | None]:
+        return {}
 
     def _rows(
         self, graph: Graph, metered: Mapping[str, Report]
@@ -298,7 +376,7 @@ class Window:
         if not self.batches:
             return None
         if not any(b.ranges for b in self.batches):  # a source of Spark's own
-            return self.rows_in
+            return self.rows
         return sum(stop - first for b in self.batches for first, stop in [_range(b, entry)])
 
     def _seconds(
@@ -318,11 +396,11 @@ class Window:
             if name not in found and came is not None:
                 found[name] = (came * estimate.service, False)
         seen, tasks = self.known
-        if not seen or not self.rows_in:
+        if not seen or not self.rows:
             return found
-        scale = self.rows_in / seen  # batches whose tasks have not come in yet
+        scale = self.rows / seen  # batches whose tasks have not come in yet
         stateful = next((n for n in self.operators if graph[n].stateful), None)
-        behind = {t.number for t in tasks if t.rows is not None} if stateful else set()
+        behind = behind_shuffle(tasks) if stateful else set()
         after = graph.reachable(stateful) if stateful else frozenset()
         for side, owner in ((False, self._source(graph)), (True, stateful)):
             if owner is None or owner in found:
@@ -335,66 +413,6 @@ class Window:
     def _source(self, graph: Graph) -> str | None:
         found = [n for n in self.operators if isinstance(graph[n].body, op.Read)]
         return found[0] if len(found) == 1 else None
-
-
-def executor_metrics(
-    facts: Iterable[ExecutorFacts],
-    tasks: Sequence[Task],
-    running: Iterable[Running],
-    owners: Mapping[str, str],
-    since: float,
-    now: float,
-    heap: int | None,
-    parts: Mapping[str, Mapping[str, int]],
-) -> dict[str, ExecutorMetrics]:
-    """Executors over the window. owners: the pipeline of each run; parts: state by executor."""
-    found = {}
-    seconds = now - since
-    held: defaultdict[str, float] = defaultdict(float)
-    for task in tasks:
-        held[task.executor] += min(task.slot, task.ended - since)
-    for one in running:
-        held[one.executor] += now - max(since, one.started)
-    for fact in facts:
-        here = [t for t in tasks if t.executor == fact.name]
-        room = seconds * fact.slots
-        placed: dict[str, set[int]] = defaultdict(set)
-        for task in _of_instances(here):
-            if task.run in owners:
-                placed[owners[task.run]].add(task.index)
-        found[fact.name] = ExecutorMetrics(
-            name=fact.name,
-            slots=fact.slots,
-            busy=min(1.0, held[fact.name] / room),
-            cpu=min(1.0, sum(t.cpu for t in here) / room),
-            memory=min(1.0, fact.heap / heap) if heap and fact.heap else None,
-            io_bytes=sum(t.moved_bytes for t in here) / seconds,
-            instances={name: len(indices) for name, indices in placed.items()},
-            state_parts=dict(parts.get(fact.name, {})),
-        )
-    return found
-
-
-def _of_instances(tasks: Sequence[Task]) -> list[Task]:
-    """Of each batch the tasks behind a shuffle, or else those of its first stage."""
-    batches: dict[tuple[str, int], list[Task]] = defaultdict(list)
-    for task in tasks:
-        batches[task.run, task.batch].append(task)
-    chosen = []
-    for found in batches.values():
-        shuffled = [t for t in found if t.rows is not None]
-        first = min(t.stage for t in found)
-        chosen += shuffled or [t for t in found if t.stage == first]
-    return chosen
-
-
-def _hottest(instances: Sequence[InstanceMetrics]) -> str | None:
-    counted = [i for i in instances if i.rows is not None]
-    total = sum(i.rows or 0 for i in counted)
-    if len(counted) < 2 or not total:
-        return None
-    most = max(counted, key=lambda i: i.rows or 0)
-    return f"{most.index} of {len(counted)}: {100 * (most.rows or 0) / total:.0f} % of the rows"
 
 
 def _range(batch: Batch, entry: str) -> tuple[int, int]:

@@ -7,12 +7,13 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 
 from penstock.engines.spark.batch import waits
-from penstock.engines.spark.breakdown import Estimate, Window, executor_metrics
+from penstock.engines.spark.breakdown import Estimate, Window
 from penstock.engines.spark.executors import Executors
 from penstock.engines.spark.observer import Observer
 from penstock.engines.spark.pipeline import RunningPipeline
 from penstock.engines.spark.site import Site
 from penstock.engines.spark.statistics import Statistics
+from penstock.engines.spark.usage import Places, Work, in_python
 from penstock.metrics.snapshot import ChannelMetrics, ExecutorMetrics, Snapshot
 from penstock.plan.plan import Plan
 
@@ -48,7 +49,7 @@ class Gauges:
         self.statistics = Statistics(site.spark, site.directory / "control" / "statistics.json")
         self._arrived: dict[str, deque[tuple[float, int]]] = {}
         self._slots = (time.time(), 0, 0.0)  # since when how many instances; seconds before
-        self._placed: tuple[float, Mapping[str, Mapping[str, int]]] = (0.0, {})
+        self._placed: tuple[float, Mapping[str, Mapping[str, list[int]]]] = (0.0, {})
         self.estimates: dict[str, Estimate] = {}
 
     def snapshot(self, at: float, plan: Plan, settled: bool) -> Snapshot:
@@ -101,7 +102,8 @@ class Gauges:
     def listen(self) -> None:
         """Take in what tasks and Python operators have said since the last time."""
         mail = self._site.mail
-        self._observer.hear(self.statistics.new_tasks(), mail.collect() if mail else ())
+        said = mail.collect() if mail else ()
+        self._observer.hear(self.statistics.new_tasks(), said, time.time())
 
     def slot_seconds(self, now: float, slots: int) -> float:
         """Instances times time, with `slots` instances from now on."""
@@ -118,13 +120,12 @@ class Gauges:
         what is processed is what arrives.
         """
         if waiting is None:
-            busy = sum(b.seconds for b in window.batches) / (now - window.since)
-            resting = busy < _RESTING
+            resting = (window.busy or 0.0) < _RESTING
             queue = self._observer.queue(pipeline)
             found = queue.rate(window.since, now if resting else None) if queue else None
             if found is not None:
                 return found
-            return window.rows_in / window.span if window.batches and resting else None
+            return window.rate(window.rows) if resting else None
         arrived = waiting + sum(pipeline.positions[i.key] for i in pipeline.inputs)
         seen = self._arrived.setdefault(pipeline.name, deque())
         if seen and arrived < seen[-1][1]:  # another wiring of the same name
@@ -148,20 +149,21 @@ class Gauges:
     ) -> dict[str, ChannelMetrics]:
         found = {}
         for pipeline in pipelines:
-            batches = windows[pipeline.name].batches
+            window = windows[pipeline.name]
+            batches = window.batches
             for entry in pipeline.inputs:
                 if not entry.upstream:
                     continue
                 backlog = self._site.channel(entry.upstream).end - pipeline.positions[entry.key]
                 read = sum(b.ranges.get(entry.key, (0, 0))[1] for b in batches[-1:])
                 read -= sum(b.ranges.get(entry.key, (0, 0))[0] for b in batches[:1])
-                rate = read / windows[pipeline.name].span if batches else 0.0
+                rate = window.rate(read)
                 waited = waits(batches, entry.key)
                 found[entry.key] = ChannelMetrics(
                     writer=entry.upstream,
                     reader=entry.operator,
                     backlog_rows=backlog,
-                    backlog_seconds=backlog / rate if rate > 0 else None,
+                    backlog_seconds=backlog / rate if rate else None,
                     latency=waited.wait if waited else None,
                     batching=waited.batching if waited else None,
                 )
@@ -170,32 +172,34 @@ class Gauges:
     def _executor_metrics(
         self, pipelines: Collection[RunningPipeline], now: float
     ) -> dict[str, ExecutorMetrics]:
-        owners = {pipeline.run: pipeline.name for pipeline in pipelines}
-        return executor_metrics(
-            self.statistics.executors(),
-            self._observer.tasks(now),
-            self.statistics.running,
-            owners,
-            now - self._observer.window,
-            now,
-            self._executors.heap,
-            self._state_parts(pipelines, now),
+        tasks, python = self._observer.tasks(now), None
+        if self._site.mail is not None:
+            python = in_python(tasks, self._observer.reports(now), _places(pipelines))
+        work = Work(
+            since=now - self._observer.window,
+            now=now,
+            tasks=tasks,
+            running=self.statistics.running,
+            owners={pipeline.run: pipeline.name for pipeline in pipelines},
+            python=python,
         )
+        heap, state = self._executors.heap, self._state_parts(pipelines, now)
+        facts = self.statistics.executors()
+        return {fact.name: work.of(fact, heap, state.get(fact.name, {})) for fact in facts}
 
     def _state_parts(
         self, pipelines: Iterable[RunningPipeline], now: float
-    ) -> Mapping[str, Mapping[str, int]]:
+    ) -> Mapping[str, Mapping[str, list[int]]]:
         """Parts of state by executor and pipeline; on a cluster asked for every few seconds."""
         stateful = [p for p in pipelines if p.stateful is not None]
         if self._executors.fixed:
             (only,) = self._executors.ids()
-            return {only: {p.name: p.wired.partitions for p in stateful}}
+            return {only: {p.name: [*range(p.wired.partitions)] for p in stateful}}
         if now - self._placed[0] >= _PLACEMENT:
-            parts: dict[str, dict[str, int]] = {}
+            parts: dict[str, dict[str, list[int]]] = {}
             for pipeline in stateful:
-                for where in pipeline.placement(self._executors).values():
-                    here = parts.setdefault(where or "", {})
-                    here[pipeline.name] = here.get(pipeline.name, 0) + 1
+                for part, where in pipeline.placement(self._executors).items():
+                    parts.setdefault(where or "", {}).setdefault(pipeline.name, []).append(part)
             self._placed = (now, parts)
         return self._placed[1]
 
@@ -274,3 +278,14 @@ class Gauges:
                     if limit is None or pipeline.positions[entry.key] < limit:
                         return False
         return True
+
+
+def _places(pipelines: Iterable[RunningPipeline]) -> Places:
+    """Where each operator runs."""
+    found = {}
+    for pipeline in pipelines:
+        stateful = pipeline.stateful
+        behind = pipeline.site.graph.reachable(stateful.name) if stateful else frozenset()
+        for name in pipeline.spec.operators:
+            found[name] = (pipeline.run, pipeline.wired.epoch, name in behind)
+    return found

@@ -5,6 +5,7 @@ Numbers travel in an accumulator of Spark's with the end of each task.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from time import perf_counter, process_time
@@ -25,7 +26,9 @@ class Report:
     """One operator in one task. seconds: without what it waited for its input.
 
     calls, total and squares describe the calls that were timed one by one; cpu: seconds of
-    those on a processor, None where that was not looked at.
+    those on a processor, None where that was not looked at; worker: seconds on a processor of the
+    whole Python process meanwhile, told once of those operators that share one; heard: when it
+    came home.
     """
 
     operator: str
@@ -39,6 +42,8 @@ class Report:
     total: float = 0.0
     squares: float = 0.0
     cpu: float | None = None
+    worker: float = 0.0
+    heard: float = 0.0
 
 
 class _Mailbag(AccumulatorParam[list[Report]]):
@@ -76,6 +81,11 @@ class Meter:
     report: Report
     _waited: float = field(default=0.0)
     _others: float = field(default=0.0)
+    _first: float = field(default_factory=process_time)
+    _began: float = field(default=0.0)
+    _spent: float = field(default=0.0)
+    _laps: list[float] = field(default_factory=list)
+    _through: float | None = field(default=None)
 
     def inward(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What the operator reads."""
@@ -103,21 +113,52 @@ class Meter:
             self.report.rows_out += batch.num_rows
             yield batch
 
+    def whole(self) -> Report:
+        """The report, with all that this process has done since the meter was made."""
+        self.report.worker = process_time() - self._first
+        return self.report
+
     def rows(self, results: Iterator[Any], rows_in: int) -> Iterator[Any]:
-        """What a stateful operator makes of the rows of one key."""
-        spent = 0.0
+        """What a stateful operator makes of the rows of one key; see `taken` and `exhausted`."""
+        self._spent, self._laps, self._through = 0.0, [], None
         while True:
-            began = perf_counter()
+            self._began = perf_counter()
             result = next(results, None)
-            spent += perf_counter() - began
+            self._spent += perf_counter() - self._began
             if result is None:
                 break
             self.report.rows_out += 1
             yield result
         self.report.rows_in += rows_in
-        self.report.seconds += spent
-        if rows_in:
-            self.note(spent / rows_in)
+        self.report.seconds += self._spent
+        self._note_rows(rows_in)
+
+    def taken(self) -> None:
+        """A stateful operator takes a row, so it is through with the one before."""
+        if len(self._laps) <= SAMPLED:
+            self._laps.append(self._lap())
+
+    def exhausted(self) -> None:
+        """A stateful operator has asked for one more row than there is."""
+        self._through = self._lap()
+
+    def _lap(self) -> float:
+        """Time spent on the key so far, without what others did between two results."""
+        return self._spent + perf_counter() - self._began
+
+    def _note_rows(self, rows: int) -> None:
+        """The first rows of a key one by one; what is for all of them is shared out.
+
+        One that works only when it has read all its rows does not tell how they differ.
+        """
+        end = self._spent if self._through is None else self._through
+        after = self._spent - end
+        if not self._laps or (rows > 1 and 2 * after > self._spent):
+            return
+        shared = (self._laps[0] + after) / rows
+        laps = [*self._laps, end] if len(self._laps) <= SAMPLED else self._laps
+        for begin, through in itertools.pairwise(laps):
+            self.note(through - begin + shared)
 
     def timed(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """The same function, each call timed by itself; what it makes lazily is made at once."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
@@ -33,6 +34,12 @@ _SAMPLES = 60
 _TURN = 0.5
 """A query that has not begun a batch for so many seconds after the last one had nothing to do."""
 
+_KEPT = 5_000
+"""So many tasks of a run and reports on an operator are kept: enough for those batches."""
+
+_RUNS = 100
+"""Starts of queries of which tasks are kept."""
+
 _LOOK = 0.1
 """Seconds within which an idle query has seen that rows have come."""
 
@@ -49,8 +56,8 @@ class Observer:
         self._reach = {c.name: site.graph.reachable(c.first) for c in site.graph.constraints}
         self._queues: dict[str, Queue] = {}
         self._fresh: dict[str, float] = {}
-        self._reports: deque[Report] = deque(maxlen=20_000)
-        self._tasks: deque[Task] = deque(maxlen=20_000)
+        self._reports: dict[str, deque[Report]] = {}
+        self._tasks: dict[str, deque[Task]] = {}
         self.foreign_rows = 0
         self.late_rows = 0
         self.outputs: dict[str, deque[float]] = {}
@@ -212,14 +219,33 @@ class Observer:
 
     # --- windows --------------------------------------------------------------------------------
 
-    def hear(self, tasks: Iterable[Task], reports: Iterable[Report]) -> None:
+    def hear(self, tasks: Iterable[Task], reports: Iterable[Report], now: float) -> None:
         """Take in what Spark says of tasks and what Python operators say of themselves."""
-        self._tasks.extend(tasks)
-        self._reports.extend(reports)
+        for task in tasks:
+            self._tasks.setdefault(task.run, deque(maxlen=_KEPT)).append(task)
+        for report in reports:
+            report.heard = now
+            self._reports.setdefault(report.operator, deque(maxlen=_KEPT)).append(report)
+        while len(self._tasks) > _RUNS:
+            del self._tasks[min(self._tasks, key=lambda run: self._tasks[run][-1].ended)]
 
     def tasks(self, now: float) -> list[Task]:
         """All tasks that ended in the window, of whatever query."""
-        return [t for t in self._tasks if t.ended > now - self.window]
+        since = now - self.window
+        found = []
+        for known in self._tasks.values():  # in the order in which they were told, or nearly
+            late = itertools.takewhile(lambda t: t.ended > since - self.window, reversed(known))
+            found += [t for t in late if t.ended > since]
+        return found
+
+    def reports(self, now: float) -> list[Report]:
+        """What Python operators have said in the window."""
+        since = now - self.window
+        return [
+            report
+            for known in self._reports.values()
+            for report in itertools.takewhile(lambda r: r.heard > since, reversed(known))
+        ]
 
     def start_anew(self, pipelines: Iterable[str], at: float) -> None:
         """What was measured of some pipelines before a moment holds no longer."""
@@ -242,12 +268,17 @@ class Observer:
         valid = under[first + 1 :]
         # Where a batch takes longer than the window, the last one is what is known.
         recent = [b for b in valid if b.at > since] or valid[-1:]
+        under_way, quiet = self._now(pipeline, fresh)
         work: dict[tuple[str, int], list[float]] = {}
-        for task in self._tasks:
+        tasks = [t for run in {b.run for b in valid} for t in self._tasks.get(run, ())]
+        for task in tasks:
             work.setdefault((task.run, task.batch), []).append(task.work)
         own = set(pipeline.spec.operators)
         reports = [
-            r for r in self._reports if r.operator in own and r.epoch == pipeline.wired.epoch
+            report
+            for name in pipeline.spec.operators
+            for report in self._reports.get(name, ())
+            if report.epoch == pipeline.wired.epoch
         ]
         metered: defaultdict[int, float] = defaultdict(float)
         for report in reports:
@@ -262,11 +293,33 @@ class Observer:
             since=since,
             now=now,
             batches=recent,
-            tasks=[t for t in self._tasks if (t.run, t.batch) in keys],
+            tasks=[t for t in tasks if (t.run, t.batch) in keys],
             reports=[r for r in reports if r.batch in numbers],
             estimates={name: e for name, e in estimates.items() if name in own},
             samples=[
                 (len(w), b.rows_in, max(0.0, sum(w) - metered[b.number])) for b, w in known if w
             ],
             metered_whole=pipeline.metered_whole,
+            key_parts=_key_parts(pipeline),
+            under_way=under_way,
+            quiet=quiet,
         )
+
+    def _now(self, pipeline: RunningPipeline, fresh: float) -> tuple[float | None, float | None]:
+        """Since when a batch is under way, or else nothing is; None where nobody can know.
+
+        Batches for a sink of Spark's own do not come through here.
+        """
+        if pipeline.native_sink is not None or pipeline.up is None:
+            return None, None
+        last = self.last(pipeline.name)
+        done = 0.0 if last is None else last.ended
+        if pipeline.begun is not None and pipeline.begun > done:
+            return pipeline.begun, None
+        return None, max(done, pipeline.up, fresh)
+
+
+def _key_parts(pipeline: RunningPipeline) -> int | None:
+    """Parts into which keys are dealt out, where each instance has one of them."""
+    parts = pipeline.wired.partitions
+    return parts if pipeline.stateful and parts <= pipeline.spec.parallelism else None

@@ -60,6 +60,8 @@ class RunningPipeline:
         self.run = ""  # Spark's id of this start of the query
         self._error: Exception | None = None
         self.ended: dict[int, float] = {}
+        self.up: float | None = None  # since when its query is running
+        self.begun: float | None = None  # when the last batch came to its operators
         self.stopping = False
         self._backlog = backlog
         self._seen_batch = -1
@@ -190,6 +192,7 @@ class RunningPipeline:
             self.query = self._begin(compiler.tail(self.spec.operators, self._read), once)
             self._execution: Any = self.query._jsq.streamingQuery()
             self.run = str(self.query.runId)
+        self.up = time.time()
         self._begun.set()
 
     def _begin(self, frame: DataFrame, once: bool) -> Any:
@@ -271,9 +274,11 @@ class RunningPipeline:
     # --- a batch ----------------------------------------------------------------------------
 
     def _on_batch(self, frame: DataFrame, batch: int) -> None:
+        self.begun = time.time()
         try:
             self._run_batch(frame, batch)
         except Exception as error:
+            self.begun = None
             self._error = error  # what Spark makes of it on its way back says much less
             raise
 

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import StructType
 
 from penstock.engines.spark.letters import Desk
-from penstock.engines.spark.meter import Mail, Meter
+from penstock.engines.spark.meter import SAMPLED, Mail, Meter
 
 ALL = "__penstock_all"
 """The constant that a global operator is keyed by."""
@@ -24,8 +24,9 @@ ORDER = "__penstock_order"
 class _Feed:
     """Hands rows out and remembers which."""
 
-    def __init__(self, rows: deque[Row]) -> None:
+    def __init__(self, rows: deque[Row], meter: Meter) -> None:
         self._rows = rows
+        self._meter = meter
         self.taken: list[Row] = []
         self.exhausted = False
 
@@ -34,8 +35,12 @@ class _Feed:
 
     def __next__(self) -> Row:
         if not self._rows:
+            if not self.exhausted:
+                self._meter.exhausted()
             self.exhausted = True
             raise StopIteration
+        if len(self.taken) <= SAMPLED:
+            self._meter.taken()
         self.taken.append(self._rows.popleft())
         return self.taken[-1]
 
@@ -82,7 +87,7 @@ class GuardedProcessor(StatefulProcessor):
 
     def _handled(self, key: Any, pending: deque[Row], timerValues: Any) -> Iterator[Row]:
         while pending:
-            feed = _Feed(pending)
+            feed = _Feed(pending, self._meter)
             try:
                 results = self._inner.handleInputRows(key, feed, timerValues)
                 yield from self._fitting(results or ())
@@ -129,7 +134,7 @@ class GuardedProcessor(StatefulProcessor):
         self._inner.close()
         self._letters.send()
         if self._mail is not None:
-            self._mail.send(self._meter.report)
+            self._mail.send(self._meter.whole())
 
 
 class BarrierProcessor(StatefulProcessor):

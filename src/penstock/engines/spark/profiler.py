@@ -265,7 +265,8 @@ def more(before: Spent, after: Spent) -> float:
 def behind(snapshot: Snapshot) -> bool:
     """Whether more rows wait somewhere than are taken in a window."""
     return any(
-        (p.backlog_rows or 0) > p.rate_in * snapshot.window for p in snapshot.pipelines.values()
+        (p.backlog_rows or 0) > (p.rate_in or 0.0) * snapshot.window
+        for p in snapshot.pipelines.values()
     )
 
 

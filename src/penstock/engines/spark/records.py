@@ -29,7 +29,8 @@ class Stage:
     desk: Desk
     mail: Mail | None = None
 
-    def __call__(self, batches: Batches) -> Batches:
+    def __call__(self, batches: Batches, last: bool = True) -> Batches:
+        """`last`: of those in its Python process, so that it tells what this has used."""
         letters = self.desk.open()
         meter = Meter(self.desk.report(letters))
         try:
@@ -37,7 +38,7 @@ class Stage:
         finally:  # also when the next stage has had enough
             letters.send()
             if self.mail is not None:
-                self.mail.send(meter.report)
+                self.mail.send(meter.whole() if last else meter.report)
 
     def _run(self, batches: Batches, letters: Letters, meter: Meter) -> Batches:
         match self.body:
@@ -58,8 +59,8 @@ class Stages:
     stages: tuple[Stage, ...]
 
     def __call__(self, batches: Batches) -> Batches:
-        for stage in self.stages:
-            batches = stage(batches)
+        for number, stage in enumerate(self.stages, 1):
+            batches = stage(batches, last=number == len(self.stages))
         return settled(batches)
 
 

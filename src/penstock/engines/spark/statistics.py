@@ -10,7 +10,8 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -190,3 +191,23 @@ class Statistics:
             rows=data["shuffleRecordsRead"] if shuffled else None,
             moved_bytes=sum(data[name] for name in (*moved, *read)),
         )
+
+
+def of_instances(tasks: Sequence[Task]) -> list[Task]:
+    """Of each batch the tasks behind a shuffle, or else those of its first stage."""
+    behind = behind_shuffle(tasks)
+    batches: dict[tuple[str, int], list[Task]] = defaultdict(list)
+    for task in tasks:
+        batches[task.run, task.batch].append(task)
+    chosen = []
+    for found in batches.values():
+        shuffled = [t for t in found if t.number in behind]
+        first = min(t.stage for t in found)
+        chosen += shuffled or [t for t in found if t.stage == first]
+    return chosen
+
+
+def behind_shuffle(tasks: Sequence[Task]) -> set[int]:
+    """The numbers of the tasks behind a shuffle: also of those for which it had nothing."""
+    stages = {(t.run, t.batch, t.stage) for t in tasks if t.rows is not None}
+    return {t.number for t in tasks if (t.run, t.batch, t.stage) in stages}
