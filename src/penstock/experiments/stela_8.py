@@ -162,7 +162,7 @@ def picture(data: Data) -> Figure:
         length = min(len(times) for times, _ in found)
         mean = tuple(fmean(rates[at] for _, rates in found) for at in range(length))
         lines.append(Line(policy, found[0][0][:length], mean, tone=tone + 1))
-    here = [p for p in POLICIES if p != BEST]
+    here = (STELA, RANDOM, *SOME, LOST)
     most = fmean(after(data, BEST, n) for n in draws(data))
     return Figure(
         "Page load: four of eight machines are removed",
@@ -177,7 +177,7 @@ def picture(data: Data) -> Figure:
             Panel(
                 "who chooses the machines",
                 "throughput kept (share)",
-                categories=tuple(here),
+                categories=here,
                 bars=_spread(data, here),
                 levels=(Level(1.0, "all of it"),),
             ),
