@@ -31,8 +31,8 @@ _COSTS = (
 )
 _DRAWS = (
     "What components of star, linear and diamond take is not printed, and is drawn between 20 and "
-    "60 ms, which is a choice. How much Stela gains depends on it: rows below for 30 to 50 ms "
-    "(alike) and for 10 to 100 ms (apart)."
+    "60 ms, which is a choice. Rows below say what it comes to with 30 to 50 ms (alike) and with "
+    "10 to 100 ms (apart)."
 )
 
 
