@@ -96,5 +96,5 @@ def test_the_fewer_workers_find_a_place_the_less_is_kept(tmp_path: Path) -> None
     assert shares[0] == pytest.approx(1.0, abs=0.05)
     assert all(a is not None and b is not None and a > b for a, b in pairwise(shares[1:]))
     assert shares[-1] == 0
-    assert down(STELA)(told) == 0.0
-    assert down(RANDOM)(told) == pytest.approx(30.0, abs=6.0)
+    assert down(told, STELA) == 0.0
+    assert down(told, RANDOM) == pytest.approx(30.0, abs=6.0)

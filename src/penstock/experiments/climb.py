@@ -41,6 +41,9 @@ class Attempts:
     done: bool = False
 
 
+Grow = Callable[[Context], Plan | None]
+
+
 @dataclass(frozen=True)
 class Rival:
     """Another way of scaling up, observed in rounds as those of stepwise profiling are.
@@ -51,7 +54,7 @@ class Rival:
     """
 
     name: str
-    grow: Callable[[Context], Plan | None]
+    grow: Grow
     rounds: int
     settle: float
     observations: int
@@ -188,12 +191,16 @@ class Climb:
                 sample=64,
                 **self.options,
             )
-        grow = {"Stela": stela, "threshold": threshold, "static": lambda context: None}[self.way]
+        ways: dict[str, Grow] = {
+            "Stela": stela,
+            "threshold": threshold,
+            "static": lambda context: None,
+        }
         heads = {p.name: p.operators[0] for p in plan.pipelines}
         times = {name: app.steps[head].service.mean for name, head in heads.items()}
         rows = app.rows()
         known = features(app.graph, plan, times, {n: rows[head] for n, head in heads.items()})
-        return Rival(self.way, grow, self.rounds, self.settle, self.observations, known)
+        return Rival(self.way, ways[self.way], self.rounds, self.settle, self.observations, known)
 
 
 def records(rounds: Sequence[Round], final: int) -> list[Record]:

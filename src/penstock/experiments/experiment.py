@@ -110,7 +110,9 @@ class Claim:
 
     def __post_init__(self) -> None:
         if self.side is not None and (self.seed is not None or self.neutral is None):
-            raise ValueError(f"'{self.what}': a side is of a neutral number, in place of the seed's")
+            raise ValueError(
+                f"'{self.what}': a side is of a neutral number, in place of the seed's"
+            )
 
 
 def simulated(*claims: Claim) -> tuple[Claim, ...]:

@@ -25,7 +25,7 @@ from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
 from penstock.engines.port import Engine
 from penstock.errors import Refused
-from penstock.experiments.climb import Attempts, Rival, records, stela, threshold
+from penstock.experiments.climb import Attempts, Grow, Rival, records, stela, threshold
 from penstock.experiments.experiment import Case, Claim, Data, Read, Record, Setting
 from penstock.experiments.stepwise import final, rounds
 from penstock.models.profile import Feature, features
@@ -151,12 +151,12 @@ class Rivalling:
         return slots.scaled_plan(plan, dict.fromkeys(others, each))
 
     def rival(self, graph: Graph, plan: Plan) -> Rival:
-        grow = {
+        ways: dict[str, Grow] = {
             "Stela": partial(stela, more=MORE),
             "threshold": threshold,
             "best static": lambda context: None,
-        }[self.way]
-        trial = self.trial
+        }
+        trial, grow = self.trial, ways[self.way]
         known = _features(graph, plan)
         return Rival(self.way, grow, trial.rounds, trial.settle, trial.observations, known)
 
