@@ -32,7 +32,7 @@ WITHOUT_NUMBERS = {"joker-6", "joker-8"}
 def test_every_experiment_can_be_made_in_both_sizes(experiment: Experiment) -> None:
     for quick in (True, False):
         cases = experiment.made("simulator", experiment.parameters("simulator", quick))
-        assert len({case.name for case in cases}) == len(cases) > 1
+        assert len({case.name for case in cases}) == len(cases) > 0
     assert len({claim.what for claim in experiment.claims}) == len(experiment.claims)
     numbered = any(claim.seed is not None for claim in experiment.claims)
     assert numbered == (experiment.name not in WITHOUT_NUMBERS)

@@ -9,9 +9,10 @@ import pytest
 
 from penstock.control.context import Context
 from penstock.engines.simulator.layout import Layout, slots
-from penstock.engines.simulator.topologies import PAGE_LOAD, PROCESSING, SCALING
-from penstock.experiments.experiment import Setting
-from penstock.experiments.stela import Dealt, best, chanced
+from penstock.engines.simulator.topologies import LINEAR, PAGE_LOAD, PROCESSING, SCALING
+from penstock.experiments.experiment import Data, Setting
+from penstock.experiments.stela import Dealt, best, chanced, taken
+from penstock.experiments.stela_8 import LOST, RANDOM, SOME, STELA, Draw, down, kept
 from penstock.plan.limits import Limits
 from penstock.policies import stela
 
@@ -64,3 +65,36 @@ def test_components_that_work_carry_no_more_than_the_processors(tmp_path: Path) 
 def test_repetitions_have_chances_of_their_own(tmp_path: Path) -> None:
     seeds = {chanced(Setting(s, tmp_path), n).seed for s in range(3) for n in range(10)}
     assert len(seeds) == 30
+
+
+def test_times_are_drawn_between_bounds_and_in_the_same_order() -> None:
+    usual, apart = taken(LINEAR, 1, 0), taken(LINEAR, 1, 0, (0.01, 0.1))
+    assert all(0.02 <= t <= 0.06 for t in usual.values())
+    assert all(0.01 <= t <= 0.1 for t in apart.values())
+    assert max(apart.values()) - min(apart.values()) > max(usual.values()) - min(usual.values())
+    assert sorted(usual, key=lambda n: usual[n]) == sorted(apart, key=lambda n: apart[n])
+
+
+def test_workers_without_a_place_take_their_share_of_the_executors_along(tmp_path: Path) -> None:
+    scenario = SCALING.scenario(SCALING.times, 10.0, cores=1, packed=True, cpu=0.0)
+    draw = Draw(RANDOM, 0)
+    # the first of the components behind the source is on the third machine, in four workers
+    one = [*draw._homeless(Setting(1, tmp_path), scenario.plan, ("2",), 0.5)]
+    assert {name for name, _ in one} == {"transform"}
+    assert len(one) in (7, 8)
+    everybody = [*draw._homeless(Setting(1, tmp_path), scenario.plan, ("2", "3"), 0.0)]
+    assert everybody == [(name, n) for name in ("transform", "filter") for n in range(15)]
+
+
+def test_the_fewer_workers_find_a_place_the_less_is_kept(tmp_path: Path) -> None:
+    records = []
+    for way in (STELA, RANDOM, *SOME, LOST):
+        found = Draw(way, 0)(Setting(1, tmp_path / way))
+        records += [{"case": f"page-load, {way}, 0", **r} for r in found]
+    told = Data(tuple(records), parameters={"draws": 1})
+    shares = [kept(way)(told) for way in (STELA, RANDOM, *SOME, LOST)]
+    assert shares[0] == pytest.approx(1.0, abs=0.05)
+    assert all(a is not None and b is not None and a > b for a, b in pairwise(shares[1:]))
+    assert shares[-1] == 0
+    assert down(told, STELA) == 0.0
+    assert down(told, RANDOM) == pytest.approx(30.0, abs=6.0)

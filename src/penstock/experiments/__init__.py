@@ -13,7 +13,7 @@ from penstock.errors import InvalidInput
 from penstock.experiments.experiment import Experiment
 
 _MODULES = (
-    *("nephele_3", "nephele_6", "nephele_hours", "nephele_8", "stela_4", "stela_8"),
+    *("nephele_3", "nephele_6", "nephele_hours", "nephele_8", "stela_4", "stela_6", "stela_8"),
     *("stepwise_11", "stepwise_12", "stepwise_13", "stepwise_14"),
     *("joker_5", "joker_8", "joker_10", "joker_11", "joker_12", "joker_16", "joker_18"),
     *("es_stream_9", "es_stream_13", "es_stream_15", "es_stream_18"),

@@ -17,6 +17,7 @@ from penstock.experiments.play import FREE, short
 from penstock.models.campaign import Campaign
 from penstock.models.observation import Observation, observed, round_of
 from penstock.models.profile import Feature, Round, features
+from penstock.models.rates import NotMeasured
 from penstock.models.readings import usable
 from penstock.plan import fusion
 from penstock.plan.decision import Decision
@@ -40,16 +41,20 @@ class Attempts:
     done: bool = False
 
 
+Grow = Callable[[Context], Plan | None]
+
+
 @dataclass(frozen=True)
 class Rival:
     """Another way of scaling up, observed in rounds as those of stepwise profiling are.
 
-    grow: the next plan, None where it would change nothing; rounds: at which it ends; features:
-    of the pipelines, by which it is known what of the throughput only fills queues.
+    grow: the next plan, None where it would change nothing, or raises `NotMeasured`; rounds: at
+    which it ends; features: of the pipelines, by which it is known what of the throughput only
+    fills queues.
     """
 
     name: str
-    grow: Callable[[Context], Plan | None]
+    grow: Grow
     rounds: int
     settle: float
     observations: int
@@ -62,18 +67,22 @@ class Rival:
         one = observed(latest, LATENCY)
         if one is None:
             return Decision(None, "not measured: rows processed"), state
-        state = replace(state, seen=(*state.seen, one))
+        if not state.seen or latest.at >= state.seen[-1].at + latest.window - 1e-6:
+            state = replace(state, seen=(*state.seen, one))
         if len(state.seen) < self.observations:
             return Decision(None, "observes"), state
         kind = self.name if state.rounds else "start"
         found = (*state.rounds, round_of(context.plan, kind, 0.0, state.seen, self.features))
-        plan = self.grow(context) if len(found) < self.rounds else None
+        try:
+            plan = self.grow(context) if len(found) < self.rounds else None
+        except NotMeasured as why:
+            return Decision(None, str(why)), state
         after = Attempts(found, since=context.now, done=plan is None)
         return Decision(plan, self.name, {"undo": 1.0}), after
 
 
-def stela(context: Context) -> Plan | None:
-    """As many instances more as there are machines, each where Stela would put it.
+def stela(context: Context, more: int | None = None) -> Plan | None:
+    """So many instances more, each where Stela would put it; None: as many as there are machines.
 
     Under stress more is always there than a source takes; a source that does all it can is not
     congested for that, or it would get all of them.
@@ -84,7 +93,9 @@ def stela(context: Context) -> Plan | None:
         for n, r in start.rates.items()
     }
     start = replace(start, rates=rates)
-    end = slots.give_out(start, context.plan.executors, CHOICES["etp"])
+    more, most = more or context.plan.executors, context.limits.slots
+    room = more if most is None else min(more, most - context.plan.slots)
+    end = slots.give_out(start, room, CHOICES["etp"])
     wanted = {name: end.instances(name) for name in end.given}
     return slots.scaled_plan(context.plan, wanted) if wanted else None
 
@@ -100,11 +111,15 @@ def threshold(context: Context, above: float = 0.8) -> Plan | None:
     at_work = one.capacities
     sources = context.latest.source_pipelines
     inner = (n for n in at_work if n not in sources)
-    able = (n for n in inner if fusion.bounds(context.graph, _of(context, n)).most != 1)
+    able = [n for n in inner if fusion.bounds(context.graph, _of(context, n)).most != 1]
+    if not able:
+        raise NotMeasured("not measured: how much of the time anything is at work")
     name = max(able, key=lambda n: at_work[n])
     if at_work[name] <= above:
         return None
-    return slots.scaled_plan(context.plan, {name: context.plan.pipeline_of(name).parallelism + 1})
+    wanted = {name: context.plan.pipeline_of(name).parallelism + 1}
+    plan = slots.scaled_plan(context.plan, wanted)
+    return None if context.limits.exceeded(plan) else plan
 
 
 def _of(context: Context, name: str) -> tuple[str, ...]:
@@ -181,12 +196,16 @@ class Climb:
                 sample=64,
                 **self.options,
             )
-        grow = {"Stela": stela, "threshold": threshold, "static": lambda context: None}[self.way]
+        ways: dict[str, Grow] = {
+            "Stela": stela,
+            "threshold": threshold,
+            "static": lambda context: None,
+        }
         heads = {p.name: p.operators[0] for p in plan.pipelines}
         times = {name: app.steps[head].service.mean for name, head in heads.items()}
         rows = app.rows()
         known = features(app.graph, plan, times, {n: rows[head] for n, head in heads.items()})
-        return Rival(self.way, grow, self.rounds, self.settle, self.observations, known)
+        return Rival(self.way, ways[self.way], self.rounds, self.settle, self.observations, known)
 
 
 def records(rounds: Sequence[Round], final: int) -> list[Record]:

@@ -41,6 +41,11 @@ REBALANCING = 30.0
 
 POLICIES = ("stela", "least link load", "default", "best static")
 
+Bounds = tuple[float, float]
+
+DRAWN: Bounds = (0.02, 0.06)
+"""Seconds between which times of components are drawn that nobody knows."""
+
 
 @dataclass(frozen=True)
 class Once:
@@ -64,9 +69,10 @@ class Draw:
     layout: Layout
     policy: str
     number: int
+    between: Bounds = DRAWN
 
     def __call__(self, setting: Setting) -> Sequence[Record]:
-        times = taken(self.layout, setting.seed, self.number)
+        times = taken(self.layout, setting.seed, self.number, self.between)
         scenario = self.layout.scenario(times, AT + AFTER, cpu=0.0)
         added = self.layout.machines[1] - self.layout.machines[0]
         if self.policy == "stela":
@@ -110,12 +116,12 @@ def chanced(setting: Setting, number: int) -> Setting:
     return replace(setting, seed=1000 * setting.seed + number)
 
 
-def taken(layout: Layout, seed: int, number: int) -> dict[str, float]:
+def taken(layout: Layout, seed: int, number: int, between: Bounds = DRAWN) -> dict[str, float]:
     """Seconds of a tuple for every component but the sources: known, or else drawn."""
     if layout.times:
         return dict(layout.times)
     rng = random.Random(f"{layout.name} {seed} {number}")
-    return {n: rng.uniform(0.02, 0.06) for n in layout.inputs if n not in layout.sources}
+    return {n: rng.uniform(*between) for n in layout.inputs if n not in layout.sources}
 
 
 def best(layout: Layout, times: Mapping[str, float], scenario: Scenario) -> Plan:
@@ -159,10 +165,15 @@ def broken(machines: Iterable[Any], comes_back: bool = True) -> tuple[Failure, .
 
 
 def cases(
-    layouts: Sequence[Layout], draws: int, policies: Sequence[str] = POLICIES
+    layouts: Sequence[Layout],
+    draws: int,
+    policies: Sequence[str] = POLICIES,
+    between: Bounds = DRAWN,
+    also: str = "",
 ) -> tuple[Case, ...]:
+    """Each layout under each policy, so many times; also: what is said behind its name."""
     return tuple(
-        Case(named(layout.name, policy, number), Draw(layout, policy, number))
+        Case(named(layout.name + also, policy, number), Draw(layout, policy, number, between))
         for layout in layouts
         for policy in policies
         for number in range(draws)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.experiments.experiment import Data, Record
-from penstock.report.figures import Line
+from penstock.report.figures import Line, Mark
 
 PAPER = "Stepwise auto-profiling for performance optimization of streaming applications"
 
@@ -30,6 +30,11 @@ def first(data: Data, case: str) -> float:
     return float(rounds(data, case)[0]["throughput"])
 
 
+def tuned(data: Data, case: str) -> int:
+    """Rounds of the last step, in which single instances are tried."""
+    return sum("operator" in r["changed"] for r in rounds(data, case))
+
+
 def gain(data: Data, case: str) -> float:
     """By which share the final plan carries more than that of the first round."""
     return throughput(data, case) / first(data, case) - 1
@@ -39,6 +44,24 @@ def line(data: Data, case: str, label: str, tone: int) -> Line:
     """Throughput round by round."""
     found = rounds(data, case)
     return Line(label, tuple(map(float, range(1, len(found) + 1))), _throughputs(found), tone=tone)
+
+
+def kept(data: Data, cases: Sequence[str]) -> Line:
+    """The rounds whose plans were kept, as points."""
+    found = [final(data, case) for case in cases]
+    numbers = tuple(float(r["number"]) for r in found)
+    return Line("kept", numbers, _throughputs(found), style="points", tone=6)
+
+
+def marks(data: Data, cases: Sequence[str]) -> tuple[Mark, ...]:
+    """Where each case first slows its sources down, and where it turns to single instances."""
+    found: dict[int, list[str]] = {}
+    for case in cases:
+        for kind, words in (("throttle", "slower"), ("operator", "one by one")):
+            first = next((r for r in rounds(data, case) if kind in r["changed"]), None)
+            if first is not None:
+                found.setdefault(first["number"], []).append(f"{case} {words}")
+    return tuple(Mark(float(at), ", ".join(found[at])) for at in sorted(found))
 
 
 def _throughputs(found: Sequence[Record]) -> tuple[float, ...]:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from penstock.experiments.climb import Climb
+from penstock.experiments.contest import ROUNDS, Contest
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock.experiments.stepwise import PAPER, note, throughput
-from penstock.experiments.stepwise_static import NOTE, Best
+from penstock.experiments.stepwise_static import NOTE
 from penstock.report.figures import Figure, Level, Line, Panel
 
 WAYS = ("stepwise", "Stela")
@@ -19,14 +20,14 @@ STEP = 500
 
 
 def cases(
-    nodes: Sequence[int], tries: int, rounds: int, turn: float, settle: float, observations: int
+    nodes: Sequence[int], tries: int, turn: float, settle: float, observations: int
 ) -> Sequence[Case]:
-    climb = Climb("WC", "", 1, rounds, turn, settle, observations)
-    climbs = [
-        Case(f"{way} on {n}", replace(climb, way=way, nodes=n)) for way in WAYS for n in nodes
-    ]
-    best = [Case(f"{BEST} on {n}", Best(replace(climb, nodes=n), tries)) for n in nodes]
-    return (*climbs, *best)
+    climb = Climb("WC", "", turn=turn, settle=settle, observations=observations)
+    found = []
+    for n in nodes:
+        ways = {f"{way} on {n}": replace(climb, way=way, nodes=n) for way in WAYS}
+        found.append(Case(f"{n} machines", Contest(ways, f"{BEST} on {n}", tries)))
+    return tuple(found)
 
 
 def needed(data: Data, way: str, target: float) -> int | None:
@@ -70,6 +71,11 @@ def picture(data: Data) -> Figure:
     return Figure("Word count: what machines carry", (panel,), note=note(data, "figure 13"))
 
 
+_FOUR = (
+    "Given: what operators of the word count take is chosen such that four machines can carry "
+    "6,000 tweets a second, since the seed does not print it."
+)
+
 FIGURE_13 = Experiment(
     "stepwise-13",
     "Machines for a target throughput of the word count",
@@ -82,7 +88,7 @@ FIGURE_13 = Experiment(
             "machines for 6,000 tweets/s, stepwise",
             4,
             _needed("stepwise", TARGET),
-            better="lower",
+            basis="given",
         ),
         Claim(
             "machines for 6,000 tweets/s, Stela",
@@ -99,16 +105,15 @@ FIGURE_13 = Experiment(
         ),
     ),
     picture,
-    notes=(NOTE,),
+    notes=(_FOUR, ROUNDS, NOTE),
     size={
         "nodes": (2, 4, 6, 8, 10, 12, 14),
         "tries": 30,
-        "rounds": 10,
         "turn": 0.5,
         "settle": 6.0,
         "observations": 12,
     },
-    quick={"nodes": (2, 4, 8), "tries": 8, "rounds": 6, "settle": 4.0, "observations": 8},
+    quick={"nodes": (2, 4, 8), "tries": 8, "settle": 4.0, "observations": 8},
     no_spark="machines are what it is about, and there is one",
 )
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import count, cycle, product
 
+from penstock.control import stress
 from penstock.experiments import storm
 from penstock.experiments.climb import Climb
 from penstock.experiments.experiment import Record, Setting
-from penstock.experiments.rivals import best_static
+from penstock.plan import fusion
 
 NOTE = (
     "Best static: the plan that carries most under stress, whatever its latency, of those that a "
-    "hill climb tried. It begins with instances in proportion to the work of operators, enough to "
-    "fill the processors once to four times. Spark's dynamic allocation has nothing to decide, "
-    "since the machines are given."
+    "search tried. It begins with what each way of scaling up ended with, and with instances in "
+    "proportion to the work of operators, enough to fill the processors once to four times. "
+    "Spark's dynamic allocation has nothing to decide, since the machines are given."
 )
 
 STARTS = (1, 2, 3, 4)
 """How often the plans to begin with fill the processors: with more, machines are more even."""
+
+Instances = Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -28,38 +31,72 @@ class Best:
 
     Its score is the throughput under stress; what it takes to meet the latency is left out. What
     looks best is observed for as long as a round, since one look may flatter. tries: plans that
-    are looked at; a tenth of them, and the one it begins with, are observed.
+    are looked at beyond those to begin with; a tenth of them are observed; known: plans that
+    others have found, with which it begins too, and which are observed in any case.
     """
 
     climb: Climb
     tries: int
+    known: tuple[Instances, ...] = ()
 
     def __call__(self, setting: Setting) -> Sequence[Record]:
         app, processors = storm.app(self.climb.app), 2 * self.climb.nodes
-        starts = [filling(app, times * processors) for times in STARTS]
+        starts = [*self.known, *(filling(app, times * processors) for times in STARTS)]
+        names = tuple(starts[-1])
         brief = replace(self.climb, turn=0.5, settle=3.0, observations=4)
         looked: dict[tuple[int, ...], float] = {}
         scratches = (setting.scratch / str(n) for n in count())
 
-        def carried(found: Mapping[str, int], one: Climb) -> list[Record]:
+        def carried(found: Instances, one: Climb) -> list[Record]:
             quiet = replace(setting, scratch=next(scratches), tell=lambda share: None)
             return [*replace(one, way="static", plan=found)(quiet)]
 
-        def score(found: Mapping[str, int]) -> float:
-            if len(looked) >= self.tries:
-                return 0.0
-            setting.tell(0.9 * len(looked) / self.tries)
-            throughput = float(carried(found, brief)[0]["throughput"])
-            looked[tuple(found.values())] = throughput
-            return throughput
+        def score(found: Instances) -> float:
+            key = tuple(found[name] for name in names)
+            if key not in looked:
+                setting.tell(0.9 * min(1.0, len(looked) / (self.tries + len(starts))))
+                looked[key] = float(carried(found, brief)[0]["throughput"])
+            return looked[key]
 
         start = max(starts, key=score)
-        choices = {name: range(1, 2 * n + 3) for name, n in start.items()}
-        best_static(choices, score, start, exhaustive=0, patience=0)
+        most = len(looked) + self.tries
+        turned(start, most_of(app), score, lambda: len(looked) < most)
         best = sorted(looked, key=lambda found: looked[found], reverse=True)[: 1 + self.tries // 10]
-        seen = dict.fromkeys([tuple(start.values()), *best])
-        rounds = [carried(dict(zip(start, found, strict=True)), self.climb) for found in seen]
+        others = (tuple(one[name] for name in names) for one in (start, *self.known))
+        seen = dict.fromkeys([*others, *best])
+        rounds = [carried(dict(zip(names, found, strict=True)), self.climb) for found in seen]
         return max(rounds, key=lambda found: float(found[0]["throughput"]))
+
+
+def turned(
+    start: Instances,
+    most: Mapping[str, int | None],
+    score: Callable[[Instances], float],
+    more: Callable[[], bool],
+) -> Instances:
+    """The best that is found by turning one number after the other, up or down by a quarter.
+
+    What scores higher is kept at once. It ends when none has helped, or nothing more is wanted.
+    """
+    best, top, still = dict(start), score(start), 0
+    for name, by in cycle(product(start, (1, -1))):
+        if still == 2 * len(start) or not more():
+            return best
+        still += 1
+        size = best[name] + by * max(1, best[name] // 4)
+        ceiling = most[name]
+        if size < 1 or (ceiling is not None and size > ceiling):
+            continue
+        found = {**best, name: size}
+        if (scored := score(found)) > top:
+            best, top, still = found, scored, 0
+    return best
+
+
+def most_of(app: storm.App) -> dict[str, int | None]:
+    """The most instances that each pipeline stands; None for any number."""
+    plan = stress.first_plan(app.graph)
+    return {p.name: fusion.bounds(app.graph, p.operators).most for p in plan.pipelines}
 
 
 def filling(app: storm.App, processors: int) -> dict[str, int]:

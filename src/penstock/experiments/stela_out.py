@@ -1,0 +1,147 @@
+"""What is read off a scale-out of Stela's, and drawn of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import fmean
+from typing import Any
+
+from penstock.engines.simulator.layout import Layout
+from penstock.experiments import reading, stela_spark
+from penstock.experiments.experiment import Claim, Data, Read
+from penstock.experiments.stela import AFTER, AT, POLICIES, draws, named
+from penstock.report.figures import Bars, Figure, Line, Mark, Panel
+
+SAME = (
+    "Given: the default scheduler neither gains nor loses where components wait and a machine has "
+    "room for all of them."
+)
+_STARTS = (
+    "here instances are started beside those that run, and only the default scheduler stops "
+    "anything, for the 30 s that Storm waits. In the seed Stela's own scaling took longer than "
+    "that, as many bolts were affected at once it says; for how long they stood still it does not"
+)
+_CALM = (
+    "throughput counts as calm after four windows of 10 s at the earliest, here and there: the "
+    "seed's default scheduler must have taken many minutes, of which the 30 s that Storm waits "
+    "before it starts everything anew explain one (seconds below)"
+)
+
+
+def before(data: Data, layout: str, policy: str) -> float:
+    return fmean(
+        reading.throughput(data, named(layout, policy, n), AT - 60, AT - 1) for n in draws(data)
+    )
+
+
+def after(data: Data, layout: str, policy: str) -> float:
+    return fmean(
+        reading.throughput(data, named(layout, policy, n), AT + AFTER / 2, AT + AFTER)
+        for n in draws(data)
+    )
+
+
+def gain(layout: str, policy: str, other: str) -> Read:
+    """The mean over draws of what a policy carries afterwards beside another."""
+
+    def read(data: Data) -> float:
+        since, until = AT + AFTER / 2, AT + AFTER
+        return fmean(
+            reading.throughput(data, named(layout, policy, n), since, until)
+            / reading.throughput(data, named(layout, other, n), since, until)
+            for n in draws(data)
+        )
+
+    return read
+
+
+def over_before(layout: str, policy: str) -> Read:
+    return lambda data: after(data, layout, policy) / before(data, layout, policy)
+
+
+def settling(data: Data, layout: str, policy: str) -> float | None:
+    """Seconds until throughput is calm, over the draws in which it came to that."""
+    found = [reading.convergence(data, named(layout, policy, n), AT) for n in draws(data)]
+    known = [f for f in found if f is not None]
+    return fmean(known) if known else None
+
+
+def faster(layout: str) -> Read:
+    """Stela's convergence time beside the default scheduler's."""
+
+    def read(data: Data) -> float | None:
+        ours, theirs = settling(data, layout, "stela"), settling(data, layout, "default")
+        return None if ours is None or not theirs else ours / theirs
+
+    return read
+
+
+def seconds(layout: str) -> tuple[Claim, ...]:
+    return tuple(
+        Claim(f"{layout}: convergence time, {policy}", None, _settling(layout, policy), "s")
+        for policy in ("stela", "default")
+    )
+
+
+def _settling(layout: str, policy: str) -> Read:
+    return lambda data: settling(data, layout, policy)
+
+
+def picture_of(layouts: Sequence[Layout], figure: str) -> Callable[[Data], Figure]:
+    def picture(data: Data) -> Figure:
+        if data.engine == "spark":
+            return stela_spark.picture(data)
+        lines = [_timeline(data, layout) for layout in layouts]
+        names = tuple(layout.name for layout in layouts)
+        calm = tuple(Bars(p, tuple(settling(data, name, p) for name in names)) for p in POLICIES)
+        last = Panel("topology", "convergence (s)", categories=names, bars=calm)
+        return Figure(
+            "Scale-out by one machine",
+            (*lines, last),
+            columns=2,
+            note=f"simulated, seed {data.seed}, mean of {len(draws(data))} draws; "
+            f"after Stela, {figure}",
+        )
+
+    return picture
+
+
+def _timeline(data: Data, layout: Layout) -> Panel:
+    lines = []
+    for tone, policy in enumerate(POLICIES):
+        found = [reading.rates(data, named(layout.name, policy, n)) for n in draws(data)]
+        length = min(len(times) for times, _ in found)
+        mean = tuple(fmean(rates[at] for _, rates in found) for at in range(length))
+        lines.append(Line(policy, found[0][0][:length], mean, tone=tone))
+    marks = (Mark(AT, f"{layout.machines[0]} → {layout.machines[1]} machines"),)
+    return Panel("time (s)", "tuples/s", tuple(lines), marks=marks, title=layout.name)
+
+
+def shares(layout: str, seed: float, why: str) -> Claim:
+    """Stela's throughput beside the default scheduler's."""
+    what = f"{layout}: throughput of Stela beside the default scheduler"
+    return Claim(what, seed, gain(layout, "stela", "default"), "", 1.0, why=why)
+
+
+def rest(layouts: Sequence[Layout]) -> tuple[Claim, ...]:
+    return tuple(
+        Claim(f"{one.name}: Stela beside {other}", None, gain(one.name, "stela", other))
+        for one in layouts
+        for other in ("least link load", "best static")
+    )
+
+
+def calmer(layout: str, seed: float) -> Claim:
+    what = f"{layout}: convergence time beside the default scheduler"
+    return Claim(what, seed, faster(layout), "", 1.0, "lower", why=_CALM)
+
+
+def slower(layout: str) -> Claim:
+    """The seed says in words that Stela takes longer."""
+    what = f"{layout}: convergence time beside the default scheduler"
+    return Claim(what, None, faster(layout), neutral=1.0, side="above", why=_STARTS)
+
+
+def alone(layout: str, policy: str, seed: float, **more: Any) -> Claim:
+    what = f"{layout}: {policy} after beside before"
+    return Claim(what, seed, over_before(layout, policy), within=0.1, **more)
