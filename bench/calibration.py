@@ -279,7 +279,7 @@ def _row(case: Case, trial: Trial, plan: Plan, measured: Found, simulated: Found
 def _taken(case: Case, rows: Sequence[dict[str, Any]]) -> float:
     """The share of what came that got through where too much did."""
     trials = [one for one in case.trials if one.counts]
-    found = [row["rows/s"] for row in rows if row["workload"] == case.name]
+    found = [float(row["rows/s"]) for row in rows if row["workload"] == case.name]
     pairs = list(zip(trials, found, strict=True))
     kept = median(rate / one.rate for one, rate in pairs if not one.overloaded)
     return max(rate / one.rate / kept for one, rate in pairs if one.overloaded)

@@ -16,7 +16,7 @@ from bench.result import Claim, Result
 from bench.running import numbers, outputs, running, until, warmed
 from penstock import Dataflow, Discard, Generator
 from penstock.engines.spark.engine import SparkEngine
-from penstock.experiments.recovery_spark import committed, keyed, recovered
+from penstock.experiments.recovery_spark import CROWDED, committed, keyed, recoveries
 from penstock.plan import fusion
 from penstock.plan.plan import Plan
 
@@ -59,7 +59,8 @@ def _measured(spark: Any, folder: Path, keys: int, interval: float, partial: boo
     with running(spark, flow, _plan(flow, interval, partial), folder) as engine:
         until(lambda: _counted(engine) >= keys + _RATE)
         warmed(engine, "out", 4)
-        return median(recovered(engine) for _ in range(_FAILURES))
+        taken, _ = recoveries(engine, _FAILURES, CROWDED * _RATE * interval)
+        return median(one["seconds"] for one in taken)
 
 
 def _repartitioned(spark: Any, folder: Path) -> list[dict[str, Any]]:

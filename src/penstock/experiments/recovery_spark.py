@@ -62,20 +62,10 @@ class Fault:
         graph = flow().graph
         engine = on_spark(16, drain=False)
         engine.start(graph, self.plan(), setting.scratch / "run")
-        usual = CROWDED * RATE * self.interval
-        taken: list[Record] = []
-        missed = 0
         try:
             until(lambda: committed(keyed(engine)) >= 10 * RATE)  # it is warm by then
-            while len(taken) < self.faults:
-                one = recovered(engine, usual)
-                if one is not None:
-                    taken.append(one)
-                else:
-                    missed += 1
-                if missed > MISSES * self.faults:
-                    raise TimeoutError("no batch could be met in its middle")
-                setting.tell(len(taken) / self.faults)
+            rows_usual = CROWDED * RATE * self.interval
+            taken, missed = recoveries(engine, self.faults, rows_usual, setting.tell)
         finally:
             engine.stop(drain=False)
         each = [one["seconds"] for one in taken]
@@ -107,6 +97,30 @@ def _keys(rng: Any, index: Any, at: Any) -> dict[str, Any]:
 def _waited(record: Mapping[str, Any]) -> dict[str, Any]:
     time.sleep(WAIT)
     return {"key": record["key"]}
+
+
+def recoveries(
+    engine: SparkEngine,
+    faults: int,
+    usual: float,
+    tell: Callable[[float], None] = lambda share: None,
+) -> tuple[Sequence[Record], int]:
+    """So many faults that hit a batch in its middle, and how many came too late for one.
+
+    usual: the most rows of a batch that is hit. Raises `TimeoutError`.
+    """
+    taken: list[Record] = []
+    missed = 0
+    while len(taken) < faults:
+        one = recovered(engine, usual)
+        if one is not None:
+            taken.append(one)
+        else:
+            missed += 1
+        if missed > MISSES * faults:
+            raise TimeoutError("no batch could be met in its middle")
+        tell(len(taken) / faults)
+    return taken, missed
 
 
 def recovered(engine: SparkEngine, usual: float) -> Record | None:

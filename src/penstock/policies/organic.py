@@ -322,9 +322,10 @@ def _gained(context: Context, trial: Trial) -> dict[str, float]:
     """Rows per second that growth promises, for the guard: by the section that gains most."""
     promised = [a.promise for a in trial.attempts if a.promise is not None]
     gain = max(promised, default=0.0)
-    if not trial.growing or context.latest is None or not 0 < gain < math.inf:
+    now = None if context.latest is None else context.latest.throughput
+    if not trial.growing or now is None or not 0 < gain < math.inf:
         return {}
-    return {GAIN_ROWS: gain * context.latest.throughput}
+    return {GAIN_ROWS: gain * now}
 
 
 def _words(attempts: Iterable[Attempt]) -> str:

@@ -222,7 +222,8 @@ def _gained(context: Context, start: Growth, end: Growth) -> dict[str, float]:
         (model.throughput(start.topology, start.rates), model.throughput(end.topology, end.rates))
     )
     share = max((then / now - 1 for now, then in pairs if now > 0), default=0.0)
-    return {GAIN_ROWS: share * context.latest.throughput} if 0 < share < math.inf else {}
+    now = context.latest.throughput
+    return {GAIN_ROWS: share * now} if now is not None and 0 < share < math.inf else {}
 
 
 def one_less(
