@@ -60,7 +60,7 @@ def _measured(spark: Any, folder: Path, keys: int, interval: float, partial: boo
         until(lambda: _counted(engine) >= keys + _RATE)
         warmed(engine, "out", 4)
         taken, _ = recoveries(engine, _FAILURES, CROWDED * _RATE * interval)
-        return median(one["seconds"] for one in taken)
+        return float(median(one["seconds"] for one in taken))
 
 
 def _repartitioned(spark: Any, folder: Path) -> list[dict[str, Any]]:
