@@ -327,6 +327,11 @@ def test_a_gain_of_one_kind_is_enough() -> None:
            numbers={"gain_rows": 0.0, "gain_seconds": 0.0})  # fmt: skip
 
 
+def test_over_an_endless_horizon_nothing_costs_too_much() -> None:
+    for numbers in ({"gain_rows": 0.0}, {"gain_seconds": 1e-9}):
+        assert review(WHOLE, guard=Guard(horizon=float("inf")), numbers=numbers).vetoes == ()
+
+
 def test_a_change_of_which_nobody_knows_the_gain_passes() -> None:
     assert review(WHOLE, numbers={"busy": 0.93}).vetoes == ()
 

@@ -11,6 +11,7 @@ undo           1 if it takes back a change on purpose, because that was measured
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 
@@ -193,6 +194,8 @@ class Guard:
         waited while the backlog is worked off: rate x t x t row-seconds in all. Every row that
         comes within the horizon saves the gain: rate x horizon x gain. The rate cancels.
         """
+        if math.isinf(self.horizon):
+            return None  # in the end any gain pays
         held, measured = past.expected(change)
         basis = f"mean of {measured} in this run" if measured else "not measured yet, assumed"
         what = f"a change of this kind ({kind_of(change)}) holds output for {held:.2f} s ({basis})"
