@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -136,7 +137,7 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Logs:
     for batch in (0, 1):
         made.begin(batch, 400 * (batch + 1))
         made.end(batch)
-    monkeypatch.setattr(recovery_spark.time, "sleep", made.sleep)
+    monkeypatch.setattr(time, "sleep", made.sleep)
     return made
 
 

@@ -224,10 +224,11 @@ def picture(data: Data) -> Figure:
         for tone, way in enumerate(("partial", "global"))
     )
     faults += tuple(
-        Line(f"{way}, each fault", *zip(*all_of, strict=True), style="points", tone=tone)
+        Line(f"{way}, each fault", tuple(i for i, _ in some), tuple(taken for _, taken in some),
+             style="points", tone=tone)
         for tone, way in enumerate(("partial", "global"))
-        if (all_of := _each(data, way))
-    )
+        if (some := _each(data, way))
+    )  # fmt: skip
     parts = tuple(
         Line(way, tuple(map(float, counts)), tuple(moved(way, k)(data) for k in counts))
         for way in ("parts", "checkpoint")

@@ -198,8 +198,8 @@ _NEAR = (
     "of the even plan, on fewer machines"
 )
 _NO_QUEUES = (
-    "with as many instances as Es-Stream has, no operator is busy for more than half of the time, "
-    "and next to nothing waits however they are dealt: the seed's distances need rivals with fewer "
+    "with as many instances as Es-Stream has, no operator is busy for much more than half of the "
+    "time, and little waits however they are dealt: the seed's distances need rivals with fewer "
     "instances, or ways that take time"
 )
 _SHORT = (

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow
+from penstock.engines.spark import checkpoint
 from penstock.experiments.experiment import Case, Record, Setting
 from penstock.experiments.play import on_spark
 from penstock.plan import fusion
@@ -128,8 +129,6 @@ def recovered(engine: SparkEngine, usual: float) -> Record | None:
 
     None if the batch was committed before its query had stopped. usual: the most rows of a batch.
     """
-    from penstock.engines.spark import checkpoint  # slow to load: only when needed
-
     pipeline = keyed(engine)
     number, goal, rows = _next(pipeline, usual)
     time.sleep(0.6 * _took(pipeline))
@@ -144,8 +143,6 @@ def recovered(engine: SparkEngine, usual: float) -> Record | None:
 
 def _next(pipeline: RunningPipeline, usual: float) -> tuple[int, Mapping[str, int], int]:
     """A batch that has just begun: its number, where it ends by input, and how many rows it has."""
-    from penstock.engines.spark import checkpoint
-
     end = time.monotonic() + SETTLED
     while True:
         before = _begun(pipeline)[0]
@@ -158,16 +155,18 @@ def _next(pipeline: RunningPipeline, usual: float) -> tuple[int, Mapping[str, in
 
 
 def _took(pipeline: RunningPipeline) -> float:
-    """Seconds of the last batch that was committed, from its entry in one log to that in another.
+    """Seconds of a batch, from its entry in one log of Spark's to that in the other.
 
-    What a snapshot says would be over a window, in which no batch may have ended.
+    The shortest of the last three counts: one that failed has its recovery in between. A snapshot
+    tells of a window, in which no batch may have ended.
     """
-    from penstock.engines.spark import checkpoint
-
-    number = str(checkpoint.last_commit(pipeline.checkpoint))
-    logs = (pipeline.checkpoint / name / number for name in ("offsets", "commits"))
-    begun, done = (log.stat().st_mtime for log in logs)
-    return max(0.0, done - begun)
+    last = checkpoint.last_commit(pipeline.checkpoint)
+    found = []
+    for number in range(max(0, last - 2), last + 1):
+        logs = (pipeline.checkpoint / name / str(number) for name in ("offsets", "commits"))
+        begun, done = (log.stat().st_mtime for log in logs)
+        found.append(max(0.0, done - begun))
+    return min(found, default=0.0)
 
 
 def keyed(engine: SparkEngine) -> RunningPipeline:
@@ -182,16 +181,12 @@ def committed(pipeline: RunningPipeline) -> int:
 
 def _reached(pipeline: RunningPipeline, goal: Mapping[str, int]) -> bool:
     """Whether all rows up to there are committed."""
-    from penstock.engines.spark import checkpoint
-
     done = checkpoint.committed(pipeline.checkpoint, pipeline.wired.epoch)
     return all(done.get(name, 0) >= row for name, row in goal.items())
 
 
 def _begun(pipeline: RunningPipeline) -> tuple[int, Mapping[str, int]]:
     """The number of the last batch that was begun, and where it ends."""
-    from penstock.engines.spark import checkpoint
-
     number, goal, _ = checkpoint.progress(pipeline.checkpoint, pipeline.wired.epoch)
     return number, goal
 
