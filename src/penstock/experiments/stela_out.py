@@ -19,7 +19,8 @@ SAME = (
 _STARTS = (
     "here instances are started beside those that run, and only the default scheduler stops "
     "anything, for the 30 s that Storm waits. In the seed Stela's own scaling took longer than "
-    "that, as many bolts were affected at once it says; for how long they stood still it does not"
+    "that, since bolts were affected all at once or parallelised anew, it says; for how long they "
+    "stood still it does not"
 )
 _CALM = (
     "throughput counts as calm after four windows of 10 s at the earliest, here and there: the "

@@ -205,7 +205,6 @@ FIGURE_11 = Experiment(
             1.64,
             _gained("star"),
             neutral=1.0,
-            better="higher",
             why=_SIXTEEN,
         ),
         Claim(
