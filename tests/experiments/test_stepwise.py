@@ -98,7 +98,7 @@ def test_the_best_of_a_search_carries_no_less_than_its_start(tmp_path: Path) -> 
     climb = Climb("linear", "", 6, 3, 0.5, 3.0, 5)
     start = replace(climb, way="static", plan=filling(storm.app("linear"), 24))
     (first,) = start(Setting(1, tmp_path / "start"))
-    (best,) = Best(climb, 4)(Setting(1, tmp_path / "best"))
+    (best,) = Best(climb, 1)(Setting(1, tmp_path / "best"))
     assert best["final"]
     assert best["throughput"] >= first["throughput"]
 

@@ -240,8 +240,8 @@ FIGURE_8 = Experiment(
     size={"draws": 8},
     quick={"draws": 3},
     notes=(
-        "Given: random groups stand still for the 30 s that Storm waits before it starts everything "
-        "anew, of which 25 s are whole ticks. Stela's scale-in stops nothing here.",
+        "Given: random groups stand still for the 30 s that Storm waits before it starts anew, of "
+        "which 25 s are whole ticks. Stela's scale-in stops nothing here.",
         "Best static: all instances on four machines from the start.",
         FIXED,
     ),

@@ -99,8 +99,8 @@ def _faster_than(way: str) -> Read:
     return lambda data: _mean_gain(data, "stepwise") / _mean_gain(data, way)
 
 
-def _static_beside(data: Data) -> float:
-    return throughput(data, f"SWC: {BEST}") / throughput(data, f"WC: {BEST}")
+def _static_less(data: Data) -> float:
+    return 1 - throughput(data, f"SWC: {BEST}") / throughput(data, f"WC: {BEST}")
 
 
 def _begins_above(app: str) -> Read:
@@ -205,7 +205,6 @@ FIGURE_11 = Experiment(
             1.64,
             _gained("star"),
             neutral=1.0,
-            better="higher",
             why=_SIXTEEN,
         ),
         Claim(
@@ -285,10 +284,10 @@ FIGURE_11 = Experiment(
             for app, seed in (("WC", 1.45), ("SWC", 1.211), ("TSA", 1.25))
         ),
         Claim(
-            "SWC beside WC",
-            0.868,
-            lambda d: throughput(d, "SWC: stepwise") / throughput(d, "WC: stepwise"),
-            neutral=1.0,
+            "share that SWC carries less than WC",
+            0.132,
+            lambda d: 1 - throughput(d, "SWC: stepwise") / throughput(d, "WC: stepwise"),
+            neutral=0.0,
             why="who waits takes 4 % of a tweet's processor time here, which is less than two "
             "searches differ by; the best static plans show it (row below)",
         ),
@@ -303,7 +302,7 @@ FIGURE_11 = Experiment(
             for app in REAL
         ),
         *(Claim(f"{app}: beside the best static plan", None, _of_best(app)) for app in APPS),
-        Claim("SWC beside WC, best static plans", None, _static_beside),
+        Claim("share that SWC carries less than WC, best static plans", None, _static_less),
         Claim("gain of four rounds, threshold", None, lambda d: _mean_gain(d, "threshold")),
         *(Claim(f"{app}: final throughput", None, _carried(app)) for app in APPS[1:]),
         Claim("TSA: rounds", None, _rounds("TSA")),

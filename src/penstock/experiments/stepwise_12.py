@@ -147,7 +147,6 @@ FIGURE_12 = Experiment(
                 1 + seed,
                 _gained(f"depth {depth}"),
                 neutral=1.0,
-                better="higher",
                 why=_FIRST,
             )
             for depth, seed in DEPTHS.items()
