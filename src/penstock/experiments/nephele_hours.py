@@ -53,7 +53,7 @@ def uneven(bound: int, step: float) -> Scenario:
 
 def _saved(long: str, short: str) -> Read:
     """The share of the hours at a short bound that a long one saves."""
-    return lambda data: 1 - hours_beside(long, short)(data)
+    return lambda data: 1 - reading.task_hours(data, long) / reading.task_hours(data, short)
 
 
 def _full(case: str) -> Read:
