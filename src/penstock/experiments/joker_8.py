@@ -229,9 +229,9 @@ _QUARTER = (
     "hop, and thirteen need four (below)"
 )
 _HOPS = (
-    "with 32 and 4 multiplications a hop is most of what either region takes, so the cheap one "
-    "needs as many replicas as the costly one until the source is full; the costlier both are, the "
-    "fewer it needs; the seed has four in all its runs and does not say why"
+    "with few multiplications a hop is most of what either region takes, so the cheap one needs as "
+    "many replicas as the costly one until the source is full; with many it needs about a third of "
+    "them; the seed has four in all its runs and does not say why"
 )
 
 FIGURE_9 = Experiment(
