@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,8 +24,8 @@ from penstock.plan.plan import Plan
 from penstock.policies.policy import Policy
 from penstock.report.summary import Summary
 
-FREE = Guard(cooldown=0.0, undo=0.0)
-"""The seeds have no guard: their policies wait as long as they say themselves."""
+FREE = Guard(cooldown=0.0, undo=0.0, horizon=math.inf)
+"""The seeds have no guard: their policies wait as long as they say themselves, and weigh no cost."""
 
 
 @dataclass(frozen=True)
