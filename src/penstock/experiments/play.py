@@ -25,7 +25,7 @@ from penstock.policies.policy import Policy
 from penstock.report.summary import Summary
 
 FREE = Guard(cooldown=0.0, undo=0.0, horizon=math.inf)
-"""The seeds have no guard: their policies wait as long as they say themselves, whatever it costs."""
+"""The seeds have no guard: their policies wait as long as they say themselves, at any cost."""
 
 
 @dataclass(frozen=True)
