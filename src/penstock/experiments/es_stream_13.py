@@ -23,7 +23,7 @@ from penstock.experiments.rivals import scaled
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
 from penstock.policies.drs import Drs
-from penstock.report.figures import Bars, Figure, Line, Panel
+from penstock.report.figures import Bars, Figure, Level, Line, Panel
 
 ROOM = es_stream.NODES * es_stream.INSTANCES
 FEW = 24
@@ -113,8 +113,8 @@ def picture_13(data: Data) -> Figure:
     ways = ("es-stream", *RIVALS)
     names = tuple(app.name for app in APPS)
     bars = tuple(Bars(w, tuple(bottleneck(data, f"{w}, {n}") for n in names)) for w in ways)
-    seeds = Bars("es-stream, seed", tuple(app.bottleneck for app in APPS), tone=6)
-    panel = Panel("application", "tuples/s", categories=names, bars=(*bars, seeds))
+    levels = tuple(Level(app.bottleneck, f"seed, {app.name}") for app in APPS)
+    panel = Panel("application", "tuples/s", categories=names, bars=bars, levels=levels)
     few = ("es-stream", *SEEDS, "best static")
     panels = [panel]
     for name in names:
