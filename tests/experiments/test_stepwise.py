@@ -255,7 +255,7 @@ def test_decisions_are_marked_in_the_pictures() -> None:
     ]
     marked = Data(tuple(records))
     assert [(m.at, m.label) for m in stepwise.marks(marked, ["usual", "k 3"])] == [
-        (2.0, "usual slower, k 3 slower"),
+        (2.0, "slower"),
         (3.0, "usual one by one"),
     ]
     kept = stepwise.kept(marked, ["usual", "k 3"])

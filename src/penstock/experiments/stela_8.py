@@ -157,7 +157,7 @@ def picture(data: Data) -> Figure:
         found = [reading.rates(data, named("page-load", policy, n)) for n in draws(data)]
         length = min(len(times) for times, _ in found)
         mean = tuple(fmean(rates[at] for _, rates in found) for at in range(length))
-        lines.append(Line(policy, found[0][0][:length], mean, tone=tone + 1))
+        lines.append(Line(_short(policy), found[0][0][:length], mean, tone=tone + 1))
     here = (STELA, RANDOM, *SOME, LOST)
     most = fmean(after(data, BEST, n) for n in draws(data))
     return Figure(
@@ -173,13 +173,17 @@ def picture(data: Data) -> Figure:
             Panel(
                 "who chooses the machines",
                 "throughput kept (share)",
-                categories=here,
+                categories=tuple(map(_short, here)),
                 bars=_spread(data, here),
                 levels=(Level(1.0, "all of it"),),
             ),
         ),
         note=f"simulated, seed {data.seed}, {len(draws(data))} draws; after Stela, figure 8",
     )
+
+
+def _short(policy: str) -> str:
+    return policy.removeprefix("random, ")
 
 
 def _spread(data: Data, policies: Sequence[str]) -> tuple[Bars, ...]:
@@ -211,7 +215,7 @@ FIGURE_8 = Experiment(
         Claim("Stela beside random groups", 3.3, beside(STELA, RANDOM), "", 1.0, why=_PLACE),
         *(
             Claim(
-                f"share that random groups keep, {way.removeprefix('random, ')}",
+                f"share that random groups keep, {_short(way)}",
                 0.4,
                 kept(way),
                 basis="varied",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from penstock.experiments.experiment import Data, Record
 from penstock.report.figures import Line, Mark
@@ -55,13 +55,18 @@ def kept(data: Data, cases: Sequence[str]) -> Line:
 
 def marks(data: Data, cases: Sequence[str]) -> tuple[Mark, ...]:
     """Where each case first slows its sources down, and where it turns to single instances."""
-    found: dict[int, list[str]] = {}
+    found: dict[int, dict[str, list[str]]] = {}
     for case in cases:
         for kind, words in (("throttle", "slower"), ("operator", "one by one")):
             first = next((r for r in rounds(data, case) if kind in r["changed"]), None)
             if first is not None:
-                found.setdefault(first["number"], []).append(f"{case} {words}")
-    return tuple(Mark(float(at), ", ".join(found[at])) for at in sorted(found))
+                found.setdefault(first["number"], {}).setdefault(words, []).append(case)
+
+    def label(of: Mapping[str, Sequence[str]]) -> str:
+        named = (w if len(who) == len(cases) else f"{', '.join(who)} {w}" for w, who in of.items())
+        return "; ".join(named)
+
+    return tuple(Mark(float(at), label(found[at])) for at in sorted(found))
 
 
 def _throughputs(found: Sequence[Record]) -> tuple[float, ...]:

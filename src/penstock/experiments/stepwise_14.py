@@ -111,7 +111,6 @@ def picture(data: Data) -> Figure:
     return Figure(
         "Sentiment analysis on four machines: the profiler's parameters",
         tuple(panels),
-        columns=3,
         note=note(data, "figure 14"),
     )
 
