@@ -29,7 +29,7 @@ def build(
     numbers: int = 10_000,
     wait_ms: float = 5,
     selectivity: float = 1.0,
-    malformed: float = 0.005,
+    malformed: float = 0.0,
     burst: float = 20,
     latency: str = "2s",
 ) -> Dataflow:

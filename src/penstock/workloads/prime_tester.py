@@ -33,7 +33,7 @@ def build(
     seed: int = 0,
     limit: int | None = None,
     rounds: int = 40,
-    malformed: float = 0.005,
+    malformed: float = 0.0,
     burst: float = 20,
     latency: str = "1s",
 ) -> Dataflow:

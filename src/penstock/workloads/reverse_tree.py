@@ -24,7 +24,7 @@ def build(
     limit: int | None = None,
     keys: int = 200,
     exponent: float = 0.5,
-    malformed: float = 0.005,
+    malformed: float = 0.0,
     burst: float = 20,
     latency: str = "3s",
 ) -> Dataflow:
