@@ -31,6 +31,8 @@ def numbers(name: str = "numbers") -> Graph:
 
 
 class InlineHarness(Harness):
+    has_channels = False
+
     def make(self) -> Engine:
         engine: Engine = NAMES["InlineEngine"]()
         return engine

@@ -107,8 +107,7 @@ def threshold(context: Context, above: float = 0.8) -> Plan | None:
     """
     assert context.latest is not None
     one = observed(context.latest, LATENCY)
-    assert one is not None
-    at_work = one.capacities
+    at_work = {} if one is None else one.capacities
     sources = context.latest.source_pipelines
     inner = (n for n in at_work if n not in sources)
     able = [n for n in inner if fusion.bounds(context.graph, _of(context, n)).most != 1]
