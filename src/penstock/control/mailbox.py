@@ -97,12 +97,12 @@ class Mailbox:
 
     def settle(self, tick: Tick) -> None:
         """Answer what was taken in a turn, and refuse what came while its change was under way."""
-        if self._current is not None:
-            self._answer(self._current, Answer.of(tick))
-            self._current = None
         if tick.transition is not None or tick.refused is not None:
             why = "another change was under way; nothing was changed, ask again"
             self.refuse(why, but=self._there)
+        if self._current is not None:  # last: who has the answer may ask for more at once
+            self._answer(self._current, Answer.of(tick))
+            self._current = None
 
     def refuse(self, why: str, but: frozenset[str] = frozenset()) -> None:
         """Send everybody away."""
