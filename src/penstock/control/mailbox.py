@@ -69,12 +69,12 @@ class Mailbox:
         self._there: frozenset[str] = frozenset()
         try:
             self._folder.mkdir(exist_ok=True)
-            self._lock = _locked(self._folder / "lock")
+            for file in (*self._folder.glob(f"*{_ANSWER}"), *self._folder.glob("*.taken")):
+                file.unlink(missing_ok=True)
+            self.refuse("it was asked before this run began; ask again")
+            self._lock = _locked(self._folder / "lock")  # last: from now on there is an answer
         except OSError as error:
             raise RunDirectoryError(f"cannot write to {self._folder}: {error.strerror}") from None
-        for file in (*self._folder.glob(f"*{_ANSWER}"), *self._folder.glob("*.taken")):
-            file.unlink(missing_ok=True)
-        self.refuse("it was asked before this run began; ask again")
 
     def waiting(self) -> bool:
         """Whether anybody waits."""
