@@ -64,7 +64,8 @@ def test_results_of_experiments_are_taken_in_with_their_pictures(tmp_path: Path)
     home = tmp_path / "docs" / "results" / "stela-4"
     home.mkdir(parents=True)
     rows = [
-        {"seed": 1.5, "simulator": {"verdict": word}} for word in ("agrees", "agrees", "differs")
+        {"seed": 1.5, "said": "1.50", "simulator": {"verdict": word}}
+        for word in ("agrees", "agrees", "differs")
     ]
     table = {"experiment": "stela-4", "title": "One", "rows": rows}
     ran = {"command": "penstock experiment stela-4 --quick", "complete": True, "seconds": 61.5}
