@@ -204,7 +204,7 @@ FIGURE_5 = Experiment(
     size={"costs": (16, 128, 1024, 4096), "seconds": 300.0, "profile": 20.0},
     quick={"costs": (16, 4096), "seconds": 160.0, "profile": 10.0},
     spark=on_spark,
-    spark_size={"costs": ("5 ms",), "seconds": 80.0, "load": "2000/s", "profile": 8.0,
+    spark_size={"costs": ("5 ms",), "seconds": 150.0, "load": "2000/s", "profile": 8.0,
                 "static": 30.0},
     notes=(ONE_MACHINE, joker_waiting.NOTE),
 )  # fmt: skip

@@ -100,14 +100,17 @@ def carried(tick: Record) -> float | None:
 
 
 def rate(ticks: Sequence[Record], last: float = LAST) -> float:
-    """Rows a second at the end, 0 where nothing was measured."""
-    end = float(ticks[-1]["at"]) if ticks else 0.0
-    found = [carried(t) for t in ticks if t["at"] >= end - last]
-    return fmean([f for f in found if f is not None] or [0.0])
+    """Rows a second in the last windows that could be measured, 0 if none could."""
+    known = [(float(t["at"]), found) for t in ticks if (found := carried(t)) is not None]
+    return fmean([found for at, found in known if at >= known[-1][0] - last] or [0.0])
 
 
 def after(data: Data, case: str) -> float:
-    return rate(data.of(case))
+    """Raises `KeyError` where nothing was measured."""
+    found = rate(data.of(case))
+    if not found:
+        raise KeyError(f"{case} was not measured")
+    return found
 
 
 def before(data: Data, case: str) -> float:
