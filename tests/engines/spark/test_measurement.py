@@ -89,9 +89,12 @@ def test_operators_inside_a_pipeline_are_measured_one_by_one(
     operators = seen.operators
     whole = over(engine, 12.0)
     engine.stop()
-    truth = {"numbers": 150.0, "half": 150.0, "loop": 75.0, "nap": 75.0, "same": 75.0}
-    assert {name: whole.operators[name].rate_in for name in truth} == pytest.approx(truth, rel=0.02)
-    assert whole.throughput == pytest.approx(150.0, rel=0.02)
+    came = whole.operators["numbers"].rate_in or 0.0
+    assert came == pytest.approx(150.0, rel=0.1)  # a busy machine may be behind for a while
+    shares = {"half": 1.0, "loop": 0.5, "nap": 0.5, "same": 0.5}
+    found = {name: (whole.operators[name].rate_in or 0.0) / came for name in shares}
+    assert found == pytest.approx(shares, rel=0.02)
+    assert whole.throughput == pytest.approx(came, rel=0.02)
     looped, napped = operators["loop"].cpu, operators["nap"].cpu
     assert looped is not None
     assert napped is not None
