@@ -12,17 +12,10 @@ from penstock.control.run import run
 from penstock.engines.spark.engine import SparkEngine
 from penstock.plan import fusion
 
-REPRESENTATIVE = ("page-load",)
-"""One with a join."""
-
-CASES = [
-    pytest.param(name, marks=[] if name in REPRESENTATIVE else [pytest.mark.all_workloads])
-    for name in workloads.names()
-]
-
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.all_workloads
+@pytest.mark.parametrize("name", workloads.names())
 def test_a_workload_is_exact(name: str, spark: Any, tmp_path: Path) -> None:
     flow = workloads.build(name, tmp_path / "out", load="300/s", limit=1500)
     graph = flow.graph

@@ -165,7 +165,7 @@ def test_skew_is_seen(spark: Any, start: Callable[..., SparkEngine], hot: bool) 
         assert pipeline.hottest.share < 0.6
 
 
-LOOPS, ROWS = 5200, 8000
+LOOPS, ROWS = 4400, 6800
 
 
 def first_works_then_waits(record: dict[str, Any]) -> dict[str, Any]:
