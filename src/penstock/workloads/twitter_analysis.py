@@ -93,7 +93,7 @@ def english_only(frame: DataFrame) -> DataFrame:
     """
     from pyspark.sql.functions import expr, udf
 
-    detected = udf(is_english, "boolean")
+    detected = udf(is_english, "boolean", useArrow=False)  # asked for, Spark does not guess
     return from_json(frame, TWEET).where(expr(incomplete(TWEET)) | detected("text"))
 
 
