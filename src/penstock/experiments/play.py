@@ -116,7 +116,7 @@ class SparkPlay:
             self.build(setting.scratch / "out"),
             policy=self.policy,
             plan=self.plan,
-            engine=on_spark(self.slots, self.conf, self.drain),
+            engine=on_spark(self.slots, self.conf),
             load=self.load,
             seconds=self.seconds,
             changes=self.changes,
@@ -124,23 +124,16 @@ class SparkPlay:
             limits=self.limits,
             run_dir=setting.scratch / "run",
             view=watch,
-            verify=self.drain,
+            drain=self.drain,
         )
         return watch.all(summary)
 
 
-def on_spark(slots: int, conf: Mapping[str, str] | None = None, drain: bool = True) -> Any:
-    """Spark on this machine with so many slots. drain: as it is asked, or else never."""
+def on_spark(slots: int, conf: Mapping[str, str] | None = None) -> Any:
+    """Spark on this machine with so many slots."""
     from penstock.engines.spark.engine import SparkEngine  # slow to load: only when needed
 
-    class Hasty(SparkEngine):
-        """Leaves at the end what is on its way."""
-
-        def stop(self, drain: bool = True) -> None:
-            super().stop(drain=False)
-
-    kind = SparkEngine if drain else Hasty
-    return kind(master=f"local[{slots}]", conf=conf)
+    return SparkEngine(master=f"local[{slots}]", conf=conf)
 
 
 class Watch:

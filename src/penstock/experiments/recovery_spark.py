@@ -61,7 +61,7 @@ class Fault:
 
     def __call__(self, setting: Setting) -> Sequence[Record]:
         graph = flow().graph
-        engine = on_spark(16, drain=False)
+        engine = on_spark(16)
         engine.start(graph, self.plan(), setting.scratch / "run")
         try:
             until(lambda: committed(keyed(engine)) >= 10 * RATE)  # it is warm by then
