@@ -37,7 +37,11 @@ from penstock.models.load import Load
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
 from penstock.policies.policy import Policy
+from penstock.report import text
 from penstock.report.summary import LatencySummary
+
+_UNSEEN = 2.0
+"""Batches of so many times the rows of the largest that was recorded are a guess."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class Outcome:
     """What comes of it over the time that was asked for; the plan is the one at the end.
 
     offered, throughput: rows a second that come to the sources, and that are taken from them, of
-    which some may have waited there before.
+    which some may have waited there before; batch: rows of the largest batches.
     """
 
     policy: str
@@ -69,6 +73,7 @@ class Outcome:
     latency: Mapping[str, LatencySummary]
     slot_seconds: float
     changes: int
+    batch: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -82,6 +87,7 @@ class Outcome:
                 "executors": self.plan.executors,
             },
             "changes": self.changes,
+            "largest_batch": round(self.batch),
             "plan": self.plan.to_json(),
         }
 
@@ -145,8 +151,22 @@ def ask(run_dir: Path, question: Question, fitted: Fitted | None = None) -> Answ
         rules = ahead.rules_of(asked, start.plan, nodes, seen.today.snapshot.at)
         outcomes.append(_simulated(start, policy, rules, model, question))
     shown = {name: str(load) for name, load in start.loads.items()}
+    notes = (*notes, *_unseen(model, outcomes))
     return Answer(
         seen.graph.name, shown, question.seconds, nodes, outcomes[0], outcomes[-1], quality, notes
+    )
+
+
+def _unseen(model: Model, outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    """A word where batches come to be far larger than any that the model was fitted to."""
+    known = None if model.batch is None else model.batch.few
+    largest = max(one.batch for one in outcomes)
+    if known is None or largest <= _UNSEEN * known:
+        return ()
+    return (
+        f"batches come to {text.count(largest)} rows, and the largest that was recorded had "
+        f"{text.count(known)}: what rows cost in larger ones is not known, so throughput may be "
+        "told too high; a run that has been under such a load would show it",
     )
 
 
@@ -197,7 +217,7 @@ def _simulated(
             verify=False,
             clock=Clock(clock.now, clock.sleep, wall=lambda: start.time + engine.now),
         )
-        spent = _spent([*history.snapshots(home)], asked.seconds)
+        snapshots = [*history.snapshots(home)]
     due = sum(load.offered(asked.seconds) for load in start.loads.values())
     return Outcome(
         summary.policy,
@@ -205,8 +225,17 @@ def _simulated(
         due / asked.seconds,
         min(summary.rows_ingested, due + start.begin.owed) / asked.seconds,
         summary.latency,
-        spent,
+        _spent(snapshots, asked.seconds),
         len(summary.transitions),
+        _largest(snapshots),
+    )
+
+
+def _largest(snapshots: Sequence[Snapshot]) -> float:
+    """Rows of a batch, where they were most."""
+    every = [one for snapshot in snapshots for one in snapshot.pipelines.values()]
+    return max(
+        (one.rows_in / one.batches for one in every if one.rows_in and one.batches), default=0.0
     )
 
 
