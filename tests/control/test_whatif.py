@@ -58,6 +58,16 @@ def test_more_load_never_makes_it_better(run_dir: Path) -> None:
     assert answers[-1].offered == 2000
 
 
+def test_batches_larger_than_any_recorded_are_called_a_guess(run_dir: Path) -> None:
+    few = fitted(run_dir).batch.few
+    assert few is not None
+    small, large = (asked(run_dir, load, policy="static") for load in ("20/s", "2000/s"))
+    assert small.alone.batch <= 2 * few < large.alone.batch
+    assert not any("is not known" in note for note in small.notes)
+    assert any(f"had {few:,.0f}: what rows cost" in note for note in large.notes)
+    assert large.to_json()["left_alone"]["largest_batch"] == round(large.alone.batch)
+
+
 def test_the_load_of_the_run_is_scaled(run_dir: Path) -> None:
     base = parse(terms.read(run_dir)[-1].loads["read"])
     rate = base.rate(100.0)

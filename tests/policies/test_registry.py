@@ -90,6 +90,12 @@ def test_a_broken_policy_is_named() -> None:
         policies.get("odd")
 
 
+def test_what_a_policy_says_of_itself_names_it_once() -> None:
+    with pytest.raises(InvalidInput) as found:
+        policies.get("es-stream:share=2")
+    assert str(found.value) == "policy 'es-stream': share is between 0 and 1, not 2.0"
+
+
 # --- options -----------------------------------------------------------------------------------
 
 
@@ -130,7 +136,7 @@ def test_values_of_every_kind_are_read(text: str, expected: dict[str, Any]) -> N
         ("threshold:above", "cannot read the option 'above': write it like above=0.7"),
         ("threshold:above=", "cannot read the option 'above='"),
         ("threshold:step=1,step=2", "the option 'step' is given twice"),
-        ("threshold:above=0.1", "policy 'threshold': threshold: 0 <= below < above"),
+        ("threshold:above=0.1", "policy 'threshold': 0 <= below < above"),
         ("stela:automatic=maybe", "'maybe' is no true or false"),
         ("static:speed=1", "policy 'static' has no options, found 'speed'"),
         ("foreign:speed=1", "policy 'foreign' has no options, found 'speed'"),

@@ -138,7 +138,8 @@ def _blaming(name: str, path: str) -> Iterator[None]:
     try:
         yield
     except PenstockError as error:
-        raise InvalidInput(f"policy '{name}': {error}") from error
+        said = str(error).removeprefix(f"{name}: ")  # a policy's own words begin with its name
+        raise InvalidInput(f"policy '{name}': {said}") from error
     except Exception as error:
         raise InvalidInput(
             f"policy '{name}' from '{path}' cannot be loaded: {type(error).__name__}: {error}"
