@@ -113,7 +113,7 @@ def test_settings_are_fields_of_the_policy(
         ("threshold", [""], "cannot read the option '': write it like above=0.7"),
         ("threshold", ["above=0.7,"], "cannot read the option 'above=0.7,'"),
         ("threshold:step=1", ["step=2"], "the option 'step' is given twice"),
-        ("threshold", ["above=0.1"], "policy 'threshold': threshold: 0 <= below < above"),
+        ("threshold", ["above=0.1"], "policy 'threshold': 0 <= below < above"),
         ("stepwise", ["sample=-1"], "stepwise: sample is -1, it must be 1 or more"),
         ("organic", ["bottleneck=7"], "bottleneck is 7, it must be above 0 and up to 1"),
         ("es-stream", ["most=0"], "es-stream: most is 0, it must be 1 or more"),

@@ -186,7 +186,7 @@ def test_nothing_is_sustained_where_all_is_late(penstock: Run, play: Any) -> Non
         (["profile", "wordcont"], "unknown workload 'wordcont', did you mean 'wordcount'"),
         (["profile", "linear", "--set", "slices=1"], "policy 'stepwise' has no option 'slices'"),
         (["profile", "linear", "--set", "k=much"], "policy 'stepwise', option 'k': 'much' is no"),
-        (["profile", "linear", "--set", "k=0.5"], "policy 'stepwise': stepwise: k is 0.5, it must"),
+        (["profile", "linear", "--set", "k=0.5"], "policy 'stepwise': k is 0.5, it must"),
         (["profile", "linear", "--load", "fast"], "cannot read the load 'fast'"),
         (["profile", "linear", "--for", "long"], "cannot read the duration 'long'"),
         (["profile", "linear", "--max-slots", "0"], "a budget of 0 slots runs nothing"),
