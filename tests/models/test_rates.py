@@ -165,3 +165,19 @@ def test_back_pressure_is_seen_through() -> None:
     assert read["b"].processed == 20
     slow = {**held, "s": Rate(100.0, 20.0, 20.0)}  # here s itself is too slow
     assert rates.measured(chain, dags.snapshot(chain, slow))["s"].congestion == 5
+
+
+@pytest.mark.parametrize(
+    ("arrival", "batches", "congestion"),
+    [(24.0, 8, 1.0), (24.0, 0, 1.2), (120.0, 8, 6.0)],
+    ids=["little", "little, no batches", "much"],
+)
+def test_a_window_that_a_batch_did_not_end_in_is_no_congestion(
+    arrival: float, batches: int, congestion: float
+) -> None:
+    topology = dags.topology({"s": (), "a": ("s",)})
+    flows = {"s": Rate(arrival, arrival, arrival), "a": Rate(arrival, 20.0, 20.0)}
+    seen = dags.snapshot(topology, flows)
+    a = replace(seen.pipelines["a"], batches=batches, service=0.01)  # 100 rows/s if it has to
+    seen = replace(seen, pipelines={**seen.pipelines, "a": a})
+    assert rates.measured(topology, seen)["a"].congestion == pytest.approx(congestion)

@@ -17,6 +17,10 @@ from penstock.models.topology import Topology
 CONGESTED = 1.2
 """Rows that come for each row processed above which a pipeline counts as congested."""
 
+_IDLE = 0.5
+"""Share of the time that rows would keep instances at work below which none can pile up. Batches
+end when they end: in one window more rows may come than are done, and in the next fewer."""
+
 _AT_WORK = 0.9
 """Share of the time at work from which a pipeline is taken to be what holds others back."""
 
@@ -106,7 +110,7 @@ def measured(topology: Topology, snapshot: Snapshot, congested: float = CONGESTE
 
     A congested pipeline is at its capacity; that of another follows from its service time, and
     is what it processes now where that time is not known. A pipeline that has processed nothing
-    is taken to pass on what it gets.
+    is taken to pass on what it gets, and one that would do what comes in half of the time to do it.
     """
     if not snapshot.settled:
         raise NotMeasured("the window holds a change of plan, so its numbers say nothing yet")
@@ -126,7 +130,9 @@ def measured(topology: Topology, snapshot: Snapshot, congested: float = CONGESTE
             selectivity = metrics.rate_out / processed
         rate = Rate(arrival, processed, processed, selectivity)
         most = _possible(metrics)
-        if most is not None and (rate.congestion <= congested or processed == 0):
+        if metrics.in_batches and most is not None and 0 < arrival < _IDLE * most:
+            rate = replace(rate, processed=arrival, capacity=most)
+        elif most is not None and (rate.congestion <= congested or processed == 0):
             rate = replace(rate, capacity=max(processed, most))
         found[name] = rate
     return _released(topology, found, snapshot, congested)

@@ -226,10 +226,10 @@ def _gained(context: Context, start: Growth, end: Growth) -> dict[str, float]:
     return {GAIN_ROWS: share * now} if now is not None and 0 < share < math.inf else {}
 
 
-def one_less(
+def fewer(
     context: Context, start: Growth, choose: Callable[[Growth, list[str]], str], seconds: float
 ) -> Decision | None:
-    """One instance less where the others could do its work; None where there is no such.
+    """Fewer instances of one pipeline where the rest could do the work; None where there is none.
 
     So much must have come, and no more, for so many seconds.
     """
@@ -238,14 +238,23 @@ def one_less(
         return None
     since = [s for s in calm if s.at >= context.now - seconds]
     needed = {name: _needed(start, name, since) for name in start.topology.pipelines}
-    able = [n for n in needed if needed[n] <= SPARE * (start.instances(n) - 1) and _above(start, n)]
+    enough = {name: _enough(start, name, needed[name]) for name in needed}
+    able = [name for name in needed if enough[name] < start.instances(name)]
     if not able:
         return None
     name = choose(start, able)
-    now = start.instances(name)
-    plan = scaled_plan(context.plan, {name: now - 1})
+    now, then = start.instances(name), enough[name]
+    plan = scaled_plan(context.plan, {name: then})
     told = f"for {seconds:g} s {name} had work for {needed[name]:.2g} of {now} instances"
-    return Decision(plan, f"{told}: one less", {f"{name}.needed": needed[name]})
+    return Decision(plan, f"{told}: {now} -> {then}", {f"{name}.needed": needed[name]})
+
+
+def _enough(growth: Growth, name: str, needed: float) -> int:
+    """Instances that have some time to spare, within the bounds."""
+    now, least = growth.instances(name), bounds(growth.topology, name).least
+    if needed > SPARE * now:
+        return now
+    return min(now, max(1, least, math.ceil(needed / SPARE - 1e-9)))
 
 
 def _needed(growth: Growth, name: str, snapshots: Sequence[Snapshot]) -> float:
@@ -253,13 +262,9 @@ def _needed(growth: Growth, name: str, snapshots: Sequence[Snapshot]) -> float:
     came = [s.pipelines[name].arrival_rate if name in s.pipelines else None for s in snapshots]
     most = max((math.inf if rate is None else rate for rate in came), default=math.inf)
     capacity = growth.rates[name].capacity
-    if most == 0 or capacity == 0:
+    if most in (0, math.inf) or capacity == 0:
         return 0.0 if most == 0 else math.inf
     return growth.instances(name) * most / capacity
-
-
-def _above(growth: Growth, name: str) -> bool:
-    return growth.instances(name) > bounds(growth.topology, name).least
 
 
 def check(over: float, calm: float) -> None:

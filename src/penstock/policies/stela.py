@@ -48,7 +48,7 @@ class Stela:
             start = slots.measured(context, self.congested)
         except NotMeasured as why:
             return Decision(None, str(why)), memory
-        if (less := slots.one_less(context, start, _least_effective, self.calm)) is not None:
+        if (less := slots.fewer(context, start, _least_effective, self.calm)) is not None:
             return less, memory
         if (why_not := slots.nothing_to_give(context, start)) is not None:
             return Decision(None, why_not), memory

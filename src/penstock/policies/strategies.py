@@ -117,7 +117,7 @@ class _Ranked:
             able = frozenset(names)
             return next(name for name in reversed(ranking) if name in able)
 
-        if (less := slots.one_less(context, start, last, self.calm)) is not None:
+        if (less := slots.fewer(context, start, last, self.calm)) is not None:
             return less, memory
         if (why_not := slots.nothing_to_give(context, start)) is not None:
             return Decision(None, why_not), memory

@@ -128,13 +128,14 @@ class RunningPipeline:
     def usual(self) -> dict[str, Any]:
         """What the valve lets through when nothing special is going on."""
         rows = self.site.pace.admission(self.spec, _in_python(self.site, self.spec))
-        return {"admission": rows, "cadence": self.spec.cadence}
+        spec = self.spec
+        return {"parallelism": spec.parallelism, "admission": rows, "cadence": spec.cadence}
 
     def respecify(self, spec: Pipeline) -> None:
         """Go on under another specification that needs no restart."""
         if spec != self.spec:
             self.spec = spec
-            self.turn(parallelism=spec.parallelism, **self.usual)
+            self.turn(**self.usual)
 
     @property
     def quiet(self) -> bool:

@@ -14,6 +14,7 @@ from penstock.dataflow.operator import Operator
 from penstock.engines.spark import checkpoint
 from penstock.engines.spark.pipeline import RunningPipeline
 from penstock.engines.spark.site import Input
+from penstock.plan import fusion
 from penstock.plan.plan import Pipeline
 
 if TYPE_CHECKING:
@@ -48,18 +49,23 @@ def drain(engine: SparkEngine) -> None:
 
 
 def quiesce(engine: SparkEngine, specs: Iterable[Pipeline]) -> Stopped:
-    """Empty and stop pipelines, upstream first."""
+    """Empty and stop pipelines, upstream first; who is left has the slots of those who are done."""
     order = {name: at for at, name in enumerate(engine.site.graph.topological)}
     upstream_first = sorted(specs, key=lambda p: order[engine.site.tail(p.operators)])
     stopping = frozenset(p.name for p in upstream_first)
-    result = Stopped()
+    result, slots = Stopped(), 0
     for spec in upstream_first:
-        _quiesce_one(engine, engine.pipelines[spec.name], stopping, result)
+        slots += spec.parallelism
+        _quiesce_one(engine, engine.pipelines[spec.name], stopping, result, slots)
     return result
 
 
 def _quiesce_one(
-    engine: SparkEngine, pipeline: RunningPipeline, stopping: frozenset[str], result: Stopped
+    engine: SparkEngine,
+    pipeline: RunningPipeline,
+    stopping: frozenset[str],
+    result: Stopped,
+    slots: int,
 ) -> None:
     """Stop a pipeline when it has taken in all that can still come.
 
@@ -76,7 +82,9 @@ def _quiesce_one(
         return not inner or at >= engine.site.channel(entry.upstream).end
 
     if not all(ended(entry) for entry in pipeline.inputs):
-        pipeline.turn(admission=None, cadence=0.0)  # nothing is won by taking the rest slowly
+        most = fusion.bounds(engine.site.graph, pipeline.spec.operators).most
+        # nothing is won by taking the rest slowly
+        pipeline.turn(parallelism=min(slots, most or slots), admission=None, cadence=0.0)
         engine.wait(lambda: all(ended(entry) for entry in pipeline.inputs))
     if pipeline.foreign:
         result.replayed += _finish_foreign(engine, pipeline)
