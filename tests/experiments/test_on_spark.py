@@ -17,7 +17,6 @@ from penstock.experiments import (
     joker_spark,
     joker_waiting,
     nephele_spark,
-    play,
     prime_spark,
     recovery_spark,
     stela_spark,
@@ -331,7 +330,7 @@ def test_a_case_on_a_cluster_has_a_session_of_its_own(
         told.append(given["engine"]._master)
         raise InterruptedError
 
-    monkeypatch.setattr(play, "run", run)
+    monkeypatch.setattr("penstock.experiments.play.run", run)
     monkeypatch.setattr("penstock.engines.spark.session.end", lambda: told.append("end"))
     for master in (None, "local-cluster[2,2,1024]"):
         job = SparkPlay(lambda out: waiting.flow("star", STAR, "5/s"), 1.0, master=master)

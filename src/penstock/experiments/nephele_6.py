@@ -93,7 +93,7 @@ def picture_6(data: Data) -> Figure:
     testers = tuple(
         reading.line(data, c, _testers, short(c), style="step", tone=tones[c]) for c in cases
     )
-    executors = ()
+    executors: tuple[Panel, ...] = ()
     if data.engine == "spark":
         executors = (prime_spark.panel(data, {c: short(c) for c in cases}, tones),)
     return Figure(

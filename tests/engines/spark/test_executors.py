@@ -80,7 +80,7 @@ class Cluster:
     def conf(self) -> Any:
         return SimpleNamespace(getInt=self.settings.get, getBoolean=self.settings.get)
 
-    def getExecutorIds(self) -> Any:  # noqa: N802
+    def getExecutorIds(self) -> Any:
         return SimpleNamespace(size=lambda: len(self.there), apply=lambda at: self.there[at])
 
     def executors(self) -> Executors:

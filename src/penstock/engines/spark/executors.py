@@ -62,7 +62,7 @@ class Executors:
         conf = self._context.conf()
         if self.dynamic:
             least = ("dynamicAllocation.minExecutors", "dynamicAllocation.initialExecutors")
-            return max(conf.getInt(f"spark.{n}", 0) for n in (*least, "executor.instances"))
+            return max(int(conf.getInt(f"spark.{n}", 0)) for n in (*least, "executor.instances"))
         cluster = re.match(r"local-cluster\[\s*(\d+)", str(self._context.master()))
         return int(cluster[1]) if cluster else int(conf.getInt("spark.executor.instances", 1))
 
