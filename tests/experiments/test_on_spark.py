@@ -17,6 +17,7 @@ from penstock.experiments import (
     joker_spark,
     joker_waiting,
     nephele_spark,
+    prime_spark,
     recovery_spark,
     stela_spark,
     waiting,
@@ -276,6 +277,66 @@ def test_the_best_static_plan_is_the_smallest_that_meets_both_bounds_often_enoug
 def test_the_burst_lasts_ten_seconds() -> None:
     load = parse(nephele_spark.load(240, 100.0))
     assert [round(load.rate(at)) for at in (0, 20, 55, 65, 75, 99)] == [60, 60, 160, 240, 120, 120]
+
+
+def _testers(cores: Callable[[int], int], met: float) -> list[Record]:
+    def of(at: int) -> Record:
+        latency = {"test->sink": {"bound": 2.0, "mean": 1.0, "p95": 1.5}}
+        found = tick(at, {"source": (1, 1.0), "test": (5, 1.0)}, latency=latency)
+        return {**found, "cores": cores(at)}
+
+    rows = {"rows_offered": 1000, "rows_delivered": 1000}
+    return [*seconds(100, of), {**summary(600.0, test_to_sink=met), **rows}]
+
+
+def test_dynamic_allocation_is_held_to_the_executors_that_were_there() -> None:
+    cases = {"latency": _testers(lambda at: 6, 0.9), "static": _testers(lambda at: 6, 0.8),
+             "dynamic allocation": _testers(lambda at: 2 if at <= 50 else 6, 0.7)}  # fmt: skip
+    found = data("nephele-6", cases)
+    held = "slot hours of the executors that were there,"
+    assert value("nephele-6", found, f"{held} static plan")[0] == pytest.approx(600 / 3600)
+    assert value("nephele-6", found, f"{held} dynamic allocation")[0] == pytest.approx(400 / 3600)
+    assert value("nephele-6", found, "most executors under dynamic allocation")[0] == 3
+    assert value("nephele-6", found, "executors under dynamic allocation at the end")[0] == 3
+    what = "rows delivered of each that came, dynamic allocation"
+    assert value("nephele-6", found, what)[0] == 1
+    what = "share that meets the bound under Spark's dynamic allocation"
+    assert value("nephele-6", found, what)[0] == 0.7
+    drawn = experiments.get("nephele-6").picture(found).panels[-1]
+    assert drawn.y == "executors"
+    assert [line.y[0] for line in drawn.lines] == [3, 3, 1]
+
+
+def test_only_one_case_leaves_the_executors_to_spark_and_all_have_the_same_cluster() -> None:
+    experiment = experiments.get("nephele-6")
+    cases = experiment.made("spark", experiment.parameters("spark", quick=False))
+    plays = {c.name: c.job for c in cases if isinstance(c.job, SparkPlay)}
+    assert {p.master for p in plays.values()} == {prime_spark.CLUSTER}
+    enabled = "spark.dynamicAllocation.enabled"
+    left = [name for name, play in plays.items() if play.conf[enabled] == "true"]
+    assert left == ["dynamic allocation"]
+    dynamic, static = plays["dynamic allocation"], plays["static"]
+    assert dynamic.plan == static.plan
+    assert dynamic.conf["spark.dynamicAllocation.executorIdleTimeout"] == "13000ms"
+    assert set(static.conf) < set(dynamic.conf)
+
+
+def test_a_case_on_a_cluster_has_a_session_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told: list[str] = []
+
+    def run(*_: Any, **given: Any) -> Any:
+        told.append(given["engine"]._master)
+        raise InterruptedError
+
+    monkeypatch.setattr("penstock.experiments.play.run", run)
+    monkeypatch.setattr("penstock.engines.spark.session.end", lambda: told.append("end"))
+    for master in (None, "local-cluster[2,2,1024]"):
+        job = SparkPlay(lambda out: waiting.flow("star", STAR, "5/s"), 1.0, master=master)
+        with pytest.raises(InterruptedError):
+            job(Setting(1, tmp_path))
+    assert told == ["local[16]", "end", "local-cluster[2,2,1024]", "end"]
 
 
 def test_instances_come_and_go_with_the_load() -> None:

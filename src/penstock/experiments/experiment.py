@@ -120,13 +120,21 @@ def simulated(*claims: Claim) -> tuple[Claim, ...]:
     return tuple(replace(claim, only="simulator") for claim in claims)
 
 
+LOCAL = (
+    "a local master with more slots than cores, and operators that wait. Dynamic allocation does "
+    "not apply, as it asks a cluster for executors, and a local master has one for good; nephele-6 "
+    "has it."
+)
+
+
 @dataclass(frozen=True)
 class Experiment:
     """An experiment of a seed's.
 
     cases: from parameters, which are `size`, or `quick` on top of it, to what is carried out on
     the simulator; spark: the same for Spark with `spark_size`, None where two cores cannot show
-    it, for which `no_spark` gives the reason; notes: what else a reader of the table has to know.
+    it, for which `no_spark` gives the reason, and `on_spark` what Spark it was; notes: what else a
+    reader of the table has to know.
     """
 
     name: str
@@ -141,6 +149,7 @@ class Experiment:
     spark: Callable[..., Sequence[Case]] | None = None
     spark_size: Mapping[str, Any] = field(default_factory=dict)
     no_spark: str = "it needs more than two cores"
+    on_spark: str = LOCAL
     notes: tuple[str, ...] = ()
 
     def parameters(self, engine: EngineName, quick: bool) -> dict[str, Any]:

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any
 
-from penstock.control.guard import Guard
-from penstock.dataflow.connectors import Discard, Generator
-from penstock.dataflow.flow import Dataflow
 from penstock.engines.simulator.scenario import (
     PRIME_RATES,
     PRIME_SERVICE,
     Scenario,
     prime_tester,
 )
-from penstock.experiments import reading
+from penstock.experiments import prime_spark, reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read, Record
 from penstock.experiments.nephele import P95, PAPER, Buffers, dynamic, fewest_testers, note, short
-from penstock.experiments.play import Play, SparkPlay
-from penstock.plan.plan import Pipeline, Plan
+from penstock.experiments.play import Play
 from penstock.report.figures import Figure, Level, Line, Panel
 
 # --- figure 6 -----------------------------------------------------------------------------------
@@ -45,49 +37,6 @@ SMALL = {"test": 36}
 
 def bounded(bound: int, step: float) -> Scenario:
     return prime_tester(latency=f"{bound}ms", step=step)
-
-
-# --- on Spark -----------------------------------------------------------------------------------
-
-
-def on_spark(step: float, rate: int, latency: str) -> Sequence[Case]:
-    """Testers that wait for 5 ms instead of reckoning, so that two cores can run more than two.
-
-    The bound is that of a system that works in batches: seconds. The static testers are the
-    fewest that the peak does not jam, as in the seed.
-    """
-    rates = tuple(rate * n for n in range(1, 7))
-    steps = (*rates, rates[-1], *reversed(rates[:-1]))
-    load = f"steps:{','.join(map(str, steps))}@{step:g}s"
-    needed = math.ceil(1.1 * rates[-1] * WAIT)
-
-    def play(policy: str, testers: int) -> SparkPlay:
-        plan = Plan((Pipeline(("source",)), Pipeline(("test", "sink"), testers)))
-        seconds = len(steps) * step
-        return SparkPlay(partial(waiting, load, latency), seconds, policy, plan, guard=Guard())
-
-    return (Case("latency", play("latency", needed)), Case("static", play("static", needed)))
-
-
-WAIT = 0.005
-
-
-def waiting(load: str, latency: str, out: Path) -> Dataflow:
-    flow = Dataflow("waiting-tester")
-    numbers = flow.source("source", Generator(_numbers, "n bigint", load))
-    tested = numbers.map("test", _tested, schema="n bigint", max_parallelism=12)
-    tested.sink("sink", Discard())
-    flow.constrain("test", "sink", latency=latency, window=5.0)
-    return flow
-
-
-def _numbers(rng: Any, index: Any, at: Any) -> dict[str, Any]:
-    return {"n": index}
-
-
-def _tested(record: Mapping[str, Any]) -> dict[str, Any]:
-    time.sleep(WAIT)
-    return {"n": record["n"]}
 
 
 def _hours(case: str) -> Read:
@@ -144,6 +93,9 @@ def picture_6(data: Data) -> Figure:
     testers = tuple(
         reading.line(data, c, _testers, short(c), style="step", tone=tones[c]) for c in cases
     )
+    executors: tuple[Panel, ...] = ()
+    if data.engine == "spark":
+        executors = (prime_spark.panel(data, {c: short(c) for c in cases}, tones),)
     return Figure(
         f"PrimeTester with a bound of {bound:g} ms",
         (
@@ -156,6 +108,7 @@ def picture_6(data: Data) -> Figure:
                 log=True,
             ),
             Panel("time (s)", "testers", testers, marks=reading.marks(data, "latency", "test")),
+            *executors,
         ),
         note=note(data, "figure 6"),
     )
@@ -229,17 +182,24 @@ FIGURE_6 = Experiment(
             "task hours beside the best static plan", None, hours_beside("latency", "best static")
         ),
         Claim(
-            "share that meets 20 ms under Spark's dynamic allocation",
+            "share that meets the bound under Spark's dynamic allocation",
             None,
             lambda data: reading.met(data, "dynamic allocation"),
         ),
-        Claim("task hours of dynamic allocation", None, _hours("dynamic allocation")),
+        Claim(
+            "task hours of dynamic allocation",
+            None,
+            _hours("dynamic allocation"),
+            only="simulator",
+        ),
+        *prime_spark.CLAIMS,
     ),
     picture_6,
     size={"step": 60.0},
     quick={"step": 20.0},
-    spark=on_spark,
-    spark_size={"step": 15.0, "rate": 150, "latency": "2s"},
+    spark=prime_spark.cases,
+    spark_size={"step": 13.0, "rate": 225, "latency": "2s"},
+    on_spark=prime_spark.ON_SPARK,
     notes=(
         "Simulated is the seed's graph, which the workload prime-tester has too: 32 sources, the "
         "testers and 32 sinks. The time of a test is not printed, and taken so that 36 testers can "

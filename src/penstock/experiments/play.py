@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -93,8 +94,9 @@ def summed_up(tally: Tally, totals: Mapping[str, LatencyMetrics]) -> Record:
 class SparkPlay:
     """A dataflow on Spark: `build` makes it, with its sinks under a directory.
 
-    slots: tasks that run at a time, more than there are cores where operators wait; drain: whether
-    all that has come is worked off in the end, which takes long where more came than was carried.
+    slots: tasks that run at a time, more than there are cores where operators wait; master: in
+    place of this one executor, a cluster, started for the case alone; drain: whether all that has
+    come is worked off in the end, which takes long where more came than was carried.
     """
 
     build: Callable[[Path], Dataflow]
@@ -106,34 +108,48 @@ class SparkPlay:
     guard: Guard = FREE
     limits: Limits = field(default_factory=Limits)
     slots: int = 16
+    master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     every: float = 1.0
     drain: bool = True
 
     def __call__(self, setting: Setting) -> Iterable[Record]:
         watch = Watch(self.every, setting.tell)
-        summary = run(
-            self.build(setting.scratch / "out"),
-            policy=self.policy,
-            plan=self.plan,
-            engine=on_spark(self.slots, self.conf),
-            load=self.load,
-            seconds=self.seconds,
-            changes=self.changes,
-            guard=self.guard,
-            limits=self.limits,
-            run_dir=setting.scratch / "run",
-            view=watch,
-            drain=self.drain,
-        )
+        with _alone() if self.master else nullcontext():
+            summary = run(
+                self.build(setting.scratch / "out"),
+                policy=self.policy,
+                plan=self.plan,
+                engine=on_spark(self.slots, self.conf, self.master),
+                load=self.load,
+                seconds=self.seconds,
+                changes=self.changes,
+                guard=self.guard,
+                limits=self.limits,
+                run_dir=setting.scratch / "run",
+                view=watch,
+                drain=self.drain,
+            )
         return watch.all(summary)
 
 
-def on_spark(slots: int, conf: Mapping[str, str] | None = None) -> Any:
-    """Spark on this machine with so many slots."""
+def on_spark(slots: int, conf: Mapping[str, str] | None = None, master: str | None = None) -> Any:
+    """Spark on this machine with so many slots, or on a master."""
     from penstock.engines.spark.engine import SparkEngine  # slow to load: only when needed
 
-    return SparkEngine(master=f"local[{slots}]", conf=conf)
+    return SparkEngine(master=master or f"local[{slots}]", conf=conf)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """No session of Spark's before and after, as there can be one at a time."""
+    from penstock.engines.spark.session import end
+
+    end()
+    try:
+        yield
+    finally:
+        end()
 
 
 class Watch:
@@ -186,6 +202,7 @@ def ticked(tick: Tick) -> Record:
         "load": short(seen.load),
         "executors": tick.plan.executors,
         "slots": tick.plan.slots,
+        "cores": sum(e.slots for e in seen.executors.values()),
         "pipelines": _pipelines(tick.plan, seen),
         "latency": {
             name: {"bound": one.bound, "mean": short(one.mean), "p95": short(one.p95)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
@@ -20,6 +21,13 @@ def summary(data: Data, case: str) -> Record:
 def task_hours(data: Data, case: str) -> float:
     """Instances times the time they were there."""
     return float(summary(data, case)["slot_seconds"]) / 3600
+
+
+def slot_hours(data: Data, case: str) -> float:
+    """Slots of the executors that were there, whoever decided on them, times the time."""
+    ticks = data.of(case)
+    held = (tick["cores"] * (tick["at"] - last["at"]) for last, tick in pairwise(ticks))
+    return float(ticks[0]["cores"] * ticks[0]["at"] + sum(held)) / 3600
 
 
 def met(data: Data, case: str, constraint: str | None = None) -> float | None:

@@ -130,16 +130,12 @@ def markdown(experiment: Experiment, rows: tuple[Row, ...]) -> str:
     if experiment.spark is None:
         told.append(f"Not on Spark here: {experiment.no_spark}.")
     elif "spark" in engines:
-        told.append(ON_SPARK)
+        told.append(f"On Spark here: {experiment.on_spark} {DIRECTION_ALONE}")
     title = f"# {experiment.title}\n\n{experiment.paper}, {experiment.figure}.\n\n"
     return title + "\n".join(lines) + "\n" + "".join(f"\n{text}\n" for text in told)
 
 
-ON_SPARK = (
-    "On Spark here: a local master with more slots than cores, and operators that wait. What "
-    "agrees there is the direction, as sizes are others. Dynamic allocation does not apply, as it "
-    "asks a cluster for executors, and a local master has one for good."
-)
+DIRECTION_ALONE = "What agrees there is the direction, as sizes are others."
 
 
 def _line(words: list[str]) -> str:

@@ -1,13 +1,20 @@
-"""Who leaves, and where state goes, as pure functions."""
+"""Who leaves, and where state goes, as pure functions; executors on which Spark itself decides."""
 
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.spark.executors import chosen, spread
+from penstock.engines.rundir import Wiring
+from penstock.engines.spark.engine import SparkEngine
+from penstock.engines.spark.executors import Executors, chosen, spread
+from penstock.errors import Refused
+from penstock.plan.plan import Pipeline, Plan
 
 
 def test_named_executors_leave_and_nobody_else() -> None:
@@ -54,3 +61,72 @@ def test_state_ends_up_even_and_moves_no_more_than_it_must(
     here = sorted((Counter(places)[name] for name in executors), reverse=True)
     stay = sum(min(n, share + (at < extra)) for at, n in enumerate(here))
     assert len(moved) == len(places) - stay
+
+
+# --- dynamic allocation -------------------------------------------------------------------------
+
+
+class Cluster:
+    """What is asked of Spark's context: its settings, and the executors there are."""
+
+    def __init__(self, *there: str, **settings: int) -> None:
+        self.there = list(there)
+        found = {f"spark.dynamicAllocation.{name}": value for name, value in settings.items()}
+        self.settings: dict[str, Any] = {"spark.dynamicAllocation.enabled": True, **found}
+
+    def master(self) -> str:
+        return "local-cluster[6,2,1024]"
+
+    def conf(self) -> Any:
+        return SimpleNamespace(getInt=self.settings.get, getBoolean=self.settings.get)
+
+    def getExecutorIds(self) -> Any:
+        return SimpleNamespace(size=lambda: len(self.there), apply=lambda at: self.there[at])
+
+    def executors(self) -> Executors:
+        session = SimpleNamespace(sessionState=lambda: SimpleNamespace(conf=lambda: None))
+        java = SimpleNamespace(sc=lambda: self)
+        context = SimpleNamespace(master=self.master(), _jsc=java)
+        spark: Any = SimpleNamespace(_jvm=None, sparkContext=context, _jsparkSession=session)
+        return Executors(spark)
+
+
+def test_under_dynamic_allocation_only_the_first_executors_are_waited_for() -> None:
+    assert Cluster("0", minExecutors=1).executors().ready() == 1
+    assert Cluster("0", "1", minExecutors=1, initialExecutors=2).executors().ready() == 2
+
+
+def test_no_executor_is_waited_for_where_the_first_task_brings_it() -> None:
+    assert Cluster().executors().ready() == 1
+
+
+def test_executors_that_spark_decides_on_are_refused_and_instances_are_not() -> None:
+    cluster = Cluster("0", minExecutors=1)
+    executors = cluster.executors()
+    with pytest.raises(Refused, match="dynamic allocation decides"):
+        executors.check(2, now=1)
+    cluster.there = ["0", "1", "2"]  # some have come since the plan was looked at
+    executors.check(1, now=1)
+
+
+def test_a_plan_has_the_executors_that_spark_has() -> None:
+    cluster = Cluster("0", "1", "2", minExecutors=1)
+    engine = running(cluster)
+    engine.observe()
+    assert engine.plan.executors == 3
+    cluster.there = ["1"]  # two had nothing to do
+    engine.observe()
+    assert engine.plan.executors == 1
+    assert engine.failure is None
+
+
+def running(cluster: Cluster) -> SparkEngine:
+    """An engine with nothing in it but its executors."""
+    engine: Any = SparkEngine()
+    engine._state, engine._began = "running", 0.0
+    engine._executors = cluster.executors()
+    engine._wiring = Wiring(1, Plan((Pipeline(("a",)),)), {})
+    engine._supervisor = SimpleNamespace(raise_failure=lambda: None, failure=None)
+    engine._gauges = SimpleNamespace(snapshot=lambda at, plan, settled: None)
+    found: SparkEngine = engine
+    return found

@@ -167,6 +167,8 @@ class SparkEngine:
         )
         if self._metering:
             self._profiler.start()
+        if plan is not None and self._executors.dynamic:  # what it says of executors is Spark's
+            plan = replace(plan, executors=self._wiring.plan.executors, leaving=())
         if plan is not None and plan != self._wiring.plan:
             self.apply(plan, "plan given at start")
 
@@ -258,10 +260,11 @@ class SparkEngine:
 
     def _first_wiring(self, graph: Graph, plan: Plan | None) -> Wiring:
         executors = self._executors.ready()
-        if plan is not None and plan.executors > executors:
-            self._executors.grow(plan.executors, self._wait_idly)
-        elif plan is not None and plan.executors < executors:
-            self._executors.shrink(plan.executors, (), Counter(), self._wait_idly)
+        wanted = executors if plan is None or self._executors.dynamic else plan.executors
+        if wanted > executors:
+            self._executors.grow(wanted, self._wait_idly)
+        elif wanted < executors:
+            self._executors.shrink(wanted, (), Counter(), self._wait_idly)
         chosen = plan or fusion.default_plan(graph, default_parallelism(self.spark), executors)
         wiring = wirings.first(self._site, chosen)
         self._directory.commit(wiring)
@@ -277,8 +280,7 @@ class SparkEngine:
 
     def _staffed(self, wiring: Wiring) -> Wiring:
         """A wiring with the executors that there are: after a restart these may be others."""
-        there = self._executors.ready()
-        return replace(wiring, plan=replace(wiring.plan, executors=there, leaving=()))
+        return _with_executors(wiring, self._executors.ready())
 
     @staticmethod
     def _wait_idly(condition: Callable[[], bool]) -> None:
@@ -438,6 +440,8 @@ class SparkEngine:
 
     def _snapshot(self) -> Snapshot:
         with self._lock:
+            if self._executors.dynamic and self._state == "running":
+                self._wiring = _with_executors(self._wiring, self._executors.there)
             at = self.since_start(time.time())
             self._last = self._gauges.snapshot(at, self._wiring.plan, self._settled(at))
             self._pace(self._last)
@@ -471,6 +475,10 @@ class SparkEngine:
             pipeline.stop()
         self._directory.close()
         self._state = "stopped"
+
+
+def _with_executors(wiring: Wiring, there: int) -> Wiring:
+    return replace(wiring, plan=replace(wiring.plan, executors=there, leaving=()))
 
 
 def _checked(plan: Plan, graph: Graph) -> Plan:

@@ -32,27 +32,44 @@ Placement = Mapping[int, str | None]
 
 
 class Executors:
-    """The executors of one session. A local master is one executor for good."""
+    """The executors of one session. A local master is one executor for good.
+
+    dynamic: Spark alone decides how many there are, by its dynamic allocation.
+    """
 
     def __init__(self, spark: SparkSession) -> None:
         self._jvm: Any = spark._jvm
         self._context: Any = spark.sparkContext._jsc.sc()
         self._conf: Any = spark._jsparkSession.sessionState().conf()
         self.fixed = str(spark.sparkContext.master).split("[")[0] == "local"
+        asked = self._context.conf().getBoolean("spark.dynamicAllocation.enabled", False)
+        self.dynamic = bool(asked) and not self.fixed
 
     def ready(self) -> int:
         """Wait for the executors that a new session has asked for; returns how many there are."""
-        asked = self._context.conf().getInt("spark.executor.instances", 1)
-        cluster = re.match(r"local-cluster\[\s*(\d+)", str(self._context.master()))
-        expected = int(cluster[1]) if cluster else asked
+        expected = self._expected()
         end = time.monotonic() + _PATIENCE
         while len(self.ids()) < expected and time.monotonic() < end:
             time.sleep(0.05)
-        if not self.ids():
+        if expected and not self.ids():
             raise InvalidInput(
                 f"the cluster at {self._context.master()} gave no executor in {_PATIENCE:.0f} s"
             )
-        return len(self.ids())
+        return self.there
+
+    def _expected(self) -> int:
+        """Executors that come before there is anything to do: none where Spark waits for that."""
+        conf = self._context.conf()
+        if self.dynamic:
+            least = ("dynamicAllocation.minExecutors", "dynamicAllocation.initialExecutors")
+            return max(int(conf.getInt(f"spark.{n}", 0)) for n in (*least, "executor.instances"))
+        cluster = re.match(r"local-cluster\[\s*(\d+)", str(self._context.master()))
+        return int(cluster[1]) if cluster else int(conf.getInt("spark.executor.instances", 1))
+
+    @property
+    def there(self) -> int:
+        """How many there are; one where Spark would bring the first with the first task."""
+        return max(1, len(self.ids()))
 
     def ids(self) -> tuple[str, ...]:
         """The executors that there are, oldest first."""
@@ -61,19 +78,18 @@ class Executors:
         found = self._context.getExecutorIds()
         return tuple(sorted((found.apply(i) for i in range(found.size())), key=_age))
 
-    def check(self, wanted: int, leaving: Iterable[str] = ()) -> None:
-        """Refuse what can be known to be impossible."""
+    def check(self, wanted: int, leaving: Iterable[str] = (), now: int | None = None) -> None:
+        """Refuse what can be known to be impossible; now: the executors of the plan in force."""
         if self.fixed and wanted != 1:
             raise Refused(
                 f"a local master is one executor, {wanted} are wanted; give a cluster with --master"
             )
-        there = self.ids()
-        dynamic = self._context.conf().getBoolean("spark.dynamicAllocation.enabled", False)
-        if dynamic and wanted != len(there):
+        if self.dynamic and now is not None and wanted != now:
             raise Refused(
                 "Spark's dynamic allocation decides on the executors of this session; "
                 "turn spark.dynamicAllocation.enabled off to decide on them here"
             )
+        there = self.ids()
         for name in leaving:
             if name not in there:
                 raise Refused(

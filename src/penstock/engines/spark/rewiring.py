@@ -218,7 +218,7 @@ def _repartition(
 
 
 def _refuse_impossible(engine: SparkEngine, after: Plan) -> None:
-    engine.executors.check(after.executors, after.leaving)
+    engine.executors.check(after.executors, after.leaving, engine.wiring.plan.executors)
     engine.executors.check_size(after)
     for spec in after.pipelines:
         for name in spec.operators:
