@@ -30,6 +30,7 @@ from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.models.load import parse
 from penstock.plan import fusion
 from penstock.policies import stela
+from tests.report import statuses
 
 SHOWN = [e for e in experiments.every() if e.spark is not None]
 
@@ -337,6 +338,27 @@ def test_a_case_on_a_cluster_has_a_session_of_its_own(
         with pytest.raises(InterruptedError):
             job(Setting(1, tmp_path))
     assert told == ["local[16]", "end", "local-cluster[2,2,1024]", "end"]
+
+
+def test_every_case_finds_spark_as_warm_as_the_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told: list[dict[str, Any]] = []
+
+    def run(*_: Any, **given: Any) -> Any:
+        told.append(given)
+        return statuses.summary()
+
+    monkeypatch.setattr("penstock.experiments.play.run", run)
+    plan = waiting.plan(STAR)
+    job = SparkPlay(lambda out: waiting.flow("star", STAR, "5/s"), 60.0, "latency", plan)
+    kept = list(job(Setting(1, tmp_path)))
+    before, real = told
+    assert (before["policy"], before["seconds"], before["drain"]) == ("static", 20.0, False)
+    assert (real["policy"], real["seconds"], real["drain"]) == ("latency", 60.0, True)
+    assert before["plan"] == real["plan"] == plan
+    assert before["run_dir"] != real["run_dir"]
+    assert [one["kind"] for one in kept] == ["summary"]
 
 
 def test_instances_come_and_go_with_the_load() -> None:

@@ -95,8 +95,10 @@ class SparkPlay:
     """A dataflow on Spark: `build` makes it, with its sinks under a directory.
 
     slots: tasks that run at a time, more than there are cores where operators wait; master: in
-    place of this one executor, a cluster, started for the case alone; drain: whether all that has
-    come is worked off in the end, which takes long where more came than was carried.
+    place of this one executor, a cluster, started for the case alone; warm: seconds for which the
+    same runs before, for nothing, since Spark is slow at first and the first case would bear it;
+    drain: whether all that has come is worked off in the end, which takes long where more came
+    than was carried.
     """
 
     build: Callable[[Path], Dataflow]
@@ -111,25 +113,32 @@ class SparkPlay:
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     every: float = 1.0
+    warm: float = 20.0
     drain: bool = True
 
     def __call__(self, setting: Setting) -> Iterable[Record]:
-        watch = Watch(self.every, setting.tell)
+        before = replace(self, seconds=self.warm, policy="static", changes=(), drain=False)
         with _alone() if self.master else nullcontext():
-            summary = run(
-                self.build(setting.scratch / "out"),
-                policy=self.policy,
-                plan=self.plan,
-                engine=on_spark(self.slots, self.conf, self.master),
-                load=self.load,
-                seconds=self.seconds,
-                changes=self.changes,
-                guard=self.guard,
-                limits=self.limits,
-                run_dir=setting.scratch / "run",
-                view=watch,
-                drain=self.drain,
-            )
+            if self.warm:
+                before.played(setting.scratch / "warm", Watch(self.every))
+            return self.played(setting.scratch, Watch(self.every, setting.tell))
+
+    def played(self, home: Path, watch: Watch) -> list[Record]:
+        """Run it as it is, with all that is kept under a directory."""
+        summary = run(
+            self.build(home / "out"),
+            policy=self.policy,
+            plan=self.plan,
+            engine=on_spark(self.slots, self.conf, self.master),
+            load=self.load,
+            seconds=self.seconds,
+            changes=self.changes,
+            guard=self.guard,
+            limits=self.limits,
+            run_dir=home / "run",
+            view=watch,
+            drain=self.drain,
+        )
         return watch.all(summary)
 
 
