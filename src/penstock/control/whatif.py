@@ -41,7 +41,7 @@ from penstock.report import text
 from penstock.report.summary import LatencySummary
 
 _UNSEEN = 2.0
-"""Batches of so many times the rows of the largest that was recorded are a guess."""
+"""Tasks of so many times the rows of the largest that was recorded are a guess."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Outcome:
     """What comes of it over the time that was asked for; the plan is the one at the end.
 
     offered, throughput: rows a second that come to the sources, and that are taken from them, of
-    which some may have waited there before; batch: rows of the largest batches.
+    which some may have waited there before; task: rows of one instance in the largest batches.
     """
 
     policy: str
@@ -73,7 +73,7 @@ class Outcome:
     latency: Mapping[str, LatencySummary]
     slot_seconds: float
     changes: int
-    batch: float = 0.0
+    task: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -87,7 +87,7 @@ class Outcome:
                 "executors": self.plan.executors,
             },
             "changes": self.changes,
-            "largest_batch": round(self.batch),
+            "largest_task": round(self.task),
             "plan": self.plan.to_json(),
         }
 
@@ -158,14 +158,14 @@ def ask(run_dir: Path, question: Question, fitted: Fitted | None = None) -> Answ
 
 
 def _unseen(model: Model, outcomes: Sequence[Outcome]) -> tuple[str, ...]:
-    """A word where batches come to be far larger than any that the model was fitted to."""
+    """A word where tasks come to be far larger than any that the model was fitted to."""
     known = None if model.batch is None else model.batch.few
-    largest = max(one.batch for one in outcomes)
+    largest = max(one.task for one in outcomes)
     if known is None or largest <= _UNSEEN * known:
         return ()
     return (
-        f"batches come to {text.count(largest)} rows, and the largest that was recorded had "
-        f"{text.count(known)}: what rows cost in larger ones is not known, so throughput may be "
+        f"batches come to {text.count(largest)} rows an instance, and the largest that was recorded "
+        f"had {text.count(known)}: what rows cost in larger ones is not known, so throughput may be "
         "told too high; a run that has been under such a load would show it",
     )
 
@@ -232,11 +232,10 @@ def _simulated(
 
 
 def _largest(snapshots: Sequence[Snapshot]) -> float:
-    """Rows of a batch, where they were most."""
+    """Rows of one instance in a batch, where they were most."""
     every = [one for snapshot in snapshots for one in snapshot.pipelines.values()]
-    return max(
-        (one.rows_in / one.batches for one in every if one.rows_in and one.batches), default=0.0
-    )
+    batches = [one for one in every if one.rows_in and one.batches]
+    return max(((o.rows_in or 0) / o.batches / o.parallelism for o in batches), default=0.0)
 
 
 def _spent(snapshots: Sequence[Snapshot], seconds: float) -> float:

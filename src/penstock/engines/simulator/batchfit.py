@@ -30,6 +30,10 @@ _FAR, _FARTHEST = 2.0, 2.5
 beside them still more, which is all that nothing else explains. A large batch has many times the
 rows that were seen, so noise would be carried far; and windows overlap, so errors look small."""
 
+_WORSE = 1.15
+"""A cost without which the fit is off by so many times as much is no noise, however unsure: the
+error of a cost is large also where the others do not explain what they are for."""
+
 _UNEVEN = 0.5
 _ALIKE = 0.02
 """A column that others explain but for so much of it cannot be told from them."""
@@ -104,7 +108,8 @@ def tasks(
     found = _solved(columns, rest, weights, notes, far)
     cpu = {**costs.cpu, **{name: found.pop(name) for name in unknown}}
     touch = {**costs.touch, **{name: found.pop(word) for name, word in touched.items()}}
-    few = max(one.seen.rows for one in placed)  # more at once may come cheaper: nobody has seen it
+    # more at once may come cheaper: nobody has seen it
+    few = max(one.seen.rows / one.seen.shape.tasks for one in placed)
     return replace(batch, few=few, **found), replace(costs, cpu=cpu, touch=touch)
 
 
@@ -136,20 +141,34 @@ def _solved(
     far: how many times as sure those have to be that are carried far.
     """
     found = dict.fromkeys(columns, 0.0)
-    taken = _apart(columns, np.sqrt(weights), notes)
+    taken, needed = _apart(columns, np.sqrt(weights), notes), set[str]()
     while taken:
         table = np.column_stack([columns[n] for n in taken])
         solved = robust(table, values, weights)
         asked = _SURE * np.array([far.get(name, 1.0) for name in taken])
         sure = np.divide(solved, asked * errors(table, values, weights, solved))
-        weakest = 1 + int(np.argmin(sure[1:])) if len(taken) > 1 else 0
-        if not weakest or sure[weakest] >= 1:
+        weak = [(at, n) for n, at in zip(taken[1:], sure[1:], strict=True) if at < 1]
+        weakest = min((one for one in weak if one[1] not in needed), default=None)
+        if weakest is None:
             found.update(zip(taken, solved.tolist(), strict=True))
             break
-        name = taken.pop(weakest)
-        if solved[weakest]:
+        name = weakest[1]
+        fewer = np.column_stack([columns[n] for n in taken if n != name])
+        without = robust(fewer, values, weights)
+        off, more = (_off(t, values, weights, s) for t, s in ((table, solved), (fewer, without)))
+        if more > _WORSE * off:
+            needed.add(name)
+            continue
+        if solved[taken.index(name)]:
             notes.append(f"'{name}' cannot be told from noise: its cost is taken as 0")
+        taken.remove(name)
     return found
+
+
+def _off(table: Floats, values: Floats, weights: Floats, solved: Floats) -> float:
+    """How far off a fit is; what is far off counts no more than what is a bit off."""
+    left = np.abs(values - table @ solved) / np.maximum(values, 1e-9)
+    return float(np.average(np.minimum(left, 0.5), weights=np.sqrt(weights) * values))
 
 
 def _apart(columns: Mapping[str, Floats], scale: Floats, notes: list[str]) -> list[str]:

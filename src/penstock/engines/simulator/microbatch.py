@@ -182,7 +182,7 @@ class BatchStage(Stage):
             shares = np.stack([np.full(tasks, 1 / tasks), rows / rows.sum()])
         slow = 1.0 if self.servers.slow is None else self.servers.slow
         beside = np.zeros((stages, tasks))
-        beside[0] = self._cost.row * min(rows.sum(), self._few) * shares[0]
+        beside[0] = self._cost.row * min(rows.sum(), self._few * tasks) * shares[0]
         beside[-1] += self._touching(parts) / tasks
         return (cpu[:, None] * shares + beside) * slow, wait[:, None] * shares * slow
 

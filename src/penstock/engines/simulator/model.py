@@ -173,7 +173,7 @@ class MicroBatch:
     its operators take. Then the output is there, and only the next batch waits for commit. All of
     it needs a processor.
 
-    few: of so many records of a batch each costs a `row` (None: of all); aside: seconds on a
+    few: of so many records of a task each costs a `row` (None: of all); aside: seconds on a
     processor for a batch that nobody waits for, such as reports and cleaning.
 
     jitter: coefficient of variation of what is once a batch; without it pipelines fall into step
