@@ -141,9 +141,9 @@ def _possible(snapshot: Snapshot, place: str) -> None:
             if one.name != name:
                 raise InvalidInput(f"{where}.name: it is called '{one.name}'")
             for word in _COUNTED:
-                number = getattr(one, word, None)
-                if number is not None and number < 0:
-                    raise InvalidInput(f"{where}.{word}: {number:g} is below 0")
+                value = getattr(one, word, None)
+                if value is not None and value < 0:
+                    raise InvalidInput(f"{where}.{word}: {value:g} is below 0")
             for word in ("parallelism", "slots"):
                 if getattr(one, word, 1) < 1:
                     raise InvalidInput(f"{where}.{word}: {getattr(one, word)} is below 1")

@@ -79,8 +79,8 @@ def _restored(kind: Any, data: Any, place: str | None) -> Any:
     if isinstance(kind, type) and is_dataclass(kind):
         return _filled(kind, data, place)
     if origin is tuple and inner[-1] is not Ellipsis:
-        found = zip(inner, _listed(data, place), strict=True)
-        return tuple(_restored(k, one, place) for k, one in found)
+        pairs = zip(inner, _listed(data, place), strict=True)
+        return tuple(_restored(k, one, place) for k, one in pairs)
     if origin in (tuple, frozenset):
         found = enumerate(_listed(data, place))
         return origin(_restored(inner[0], one, place and f"{place}[{at}]") for at, one in found)
