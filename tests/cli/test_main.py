@@ -493,6 +493,24 @@ def test_one_moment_of_a_run_is_put_to_a_policy(
     assert "no change" in penstock("advise", "--snapshot", "late.json", "--policy", "static")[1]
 
 
+@pytest.mark.parametrize("as_json", [(), ("--json",)])
+def test_advice_of_a_policy_that_fails_is_no_success(
+    penstock: Run, monkeypatch: pytest.MonkeyPatch, as_json: tuple[str, ...]
+) -> None:
+    play(monkeypatch, MemoryEngine())
+    assert penstock("run", "wordcount", "--for", "3s", "--run-dir", "mine", "--no-view")[0] == 0
+    assert penstock("history", "mine", "--snapshot", "--out", "case.json")[0] == 0
+
+    def fail(*given: Any) -> None:
+        raise ValueError("boom")
+
+    monkeypatch.setattr("penstock.policies.static.Static.decide", fail)
+    for words in (["mine"], ["--snapshot", "case.json"]):
+        code, out, _ = penstock("advise", *words, "--policy", "static", *as_json)
+        assert code == 1
+        assert "policy 'static' failed: ValueError: boom" in out
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -502,7 +520,10 @@ def test_one_moment_of_a_run_is_put_to_a_policy(
         (["advise", "gone", "--policy", "sttic"], "unknown policy 'sttic', did you mean 'static'"),
         (["advise", "--snapshot", "gone", "--policy", "static"], "cannot read the case 'gone'"),
         (["advise", "--snapshot", "bad.json", "--policy", "static"], "the case 'bad.json' is not"),
-        (["advise", "--snapshot", "odd.json", "--policy", "static"], "a case is written as"),
+        (
+            ["advise", "--snapshot", "odd.json", "--policy", "static"],
+            "the case 'odd.json': a case is",
+        ),
         (["history", "gone"], "'gone' holds no run that can be read"),
         (["history", "gone", "--at", "3s"], "'gone' holds no run that can be read"),
         (["export", "gone"], "'gone' holds no run that can be read"),

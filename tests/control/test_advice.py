@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock import policies
 from penstock.control import given, history, terms
 from penstock.control.advice import advise, replay
 from penstock.control.context import Context
@@ -13,9 +15,13 @@ from penstock.control.history import dataflow, seen, transitions
 from penstock.control.run import run
 from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput
+from penstock.metrics.snapshot import PipelineMetrics, Snapshot
+from penstock.models import rates
+from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Pipeline, Plan
+from tests.models import dags
 
 from .doubles import FakeTime, Watcher, flow
 
@@ -110,7 +116,6 @@ def test_every_run_of_a_directory_is_played_under_its_own_budget() -> None:
 
 def test_a_run_that_was_continued_begins_anew() -> None:
     from penstock.control.loop import Tick
-    from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 
     graph = flow().graph
     plan = Plan((Pipeline(("numbers", "double", "out")),))
@@ -122,6 +127,78 @@ def test_a_run_that_was_continued_begins_anew() -> None:
         written.close()
     found = [*replay(Patient(), graph, seen(Path()), Limits())]
     assert [a.review.decision.reason for a in found] == ["look 1", "look 2", "look 3"] * 2
+
+
+# --- one case -----------------------------------------------------------------------------------
+
+PLAN = Plan((Pipeline(("numbers", "double", "out")),))
+
+
+def shots(*found: tuple[float, int]) -> tuple[Snapshot, ...]:
+    """Snapshots at these times, with so many instances."""
+    return tuple(
+        Snapshot(
+            at, 1.0, None, 0, 0, 0, {"numbers": PipelineMetrics("numbers", instances, batches=1)}
+        )
+        for at, instances in found
+    )
+
+
+def test_a_case_is_played_from_its_first_snapshot_to_its_last() -> None:
+    seen_by: list[tuple[float, int]] = []
+
+    class Looking(Patient):
+        def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
+            seen_by.append((context.now, len(context.snapshots)))
+            return super().decide(context, memory)
+
+    found = shots((1.0, 1), (2.0, 1), (3.0, 1))
+    told = advise(Looking(), Context(flow().graph, PLAN, found, 3.5))
+    assert seen_by == [(1.0, 1), (2.0, 2), (3.5, 3)]
+    assert (told.at, str(told.change)) == (3.5, "numbers: parallelism 1 -> 2")
+    assert told.to_json()["reason"] == "look 3"
+    one = advise(Patient(), Context(flow().graph, PLAN, found[-1:], 3.5))
+    none = advise(Patient(), Context(flow().graph, PLAN, (), 0.0))
+    assert (one.review.decision.reason, none.review.decision.reason) == ("look 1", "look 1")
+
+
+def test_what_was_measured_under_another_plan_is_no_turn_of_a_case() -> None:
+    found = shots((1.0, 1), (2.0, 4), (3.0, 1), (4.0, 1))
+    told = advise(Patient(), Context(flow().graph, PLAN, found, 4.0))
+    assert told.to_json()["reason"] == "look 2"
+    odd = advise(Patient(), Context(flow().graph, PLAN, shots((1.0, 1), (2.0, 4)), 2.0))
+    assert odd.to_json()["reason"] == "look 2"
+
+
+def test_a_case_and_a_play_of_the_same_turns_agree() -> None:
+    played("mine")
+    home = Path("mine")
+    turns = [*seen(home)]
+    recent = tuple(one.snapshot for one in turns)
+    context = Context(dataflow(home), turns[-1].plan, recent, recent[-1].at)
+    last = [*replay(Patient(), dataflow(home), turns, Limits())][-1]
+    assert advise(Patient(), context).to_json()["plan"] == last.to_json()["plan"] is not None
+
+
+@pytest.mark.parametrize("many", [29, 40, 119, 120])
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("ds2", "a needs 2.00: 1 -> 2"),
+        ("organic", "a is busy 1.00 > 0.80; one operator cannot be split; one more instance"),
+        ("stepwise", "instances relate as a 4, b 1; start: s=1, a=4, b=1"),
+    ],
+)
+def test_policies_that_need_many_windows_answer_a_case(name: str, reason: str, many: int) -> None:
+    """Also long after they first knew: nothing of what they want is done in a case."""
+    dag = dags.graph({"s": (), "a": ("s",), "b": ("a",)})
+    found = Topology(dag, dags.plan(dag))
+    rates_now = rates.through(found, {"s": 100.0}, {}, {"s": 1000.0, "a": 50.0, "b": 1000.0})
+    one = dags.snapshot(found, rates_now)
+    recent = tuple(replace(one, at=5.0 * at) for at in range(1, many + 1))
+    told = advise(policies.get(name), Context(dag, found.plan, recent, recent[-1].at))
+    assert told.review.decision.reason.startswith(reason)
+    assert str(told.change).startswith("a: parallelism 1 -> ")
 
 
 def test_a_policy_that_fails_says_how() -> None:

@@ -5,7 +5,7 @@ import math
 import sqlite3
 import tempfile
 from contextlib import closing
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import UnionType
@@ -228,7 +228,8 @@ def test_the_dataflow_is_kept_with_its_run(tmp_path: Path) -> None:
 def test_a_case_is_read_as_it_was_written(data: st.DataObject) -> None:
     graph = data.draw(dataflows())
     plan = data.draw(plans(graph))
-    measured = {p.name: data.draw(values(PipelineMetrics)) for p in plan.pipelines}
+    drawn = {p: data.draw(values(PipelineMetrics)) for p in plan.pipelines}
+    measured = {p.name: possible(m, p) for p, m in drawn.items()}
     shot = Snapshot(3.0, 1.0, None, 0, 0, 0, measured)
     context = Context(graph, plan, (shot,), 3.5, Limits(slots=9))
     written = json.loads(json.dumps(case.to_json(context)))
@@ -237,7 +238,15 @@ def test_a_case_is_read_as_it_was_written(data: st.DataObject) -> None:
     assert (back.plan, back.snapshots, back.now, back.limits) == (plan, (shot,), 3.5, Limits(9))
 
 
-def example() -> dict[str, object]:
+def possible(drawn: PipelineMetrics, pipeline: Pipeline) -> PipelineMetrics:
+    """The same numbers, but none that cannot be."""
+    words = ("rate_in", "rate_out", "arrival_rate", "service", "busy", "backlog_rows")
+    given = {word: getattr(drawn, word) for word in words}
+    positive = {word: value if value is None else abs(value) for word, value in given.items()}
+    return replace(drawn, name=pipeline.name, parallelism=pipeline.parallelism, **positive)
+
+
+def example() -> dict[str, Any]:
     from .doubles import flow
 
     graph = flow().graph
@@ -254,13 +263,20 @@ def test_a_case_needs_neither_limits_nor_a_time() -> None:
     ("part", "value", "error", "message"),
     [
         ("plan", {"pipelines": [{"operators": ["numbers"]}]}, InvalidPlan, "is in no pipeline"),
-        ("plan", None, InvalidPlan, "a plan is written as"),
-        ("dataflow", {}, InvalidInput, "not the structure of a dataflow"),
+        ("plan", None, InvalidPlan, "plan: a plan is written as"),
+        ("plan", {"pipelines": [], "executor": 2}, InvalidInput, "plan: nothing is called 'execut"),
+        ("dataflow", {}, InvalidInput, "dataflow: 'operators' cannot be left out"),
+        ("dataflow", 3, InvalidInput, "dataflow: 3 where an object has to stand"),
         ("snapshots", 3, InvalidInput, "'snapshots' is a list"),
-        ("snapshots", [{}], InvalidInput, "this is no Snapshot"),
-        ("limits", {"slots": 0}, InvalidInput, "a budget of 0 slots runs nothing"),
-        ("limits", [1], InvalidInput, "this is no Limits"),
+        ("snapshots", [3], InvalidInput, r"snapshots\[0\]: 3 where an object has to stand"),
+        ("snapshots", [{}], InvalidInput, r"snapshots\[0\]: 'at' and 'window' cannot be left out"),
+        ("limits", {"slots": 0}, InvalidInput, "limits: a budget of 0 slots runs nothing"),
+        ("limits", {"slot": 3}, InvalidInput, "limits: nothing is called 'slot' here; did you m"),
+        ("limits", [1], InvalidInput, r"limits: \[1\] where an object has to stand"),
         ("now", "late", InvalidInput, "'now' is a number of seconds"),
+        ("now", math.nan, InvalidInput, "'now' is a number of seconds, found nan"),
+        ("now", 2, InvalidInput, "'now' is 2 s, before the last snapshot, which is at 3 s"),
+        ("snapshot", {}, InvalidInput, "the case: nothing is called 'snapshot' here; did you mean"),
     ],
 )
 def test_a_bad_case_is_one_clear_message(
@@ -275,16 +291,121 @@ def test_a_bad_case_is_one_clear_message(
 @pytest.mark.parametrize(
     ("at", "changes", "message"),
     [
-        (1, {"inputs": ["gone"]}, "'double' reads 'gone', which is no operator"),
-        (1, {"inputs": ["double"]}, "the dataflow has a cycle: double -> double"),
-        (2, {"name": "double"}, "two operators of 'numbers' have the same name"),
+        (1, {"inputs": ["gone"]}, "[1]: 'double': reads 'gone', which is no operator"),
+        (1, {"inputs": ["double"]}, "[1]: it is part of the cycle double -> double"),
+        (2, {"name": "double"}, "[2]: the name 'double' is taken by operators[1]"),
+        (1, {"bounds": {"least": 5, "most": 2}}, "[1].bounds: least 5 is above most 2"),
+        (1, {"bounds": {"least": 0}}, "[1].bounds: least is 0, it must be at least 1"),
+        (1, {"bounds": {"max": 2}}, "[1].bounds: nothing is called 'max' here; known are least"),
+        (1, {"form": "dance"}, "[1].form: no operator is a 'dance'; known are read, write, "),
+        (1, {"state": "keyed"}, "[1].state: a map operator without keys is stateless, not keyed"),
+        (1, {"state": "liquid"}, "[1].state: 'liquid' is none of source, stateless, keyed"),
+        (1, {"form": None, "state": None}, "[1]: it says neither its 'form' nor its 'state'"),
+        (1, {"colour": "blue"}, "[1]: nothing is called 'colour' here; known are name, form"),
+        (1, {"inputs": "numbers"}, "[1].inputs: 'numbers' where a list has to stand"),
+        (0, {"form": "map", "state": "stateless"}, ": none of them is a source"),
+        (2, {"inputs": []}, "[0]: 'numbers': its records reach no sink"),
     ],
 )
 def test_a_dataflow_that_is_none_is_told(at: int, changes: dict[str, object], message: str) -> None:
     data = example()
-    data["dataflow"]["operators"][at].update(changes)  # type: ignore[index]
-    with pytest.raises(InvalidInput, match=message):
+    data["dataflow"]["operators"][at].update(changes)
+    with pytest.raises(InvalidInput) as told:
         case.from_json(data)
+    assert f"dataflow.operators{message}" in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"last": "zz"}, "[0]: 'numbers->zz' names 'zz', which is no operator of this dataflow"),
+        ({"first": "out"}, "[0]: 'out->double' spans operators that are not connected"),
+        ({"latency": -1}, "[0]: 'numbers->double' has a latency of -1 s: it must be positive"),
+        ({"latency": "1s"}, "[0].latency: '1s' where a number has to stand"),
+        ({"latency": math.nan}, "[0].latency: nan where a number has to stand"),
+        ({"laten": 1}, "[0]: nothing is called 'laten' here; did you mean 'latency'?"),
+    ],
+)
+def test_constraints_that_cannot_be_are_told(changes: dict[str, object], message: str) -> None:
+    data = example()
+    data["dataflow"]["constraints"][0].update(changes)
+    with pytest.raises(InvalidInput) as told:
+        case.from_json(data)
+    assert f"dataflow.constraints{message}" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rate_inn": 5}, ": nothing is called 'rate_inn' here; did you mean 'rate_in'?"),
+        ({"rate_in": "x"}, ".rate_in: 'x' where a number has to stand"),
+        ({"rate_in": -5}, ".rate_in: -5 is below 0"),
+        ({"busy": math.nan}, ".busy: nan where a finite number has to stand"),
+        ({"parallelism": 0}, ".parallelism: 0 is below 1"),
+        ({"parallelism": True}, ".parallelism: True where a whole number has to stand"),
+        ({"name": "double"}, ".name: it is called 'double'"),
+        ({"instances": "abc"}, ".instances: 'abc' where a list has to stand"),
+        ({"instances": [{}]}, ".instances[0]: 'index' cannot be left out"),
+        ({"parts": 3}, ".parts: 3 where an object has to stand"),
+    ],
+)
+def test_measurements_that_cannot_be_are_told(changes: dict[str, object], message: str) -> None:
+    data = example()
+    data["snapshots"][0]["pipelines"]["numbers"].update(changes)
+    with pytest.raises(InvalidInput) as told:
+        case.from_json(data)
+    assert f"snapshots[0].pipelines.numbers{message}" in str(told.value)
+
+
+def test_snapshots_are_listed_oldest_first() -> None:
+    data = example()
+    data["snapshots"].append({**data["snapshots"][0], "at": 1.0})
+    with pytest.raises(InvalidInput, match=r"snapshots\[1\].at: 1 s is before the 3 s of the one"):
+        case.from_json(data)
+    data["snapshots"] = [{"at": -1, "window": 1}]
+    with pytest.raises(InvalidInput, match=r"snapshots\[0\].at: -1 is no time of 0 s or more"):
+        case.from_json(data)
+
+
+def test_what_follows_from_the_rest_of_a_case_need_not_be_written() -> None:
+    steps = [
+        {"name": "in", "state": "source"},
+        {"name": "count", "form": "aggregate", "keys": ["word"], "inputs": ["in"]},
+        {"name": "all", "state": "global", "inputs": ["count"]},
+        {"name": "out", "state": "sink", "inputs": ["all"]},
+    ]
+    pipelines = [{"operators": ["in"]}, {"operators": ["count"], "parallelism": 3}]
+    found = case.from_json(
+        {
+            "dataflow": {
+                "name": "words",
+                "operators": steps,
+                "constraints": [{"first": "in", "last": "out", "latency": 2}],
+            },
+            "plan": {"pipelines": [*pipelines, {"operators": ["all", "out"]}]},
+            "snapshots": [
+                {
+                    "at": 10,
+                    "window": 5,
+                    "pipelines": {"in": {"rate_in": 7}, "count": {}},
+                    "operators": {"count": {"rate_in": 7}},
+                    "channels": {"in>count": {"backlog_rows": 3}},
+                    "executors": {"1": {"slots": 4}},
+                    "latency": {"in->out": {"mean": 1.5}},
+                }
+            ],
+        }
+    )
+    (shot,) = found.snapshots
+    assert found.graph["all"].bounds.most == 1
+    assert found.graph["count"].state.value == "keyed"
+    assert (found.now, shot.throughput, shot.rows_ingested) == (10, 7, 0)
+    assert shot.pipelines["count"] == PipelineMetrics("count", 3)
+    assert shot.operators["count"] == OperatorMetrics("count", rate_in=7)
+    assert shot.channels["in>count"] == ChannelMetrics("in", "count", 3)
+    assert shot.executors["1"] == ExecutorMetrics("1", 4)
+    assert (shot.latency["in->out"].bound, shot.latency["in->out"].met) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -299,7 +420,7 @@ def test_a_dataflow_that_is_none_is_told(at: int, changes: dict[str, object], me
 )
 def test_snapshots_of_another_flow_are_told(part: str, value: object) -> None:
     data = example()
-    data["snapshots"][0][part] = value  # type: ignore[index]
+    data["snapshots"][0][part] = value
     with pytest.raises(
         InvalidInput, match="snapshots are of another dataflow: 'tweets' is no operator of 'number"
     ):

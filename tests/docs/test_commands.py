@@ -16,7 +16,7 @@ import pytest
 from penstock.cli.main import parser
 
 from . import stand
-from .blocks import ALL, PAGES, ROOT, RUN_LANGUAGES, SHOWN_LANGUAGES, Block, inline_commands
+from .blocks import ALL, PAGES, ROOT, RUN_LANGUAGES, SHOWN_LANGUAGES, Block, inline_commands, titled
 
 ASKING = {"scale", "fuse", "split", "pause", "resume", "scale-out", "scale-in", "policy"}
 KNOWN = set(parser()._subparsers._group_actions[0].choices)  # type: ignore
@@ -61,6 +61,18 @@ def _carry_out(words: list[str], metrics: str, capfd: pytest.CaptureFixture[str]
                 assert "penstock_operator_rows_per_second{" in answer.read().decode()
         case _:
             raise AssertionError(f"nobody knows how to run {words}")
+
+
+def test_the_case_that_is_written_by_hand_is_decided_on(
+    place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (place / "case.json").write_text(titled("case.json").text)
+    for policy in ("threshold", "ds2:activation=1", "stela:automatic=true", "es-stream", "drs"):
+        code = stand.penstock("advise", "--snapshot", "case.json", "--policy", policy)
+        assert code == 0, capfd.readouterr().err
+        said = capfd.readouterr().out
+        assert "not measured" not in said, said
+        assert "count: parallelism 2 -> 3" in said or policy != "threshold", said
 
 
 def test_what_make_demo_runs_can_be_run() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 from importlib.metadata import EntryPoint
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pytest
 
@@ -46,6 +46,77 @@ class Rich(Foreign):
     colour: Colour = Colour.RED
     order: Literal["up", "down"] = "up"
     hidden: int = field(default=0, init=False)
+
+
+if TYPE_CHECKING:
+    from nowhere import Nothing  # type: ignore[import-not-found]
+
+
+@dataclass(frozen=True)
+class Hints(Foreign):
+    """Has a field of a type that is there for type checkers only."""
+
+    weights: Nothing | None = None
+    above: float = 2.0
+
+
+class Nameless:
+    """Has no name."""
+
+    def decide(self, context: Any, memory: Any) -> tuple[Decision, Any]:
+        return Decision(None, "not ours"), memory
+
+
+@dataclass(frozen=True)
+class Lines(Foreign):
+    """Says no in two lines."""
+
+    above: float = 2.0
+
+    def __post_init__(self) -> None:
+        raise ValueError("first\n  second")
+
+
+BROKEN = {
+    "hints": "cannot be loaded: NameError: name 'Nothing' is not defined",
+    "nameless": "has no text 'name'",
+    "lines": "cannot be loaded: ValueError: first second",
+}
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [EntryPoint(n, f"{__name__}:{n.title()}", policies.GROUP) for n in (*BROKEN, "rich")]
+    monkeypatch.setattr(registry, "entry_points", lambda group: found)
+
+
+@pytest.mark.usefixtures("broken")
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_wrong_with_a_policy_is_one_line_everywhere(name: str) -> None:
+    wanted = f"policy '{name}' from '{__name__}:{name.title()}' {BROKEN[name]}"
+    with pytest.raises(InvalidInput) as told:
+        policies.describe(name)
+    assert str(told.value) == wanted
+    if name != "nameless":
+        with pytest.raises(InvalidInput) as told:
+            policies.get(f"{name}:above=1")
+        assert str(told.value) == wanted
+    if name != "hints":  # it can be used as long as nothing is set
+        with pytest.raises(InvalidInput) as told:
+            policies.get(name)
+        assert str(told.value) == wanted
+
+
+@pytest.mark.usefixtures("broken")
+def test_broken_policies_are_listed_among_the_others(capfd: pytest.CaptureFixture[str]) -> None:
+    from penstock.cli import main
+
+    assert main.main(["policies"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    for name, wrong in BROKEN.items():
+        assert [line for line in lines if line.startswith(f"{name} ") and line.endswith(wrong)]
+    assert [line for line in lines if line.startswith(("rich ", "static "))]
+    assert policies.get("rich:count=2") == Rich(count=2)
 
 
 @pytest.fixture

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock import policies
 from penstock.dataflow.graph import Graph
 from penstock.models import rates
 from penstock.models.topology import Topology
 from penstock.plan.limits import Limits
-from penstock.policies import strategies
+from penstock.policies import slots, strategies
+from penstock.policies.stela import Stela
 from penstock.policies.strategies import LeastLinkLoad, RoundRobin
 from tests.models import dags
 from tests.policies.closed import LINEAR, Loop
@@ -55,6 +58,32 @@ def test_slots_go_round_in_the_order_of_the_ranking_within_bounds() -> None:
     assert decision.plan is not None
     assert [p.parallelism for p in decision.plan.pipelines] == [1, 3, 2]
     assert decision.plan.executors == 2
+
+
+@pytest.mark.parametrize("name", strategies.RANKINGS)
+def test_stela_can_go_by_each_of_them(name: str) -> None:
+    stela = policies.get(f"stela:automatic=true,by={name}")
+    assert isinstance(stela, Stela)
+    dag = dags.graph({"s": (), "a": ("s",), "d": ("s",), "b": ("a",)})
+    found = Topology(dag, dags.plan(dag))
+    capacity = {"s": 100.0, "a": 100.0, "b": 3.0, "d": 100.0}
+    asked = dags.context(found, rates.through(found, {"s": 10.0}, {"a": 2.0}, capacity))
+    order = strategies.RANKINGS[name](found, slots.measured(asked).rates)
+    expected = strategies.scale_out(asked, 1, strategies.RANKINGS[name])
+    assert stela.scale_out(asked, 1) == expected
+    assert expected.plan is not None
+    plan, memory, turns = found.plan, None, []
+    for _ in order:
+        decision, memory = stela.decide(replace(asked, plan=plan), memory)
+        assert decision.plan is not None
+        assert decision.reason.startswith("b is congested; ")
+        turns += [p.name for p in decision.plan.pipelines if p.parallelism > 1]
+    assert tuple(turns) == order
+
+
+def test_every_ranking_can_be_set() -> None:
+    (option,) = (o for o in policies.describe("stela").options if o.name == "by")
+    assert option.kind.split(" or ") == ["etp", "gain", *strategies.RANKINGS]
 
 
 def linear() -> Graph:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.cli import guarding, setting
 from penstock.cli.streams import Streams, tell
-from penstock.errors import InvalidInput
+from penstock.errors import InvalidInput, PenstockError
 
 if TYPE_CHECKING:
     from penstock.control.advice import Advice
@@ -42,12 +42,17 @@ def _advise(given: argparse.Namespace, streams: Streams) -> int:
     policy = setting.policy(given.policy, given.settings)
     limits = guarding.limits(given)
     if given.snapshot is not None:
-        context = case.from_json(_read(given.snapshot))
+        written = _read(given.snapshot)
+        try:
+            context = case.from_json(written)
+        except PenstockError as error:
+            raise InvalidInput(f"the case '{given.snapshot}': {error}") from None
         if limits != Limits():
             context = replace(context, limits=limits)
         one = advice.advise(policy, context)
         shown = {"flow": context.graph.name, "policy": policy.name, **one.to_json()}
-        return tell(streams, shown, _lines([one], whole=True))
+        tell(streams, shown, _lines([one], whole=True))
+        return int(one.error is not None)
     home = Path(given.run_dir).expanduser()
     graph = history.dataflow(home)
     budget = (lambda one: terms.limits(home, one.time)) if limits == Limits() else limits
@@ -60,7 +65,8 @@ def _advise(given: argparse.Namespace, streams: Streams) -> int:
     }
     wanted = sum(one.change is not None for one in found)
     last = f"{policy.name} would have changed something at {wanted} of {len(found)} snapshots"
-    return tell(streams, shown, [*_lines(found), last])
+    tell(streams, shown, [*_lines(found), last])
+    return int(any(one.error is not None for one in found))
 
 
 def _lines(found: Iterable[Advice], *, whole: bool = False) -> Iterator[str]:

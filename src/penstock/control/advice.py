@@ -1,10 +1,10 @@
-"""What a policy would have decided: recorded snapshots played to it again."""
+"""What a policy would have decided: snapshots played to it again, of a run or of one case."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.control.context import Context
@@ -54,10 +54,38 @@ class Advice:
 
 
 def advise(policy: Policy, context: Context, guard: Guard = UNHURRIED) -> Advice:
-    """What a policy that remembers nothing decides about a context."""
-    decision, _, error = decided(policy, context, None)
+    """What a policy decides in the end that has seen the snapshots of a context one by one.
+
+    It remembers the turns since the plan has been in force, but none at which it wanted another:
+    nobody did what it wanted, and it should neither wait for that nor take it for refused.
+    """
+    memory: Any = None
+    for turn in _turns(context):
+        decision, after, error = decided(policy, turn, memory)
+        if decision.plan in (None, context.plan):
+            memory = after
     review = guard.review(decision, context, Past())
     return Advice(context.now, context.plan, review, error)
+
+
+def _turns(context: Context) -> Iterator[Context]:
+    """The contexts that lead to this one, which is the last of them.
+
+    What was measured under another plan can be looked back at, but is no turn: a policy would
+    take it for what this plan does.
+    """
+    shots = context.snapshots
+    others = [at for at, shot in enumerate(shots[:-1]) if not _shows(shot, context.plan)]
+    first = others[-1] + 1 if others else 0
+    for at in range(first, len(shots) - 1):
+        yield replace(context, snapshots=shots[: at + 1], now=shots[at].at)
+    yield context
+
+
+def _shows(snapshot: Snapshot, plan: Plan) -> bool:
+    """Whether what was measured can be of a plan: these pipelines, with as many instances."""
+    instances = {pipeline.name: pipeline.parallelism for pipeline in plan.pipelines}
+    return all(instances.get(n) == m.parallelism for n, m in snapshot.pipelines.items())
 
 
 def replay(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Set
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import MISSING, fields, is_dataclass
+from difflib import get_close_matches
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -38,48 +39,114 @@ def restored(kind: type[_Value], data: Any) -> _Value:
     number that was not finite comes back as None, or as NaN where something has to stand.
     """
     try:
-        value: _Value = _restored(kind, data)
+        value: _Value = _restored(kind, data, None)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidInput(f"this is no {getattr(kind, '__name__', kind)}: {error}") from None
     return value
 
 
-def _restored(kind: Any, data: Any) -> Any:
+def read(kind: type[_Value], data: Any, place: str) -> _Value:
+    """The same of what a person may have written, at a place of a file.
+
+    Raises `InvalidInput` that names the place of what is wrong; a key that means nothing is, and
+    so is a number that is none.
+    """
+    value: _Value = _restored(kind, data, place)
+    return value
+
+
+def keys(data: Any, known: Iterable[str], place: str) -> Mapping[str, Any]:
+    """An object that has no other keys than these. Raises `InvalidInput`."""
+    if not isinstance(data, Mapping):
+        raise InvalidInput(f"{place}: {_shown(data)} where an object has to stand")
+    names = tuple(known)
+    strange = next((key for key in data if key not in names), None)
+    if strange is not None:
+        close = get_close_matches(str(strange), names, 1)
+        hint = f"did you mean '{close[0]}'?" if close else f"known are {', '.join(names)}"
+        raise InvalidInput(f"{place}: nothing is called '{strange}' here; {hint}")
+    return data
+
+
+def _restored(kind: Any, data: Any, place: str | None) -> Any:
+    """place: where it stands in a file of a person's; None if we wrote it ourselves."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is UnionType:
         if data is None and NoneType in inner:
             return None
         (kind,) = (k for k in inner if k is not NoneType)
-        return _restored(kind, data)
+        return _restored(kind, data, place)
     if isinstance(kind, type) and is_dataclass(kind):
-        if not isinstance(data, Mapping):
-            raise TypeError(f"{data!r} where an object has to stand")
-        hints = _hints(kind)
-        return kind(**{n: _restored(k, data[n]) for n, k in hints.items() if n in data})
+        return _filled(kind, data, place)
     if origin is tuple and inner[-1] is not Ellipsis:
-        return tuple(_restored(k, one) for k, one in zip(inner, data, strict=True))
-    if origin is tuple:
-        return tuple(_restored(inner[0], one) for one in data)
-    if origin is frozenset:
-        return frozenset(_restored(inner[0], one) for one in data)
+        pairs = zip(inner, _listed(data, place), strict=True)
+        return tuple(_restored(k, one, place) for k, one in pairs)
+    if origin in (tuple, frozenset):
+        found = enumerate(_listed(data, place))
+        return origin(_restored(inner[0], one, place and f"{place}[{at}]") for at, one in found)
     if origin is not None and issubclass(origin, Mapping):
-        return {name: _restored(inner[1], one) for name, one in data.items()}
+        if place is not None and not isinstance(data, Mapping):
+            raise _wrong(data, "an object", place)
+        return {n: _restored(inner[1], one, place and f"{place}.{n}") for n, one in data.items()}
     if kind is float:
-        return math.nan if data is None else _number(data)
-    if not isinstance(data, kind):
-        raise TypeError(f"{data!r} where {_WORDS.get(kind, kind)} has to stand")
+        return math.nan if data is None else _number(data, place)
+    if not isinstance(data, kind) or (place is not None and kind is int and isinstance(data, bool)):
+        raise _wrong(data, _WORDS.get(kind, str(kind)), place)
     return data
+
+
+def _filled(kind: type, data: Any, place: str | None) -> Any:
+    """A dataclass with the fields that there are."""
+    if not isinstance(data, Mapping):
+        raise _wrong(data, "an object", place)
+    hints = _hints(kind)
+    if place is None:
+        return kind(**{n: _restored(k, data[n], None) for n, k in hints.items() if n in data})
+    keys(data, hints, place)
+    missing = [f"'{name}'" for name in _required(kind) if name not in data]
+    if missing:
+        raise InvalidInput(f"{place}: {' and '.join(missing)} cannot be left out")
+    found = {n: _restored(hints[n], one, f"{place}.{n}") for n, one in data.items()}
+    try:
+        return kind(**found)
+    except InvalidInput as error:
+        raise InvalidInput(f"{place}: {error}") from None
 
 
 _WORDS = {int: "a whole number", str: "a text", bool: "true or false"}
 
 
-def _number(data: Any) -> float:
-    if isinstance(data, bool) or not isinstance(data, int | float):
-        raise TypeError(f"{data!r} where a number has to stand")
+def _listed(data: Any, place: str | None) -> Any:
+    if place is not None and not isinstance(data, list | tuple):
+        raise _wrong(data, "a list", place)
     return data
+
+
+def _number(data: Any, place: str | None) -> float:
+    if isinstance(data, bool) or not isinstance(data, int | float):
+        raise _wrong(data, "a number", place)
+    if place is not None and not math.isfinite(data):
+        raise _wrong(data, "a finite number", place)
+    return data
+
+
+def _wrong(data: Any, wanted: str, place: str | None) -> Exception:
+    if place is None:
+        return TypeError(f"{data!r} where {wanted} has to stand")
+    return InvalidInput(f"{place}: {_shown(data)} where {wanted} has to stand")
+
+
+def _shown(data: Any) -> str:
+    words = repr(data)
+    return words if len(words) <= 60 else f"{words[:57]}..."
 
 
 @cache
 def _hints(kind: type) -> dict[str, Any]:
     return get_type_hints(kind)
+
+
+@cache
+def _required(kind: Any) -> tuple[str, ...]:
+    found = fields(kind)
+    return tuple(f.name for f in found if f.default is MISSING and f.default_factory is MISSING)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from penstock.dataflow import operator as op
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.graph import Constraint, Graph
-from penstock.dataflow.location import Location
+from penstock.dataflow.location import UNKNOWN, Location
 from penstock.dataflow.operator import Bounds, Latency, OnError, Operator, Selectivity, State
+from penstock.dataflow.parts import Part, number, one_of, text, texts, whole
 from penstock.dataflow.schema import Field, Schema
 from penstock.dataflow.validation import known_schemas
 from penstock.errors import InvalidInput
@@ -63,25 +64,6 @@ class Step:
             "on_error": self.on_error.value,
             "written": _place(self.written),
         }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Step:
-        columns = data["schema"]
-        return cls(
-            data["name"],
-            data["form"],
-            State(data["state"]),
-            tuple(data["inputs"]),
-            tuple(data["keys"]),
-            None
-            if columns is None
-            else Schema(tuple(Field(c["name"], c["type"]) for c in columns)),
-            Bounds(data["bounds"]["least"], data["bounds"]["most"]),
-            Latency(data["latency"]),
-            Selectivity(data["selectivity"]),
-            OnError(data["on_error"]),
-            Location(data["written"]["file"], data["written"]["line"]),
-        )
 
     def operator(self) -> Operator:
         """An operator that looks the same and does nothing."""
@@ -140,23 +122,23 @@ def to_json(graph: Graph, schemas: Mapping[str, Schema | None] | None = None) ->
     return Structure.of(graph, schemas).to_json()
 
 
-def from_json(data: Mapping[str, Any]) -> Structure:
-    """Read what `to_json` wrote; `from_json(d).to_json() == d`. Raises `InvalidInput`."""
+def from_json(data: Any) -> Structure:
+    """Read what `to_json` wrote; `from_json(d).to_json() == d`. Raises `InvalidInput`.
+
+    What is left out has its default, and what nobody knows is left out.
+    """
     try:
-        constraints = tuple(
-            Constraint(
-                c["first"],
-                c["last"],
-                c["latency"],
-                c["window"],
-                Location(c["written"]["file"], c["written"]["line"]),
-            )
-            for c in data["constraints"]
-        )
-        steps = tuple(Step.from_json(step) for step in data["operators"])
-        return Structure(data["name"], steps, constraints)
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvalidInput(f"this is not the structure of a dataflow: {error!r}") from error
+        return _structure(Part(data, ""))
+    except InvalidInput as error:
+        raise InvalidInput(f"this is not the structure of a dataflow: {error}") from error
+
+
+def read(data: Any, place: str) -> Structure:
+    """The same of what a person may have written, at a place of a file: nothing is left out.
+
+    Raises `InvalidInput` that names the place of what is wrong.
+    """
+    return _structure(Part(data, place, strict=True))
 
 
 _FORMS: Mapping[str, op.Body] = {
@@ -175,13 +157,103 @@ _FORMS: Mapping[str, op.Body] = {
 }
 
 
+_USUAL = {
+    State.SOURCE: "read",
+    State.STATELESS: "map",
+    State.KEYED: "process",
+    State.GLOBAL: "process",
+    State.SINK: "write",
+}
+"""What an operator is taken for of which only that is known."""
+
+
 def _hollow(form: str, schema: Schema | None) -> op.Body:
     if form == "read":
         return op.Read(Generator(lambda rng, index, at: {}, schema or Schema(())))
-    if form not in _FORMS:
-        raise InvalidInput(f"this is not the structure of a dataflow: no operator is a '{form}'")
     return _FORMS[form]
 
 
 def _place(written: Location) -> dict[str, Any]:
     return {"file": written.file, "line": written.line}
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def _structure(part: Part) -> Structure:
+    part.knows("name", "operators", "constraints")
+    steps = tuple(_step(one) for one in part.parts("operators"))
+    constraints = tuple(_constraint(one) for one in part.parts("constraints", ()))
+    return Structure(part.take("name", text), steps, constraints)
+
+
+def _step(part: Part) -> Step:
+    part.knows(*(f.name for f in fields(Step)))
+    name, keys = part.take("name", text), part.take("keys", texts, ())
+    columns = part.parts("schema", None)
+    schema = columns and Schema(tuple(_column(one) for one in columns))
+    state = part.take("state", one_of(State), None)
+    form = part.take("form", _form, None) or (state and _USUAL[state])
+    if form is None:
+        raise part.wrong("it says neither its 'form' nor its 'state'")
+    found = Operator(name, _hollow(form, None), keys=keys).state
+    if state not in (None, found):
+        what = f"a {form} operator {'with' if keys else 'without'} keys"
+        raise part.wrong(f"{what} is {found.value}, not {state.value}", "state")
+    return Step(
+        name,
+        form,
+        found,
+        part.take("inputs", texts, ()),
+        keys,
+        schema if columns is not None else None,
+        _bounds(part, found),
+        part.take("latency", one_of(Latency), Latency.READ_READY),
+        part.take("selectivity", one_of(Selectivity), Selectivity.PROPORTIONAL),
+        part.take("on_error", one_of(OnError), OnError.DEAD_LETTER),
+        _location(part),
+    )
+
+
+def _constraint(part: Part) -> Constraint:
+    part.knows("first", "last", "latency", "window", "written")
+    return Constraint(
+        part.take("first", text),
+        part.take("last", text),
+        part.take("latency", number),
+        part.take("window", number, 10.0),
+        _location(part),
+    )
+
+
+def _column(part: Part) -> Field:
+    part.knows("name", "type")
+    return Field(part.take("name", text), part.take("type", text))
+
+
+def _bounds(part: Part, state: State) -> Bounds:
+    most = 1 if state is State.GLOBAL else None
+    given = part.part("bounds")
+    if given is None:
+        return Bounds(1, most)
+    given.knows("least", "most")
+    found = Bounds(given.take("least", whole, 1), given.take("most", whole, most))
+    if found.least < 1:
+        raise given.wrong(f"least is {found.least}, it must be at least 1")
+    if found.most is not None and found.most < found.least:
+        raise given.wrong(f"least {found.least} is above most {found.most}")
+    return found
+
+
+def _location(part: Part) -> Location:
+    given = part.part("written")
+    if given is None:
+        return UNKNOWN
+    given.knows("file", "line")
+    return Location(given.take("file", text), given.take("line", whole))
+
+
+def _form(value: Any) -> str:
+    if value != "read" and value not in tuple(_FORMS):
+        raise ValueError(f"no operator is a '{value}'; known are read, {', '.join(_FORMS)}")
+    return str(value)

@@ -84,6 +84,44 @@ def problems(
     return (*_flow(graph), *found)
 
 
+def misshapen(graph: Graph) -> Iterator[tuple[str, str]]:
+    """What is wrong with a dataflow without looking at functions and schemas, and where.
+
+    The places are those of its structure, e.g. `operators[2]`.
+    """
+    sound, cycles = _sound(graph)
+    torn = [*_torn(graph, sound, cycles)]
+    if torn:  # what else is wrong may be so because of that
+        yield from torn
+        return
+    yield from (("name", message) for message in _name(graph.name))
+    if not graph.sources:
+        yield "operators", "none of them is a source"
+    for at, operator in enumerate(graph.operators):
+        for message in (*_name(operator.name), *_edges(operator, sound), *_bounds(operator)):
+            yield f"operators[{at}]", f"'{operator.name}': {message}"
+    for at, constraint in enumerate(graph.constraints):
+        for message in _constraint(constraint, sound):
+            yield f"constraints[{at}]", f"'{constraint.name}' {message}"
+
+
+def _torn(
+    graph: Graph, sound: Graph, cycles: Iterable[tuple[str, ...]]
+) -> Iterator[tuple[str, str]]:
+    """Names that are given twice or to nobody, and cycles."""
+    places: dict[str, str] = {}
+    for at, operator in enumerate(graph.operators):
+        place = f"operators[{at}]"
+        first = places.setdefault(operator.name, place)
+        if first != place:
+            yield place, f"the name '{operator.name}' is taken by {first}"
+        for name in operator.inputs:
+            if name not in graph:
+                yield place, f"'{operator.name}': reads {_unknown_operator(name, sound)}"
+    for cycle in cycles:
+        yield places[cycle[0]], f"it is part of the cycle {' -> '.join((*cycle, cycle[0]))}"
+
+
 def known_schemas(
     graph: Graph, schemas: Mapping[str, Schema | None] | None = None
 ) -> dict[str, Schema | None]:

@@ -92,17 +92,24 @@ def get(text: str) -> Policy:
     name, _, rest = text.partition(":")
     path, made = _maker(name := name.strip())
     given = options.split(rest)
-    values = {key: _value(name, made, key, written) for key, written in given.items()}
     with _blaming(name, path):
+        values = {key: _value(name, made, key, written) for key, written in given.items()}
         policy: Policy = made(**values)
-    if not hasattr(policy, "decide"):
-        raise InvalidInput(f"policy '{name}' from '{path}' has no method 'decide'")
+    _whole(name, path, policy)
     return policy
 
 
 def describe(name: str) -> Description:
     """What a policy does and what can be set. Raises `InvalidInput` as `get` does."""
     path, made = _maker(name)
+    with _blaming(name, path):
+        found = _described(name, path, made)
+        if all(option.default for option in found.options):
+            _whole(name, path, made())
+    return found
+
+
+def _described(name: str, path: str, made: Callable[..., Any]) -> Description:
     words = (made.__doc__ or "").strip()
     summary, _, details = words.partition("\n")
     settings = _settings(made)
@@ -114,6 +121,14 @@ def describe(name: str) -> Description:
     lines = (line.strip() for line in details.strip().splitlines())
     source = _SOURCES.get(name) or getattr(made, "source", f"another package, {path}")
     return Description(name, summary, "\n".join(lines), str(source), tuple(found))
+
+
+def _whole(name: str, path: str, policy: Any) -> None:
+    """Whether it is a policy: the loop asks for its name, and for what it decides."""
+    if not callable(getattr(policy, "decide", None)):
+        raise InvalidInput(f"policy '{name}' from '{path}' has no method 'decide'")
+    if not isinstance(getattr(policy, "name", None), str):
+        raise InvalidInput(f"policy '{name}' from '{path}' has no text 'name'")
 
 
 def _others() -> Mapping[str, EntryPoint]:
@@ -138,12 +153,12 @@ def _blaming(name: str, path: str) -> Iterator[None]:
     try:
         yield
     except PenstockError as error:
-        said = str(error).removeprefix(f"{name}: ")  # a policy's own words begin with its name
-        raise InvalidInput(f"policy '{name}': {said}") from error
+        said = " ".join(str(error).split()).removeprefix(f"{name}: ")  # its own words begin so
+        ours = said.startswith(f"policy '{name}'")
+        raise InvalidInput(said if ours else f"policy '{name}': {said}") from error
     except Exception as error:
-        raise InvalidInput(
-            f"policy '{name}' from '{path}' cannot be loaded: {type(error).__name__}: {error}"
-        ) from error
+        said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise InvalidInput(f"policy '{name}' from '{path}' cannot be loaded: {said}") from error
 
 
 def _settings(made: Callable[..., Any]) -> Mapping[str, Field[Any]]:

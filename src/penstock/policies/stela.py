@@ -18,8 +18,21 @@ from penstock.models import rates
 from penstock.models.rates import CONGESTED, NotMeasured
 from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
-from penstock.policies import slots
+from penstock.policies import slots, strategies
 from penstock.policies.slots import Choice, Growth
+from penstock.policies.strategies import RANKINGS
+
+By = Literal[
+    "etp",
+    "gain",
+    "distance-from-source",
+    "distance-to-sink",
+    "descendants",
+    "centrality",
+    "least-link-load",
+    "most-link-load",
+    "round-robin",
+]
 
 
 @dataclass(frozen=True)
@@ -29,13 +42,14 @@ class Stela:
     congested: rows that come for each row processed above which a pipeline is congested;
     automatic: give congested pipelines one more instance after the other without being asked, and
     take those back that had nothing to do for `calm` seconds; by: who gets one, the pipeline with
-    the highest ETP, or the one with the highest expected gain.
+    the highest ETP, the one with the highest expected gain, or one after the other in the order of
+    a strategy to compare with.
     """
 
     name: ClassVar[str] = "stela"
     congested: float = CONGESTED
     automatic: bool = False
-    by: Literal["etp", "gain"] = "etp"
+    by: By = "etp"
     calm: float = slots.CALM
 
     def __post_init__(self) -> None:
@@ -48,6 +62,9 @@ class Stela:
             start = slots.measured(context, self.congested)
         except NotMeasured as why:
             return Decision(None, str(why)), memory
+        if self.by in RANKINGS:
+            ranking = RANKINGS[self.by](start.topology, start.rates)
+            return strategies.next_turn(context, start, ranking, self.calm, memory)
         if (less := slots.fewer(context, start, _least_effective, self.calm)) is not None:
             return less, memory
         if (why_not := slots.nothing_to_give(context, start)) is not None:
@@ -96,7 +113,11 @@ def by_gain(growth: Growth) -> str | None:
     return max(able, key=throughput, default=None)
 
 
-CHOICES: Mapping[str, Choice] = {"etp": by_etp, "gain": by_gain}
+CHOICES: Mapping[str, Choice] = {
+    "etp": by_etp,
+    "gain": by_gain,
+    **{name: strategies.by(ranking) for name, ranking in RANKINGS.items()},
+}
 
 _WORDS = {"etp": "ETP", "gain": "expected gain"}
 
@@ -121,7 +142,7 @@ def scale_out(
     context: Context,
     executors: int,
     congested: float = CONGESTED,
-    by: Literal["etp", "gain"] = "etp",
+    by: By = "etp",
 ) -> Decision:
     """Add executors, and give their slots to whom they help most; what runs stays where it is."""
     return slots.scale_out(context, executors, CHOICES[by], congested)

@@ -91,6 +91,32 @@ def scale_out(context: Context, executors: int, ranking: Ranking) -> Decision:
     return slots.scale_out(context, executors, by(ranking))
 
 
+def next_turn(
+    context: Context, start: Growth, ranking: tuple[str, ...], calm: float, memory: Any
+) -> tuple[Decision, Any]:
+    """One more instance for the next of a ranking while something is congested, or fewer.
+
+    Memory: who has had a turn in this round.
+    """
+
+    def last(_: Growth, names: list[str]) -> str:
+        able = frozenset(names)
+        return next(name for name in reversed(ranking) if name in able)
+
+    if (less := slots.fewer(context, start, last, calm)) is not None:
+        return less, memory
+    if (why_not := slots.nothing_to_give(context, start)) is not None:
+        return Decision(None, why_not), memory
+    served: frozenset[str] = memory or frozenset()
+    turns = sorted(ranking, key=lambda name: name in served)
+    turn = next((name for name in turns if start.room(name)), None)
+    if turn is None:
+        return slots.all_bounded(start, ranking), memory
+    if turn in served:
+        served = frozenset()  # the next round begins
+    return slots.one_more(context, start, turn, f"{turn} is next"), served | {turn}
+
+
 @dataclass(frozen=True)
 class _Ranked:
     """While something is congested, one more instance a time for the next one of a ranking.
@@ -106,29 +132,12 @@ class _Ranked:
         slots.check(self.congested, self.calm)
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
-        """Memory: who has had a turn in this round."""
         try:
             start = slots.measured(context, self.congested)
         except NotMeasured as why:
             return Decision(None, str(why)), memory
         ranking = RANKINGS[self.name](start.topology, start.rates)
-
-        def last(_: Growth, names: list[str]) -> str:
-            able = frozenset(names)
-            return next(name for name in reversed(ranking) if name in able)
-
-        if (less := slots.fewer(context, start, last, self.calm)) is not None:
-            return less, memory
-        if (why_not := slots.nothing_to_give(context, start)) is not None:
-            return Decision(None, why_not), memory
-        served: frozenset[str] = memory or frozenset()
-        turns = sorted(ranking, key=lambda name: name in served)
-        turn = next((name for name in turns if start.room(name)), None)
-        if turn is None:
-            return slots.all_bounded(start, ranking), memory
-        if turn in served:
-            served = frozenset()  # the next round begins
-        return slots.one_more(context, start, turn, f"{turn} is next"), served | {turn}
+        return next_turn(context, start, ranking, self.calm, memory)
 
 
 @dataclass(frozen=True)
