@@ -119,6 +119,22 @@ def test_more_load_never_means_fewer_instances(text: str, flow: Flow, more: floa
     assert after.slots >= before.slots
 
 
+@pytest.mark.parametrize("many", [{"a": 2, "b": 4}, {"a": 4, "b": 10}])
+@pytest.mark.parametrize("text", [t for t in GROWING if "calm=0" in t])
+def test_one_branch_that_keeps_its_instances_takes_none_from_another(
+    text: str, many: dict[str, int]
+) -> None:
+    # a could just do with one fewer, and a little more load makes it keep them; b is idle
+    dag = dags.graph({"s": (), "a": ("s",), "b": ("s",)})
+    found = Topology(dag, dags.plan(dag, many))
+    need = {"a": 0.58 * (many["a"] - 1), "b": 0.05 * many["b"]}
+    capacity = {"s": 10000.0, **{n: 100.0 * many[n] / need[n] for n in many}}
+    flow = found, rates.through(found, {"s": 100.0}, {"a": 0.1}, capacity)
+    before, after = decided(text, flow)[1], decided(text, flow, more=1.1)[1]
+    assert before.slots < found.plan.slots  # something is given back
+    assert all(instances(after)[n] >= instances(before)[n] for n in many)
+
+
 def test_every_policy_is_held_to_the_laws() -> None:
     named: set[Any] = {text.partition(":")[0] for text in (*GROWING, *EXCEPTED)}
     assert named == set(registry._OURS)

@@ -226,12 +226,11 @@ def _gained(context: Context, start: Growth, end: Growth) -> dict[str, float]:
     return {GAIN_ROWS: share * now} if now is not None and 0 < share < math.inf else {}
 
 
-def fewer(
-    context: Context, start: Growth, choose: Callable[[Growth, list[str]], str], seconds: float
-) -> Decision | None:
-    """Fewer instances of one pipeline where the rest could do the work; None where there is none.
+def fewer(context: Context, start: Growth, seconds: float) -> Decision | None:
+    """Fewer instances wherever the rest could do the work; None where there is no such place.
 
-    So much must have come, and no more, for so many seconds.
+    So much must have come, and no more, for so many seconds. All that can give back do so at
+    once: each keeps what its own load needs, so more load never means fewer instances.
     """
     calm = window.settled(context.snapshots)
     if start.congested or not calm or context.now - calm[0].at < seconds:
@@ -239,14 +238,17 @@ def fewer(
     since = [s for s in calm if s.at >= context.now - seconds]
     needed = {name: _needed(start, name, since) for name in start.topology.pipelines}
     enough = {name: _enough(start, name, needed[name]) for name in needed}
-    able = [name for name in needed if enough[name] < start.instances(name)]
+    able = {name: then for name, then in enough.items() if then < start.instances(name)}
     if not able:
         return None
-    name = choose(start, able)
-    now, then = start.instances(name), enough[name]
-    plan = scaled_plan(context.plan, {name: then})
-    told = f"for {seconds:g} s {name} had work for {needed[name]:.2g} of {now} instances"
-    return Decision(plan, f"{told}: {now} -> {then}", {f"{name}.needed": needed[name]})
+    told = [
+        f"{name} had work for {needed[name]:.2g} of {start.instances(name)} instances: "
+        f"{start.instances(name)} -> {then}"
+        for name, then in able.items()
+    ]
+    plan = scaled_plan(context.plan, able)
+    reason = f"for {seconds:g} s {words.listed(told, ', ')}"
+    return Decision(plan, reason, {f"{name}.needed": needed[name] for name in able})
 
 
 def _enough(growth: Growth, name: str, needed: float) -> int:

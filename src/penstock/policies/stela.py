@@ -48,7 +48,7 @@ class Stela:
             start = slots.measured(context, self.congested)
         except NotMeasured as why:
             return Decision(None, str(why)), memory
-        if (less := slots.fewer(context, start, _least_effective, self.calm)) is not None:
+        if (less := slots.fewer(context, start, self.calm)) is not None:
             return less, memory
         if (why_not := slots.nothing_to_give(context, start)) is not None:
             return Decision(None, why_not), memory
@@ -65,12 +65,6 @@ class Stela:
     def scale_in(self, context: Context, executors: int) -> Decision:
         """Fewer executors, likewise."""
         return scale_in(context, executors, self.congested)
-
-
-def _least_effective(growth: Growth, names: list[str]) -> str:
-    """On which the least of the throughput depends; of equals the one with most instances."""
-    shares = growth.shares(names)
-    return min(names, key=lambda name: (shares[name], -growth.instances(name)))
 
 
 def by_etp(growth: Growth) -> str | None:

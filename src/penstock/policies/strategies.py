@@ -113,14 +113,11 @@ class _Ranked:
             return Decision(None, str(why)), memory
         ranking = RANKINGS[self.name](start.topology, start.rates)
 
-        def last(_: Growth, names: list[str]) -> str:
-            able = frozenset(names)
-            return next(name for name in reversed(ranking) if name in able)
-
-        if (less := slots.fewer(context, start, last, self.calm)) is not None:
+        if (less := slots.fewer(context, start, self.calm)) is not None:
             return less, memory
         if (why_not := slots.nothing_to_give(context, start)) is not None:
             return Decision(None, why_not), memory
+        ranking = RANKINGS[self.name](start.topology, start.rates)
         served: frozenset[str] = memory or frozenset()
         turns = sorted(ranking, key=lambda name: name in served)
         turn = next((name for name in turns if start.room(name)), None)
