@@ -50,10 +50,16 @@ EXCEPTED = {
 }
 GROWING = [text for text in ALL if text.partition(":")[0] not in EXCEPTED]
 
+LOADS = ("drs", "ds2", "es-stream", "least-link-load", "round-robin", "stela")
+DRAINING = [text for text in ALL if text.partition(":")[0] in LOADS and "budget" not in text]
+"""Those that reckon with rows per second: what waits counts there as well."""
+
 Flow = tuple[Topology, rates.Rates]
 
 
-def context(flow: Flow, at: float, more: float = 1.0, faster: float = 1.0) -> Context:
+def context(
+    flow: Flow, at: float, more: float = 1.0, faster: float = 1.0, backlog: float | None = None
+) -> Context:
     """A flow under `more` of its load; `faster`: everything takes so much less time."""
     found, now = flow
     offered = {name: more * faster * now[name].arrival for name in found.sources}
@@ -61,7 +67,11 @@ def context(flow: Flow, at: float, more: float = 1.0, faster: float = 1.0) -> Co
     capacity = {name: faster * rate.capacity for name, rate in now.items()}
     seen = dags.context(found, rates.through(found, offered, selectivity, capacity))
     (shot,) = seen.snapshots
-    pipelines = {name: _waiting(metrics) for name, metrics in shot.pipelines.items()}
+    rows = None if backlog is None else round(backlog * faster)
+    pipelines = {
+        name: replace(_waiting(metrics), backlog_rows=rows)
+        for name, metrics in shot.pipelines.items()
+    }
     work = sum(m.service or 0.0 for m in pipelines.values())
     first, last = next(iter(found.sources)), found.graph.sinks[0].name
     bound = Constraint(first, last, 3.0 * work)
@@ -117,6 +127,29 @@ def test_the_unit_of_time_does_not_matter(text: str, flow: Flow, faster: float) 
 def test_more_load_never_means_fewer_instances(text: str, flow: Flow, more: float) -> None:
     before, after = decided(text, flow)[1], decided(text, flow, more=more)[1]
     assert after.slots >= before.slots
+
+
+@few
+@given(dags.flows(), st.integers(0, 20).map(lambda n: 2400.0 * n), st.sampled_from((1, 2, 20)))
+@pytest.mark.parametrize("text", DRAINING)
+def test_more_that_waits_never_means_fewer_instances(
+    text: str, flow: Flow, backlog: float, times: int
+) -> None:
+    before = decided(text, flow, backlog=backlog)[1]
+    assert decided(text, flow, backlog=backlog * times + 1)[1].slots >= before.slots
+    assert decided(text, flow, backlog=backlog, more=2.0)[1].slots >= before.slots
+    same = decided(text, flow, backlog=backlog, faster=8.0)[1]
+    assert instances(same) == instances(before)
+
+
+@pytest.mark.parametrize("text", DRAINING)
+def test_what_works_off_a_backlog_keeps_its_instances(text: str) -> None:
+    dag = dags.graph({"s": (), "x": ("s",)})
+    found = Topology(dag, dags.plan(dag, {"x": 6}))
+    flow = found, rates.through(found, {"s": 1.0}, {}, {"s": 10000.0, "x": 600.0})
+    assert instances(decided(text, flow)[1])["x"] < 6
+    assert instances(decided(text, flow, backlog=0)[1])["x"] < 6
+    assert instances(decided(text, flow, backlog=1_000_000)[1])["x"] >= 6
 
 
 @pytest.mark.parametrize("many", [{"a": 2, "b": 4}, {"a": 4, "b": 10}])

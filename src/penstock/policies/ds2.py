@@ -17,10 +17,11 @@ from typing import Any, ClassVar
 from penstock.control.context import Context
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import Snapshot
+from penstock.models import inflow
 from penstock.models.rates import NotMeasured
 from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
-from penstock.policies import slots
+from penstock.policies import ranges, slots
 
 _ROUNDING = 1e-9
 """Instances more than a whole number that are an error of floating point, not a need."""
@@ -31,18 +32,21 @@ class Ds2:
     """The instances that the offered load needs, from true rates, for all pipelines at once.
 
     headroom: share by which the plan is to carry more than is offered; activation: windows from
-    which it decides; it takes the median of what they say.
+    which it decides; it takes the median of what they say; catch_up: seconds in which rows that
+    wait are to be worked off.
     """
 
     name: ClassVar[str] = "ds2"
     headroom: float = 0.0
     activation: int = 3
+    catch_up: float = inflow.CATCH_UP
 
     def __post_init__(self) -> None:
         if not 0 <= self.headroom < math.inf:
             raise InvalidInput(f"ds2: a headroom of {self.headroom} is not a share of 0 or more")
         if self.activation < 1:
             raise InvalidInput(f"ds2: activation takes at least 1 window, not {self.activation}")
+        ranges.check(self, above_zero=("catch_up",))
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
         """Memory: what the last windows asked for, under the plan in force."""
@@ -50,7 +54,7 @@ class Ds2:
         try:
             if context.latest is None:
                 raise NotMeasured("nothing has been measured yet")
-            need = needed(topology, context.latest, self.headroom)
+            need = needed(topology, context.latest, self.headroom, self.catch_up)
         except NotMeasured as why:
             return Decision(None, str(why)), None
         plan, seen = memory if memory is not None else (None, ())
@@ -83,8 +87,13 @@ class Ds2:
         return Decision(plan, reason, _numbers(need))
 
 
-def needed(topology: Topology, snapshot: Snapshot, headroom: float = 0.0) -> dict[str, float]:
-    """The instances, not rounded, that each pipeline needs for the offered load.
+def needed(
+    topology: Topology,
+    snapshot: Snapshot,
+    headroom: float = 0.0,
+    catch_up: float = inflow.CATCH_UP,
+) -> dict[str, float]:
+    """The instances, not rounded, that each pipeline needs for the offered load and what waits.
 
     Raises `NotMeasured` if the window holds a change, or a number that matters is missing.
     """
@@ -103,6 +112,7 @@ def needed(topology: Topology, snapshot: Snapshot, headroom: float = 0.0) -> dic
             if offered is None:
                 lacking.append(f"what is offered to {name}")
             rate += (offered or 0.0) * (1 + headroom)
+        rate = inflow.to_do(rate, metrics, catch_up)
         found[name], target[name] = 0.0, 0.0
         if rate == 0:
             continue

@@ -15,6 +15,7 @@ from penstock.control.context import Context
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import Snapshot
 from penstock.models import rates
+from penstock.models.inflow import CATCH_UP
 from penstock.models.rates import CONGESTED, NotMeasured
 from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
@@ -29,7 +30,8 @@ class Stela:
     congested: rows that come for each row processed above which a pipeline is congested;
     automatic: give congested pipelines one more instance after the other without being asked, and
     take those back that had nothing to do for `calm` seconds; by: who gets one, the pipeline with
-    the highest ETP, or the one with the highest expected gain.
+    the highest ETP, or the one with the highest expected gain; catch_up: seconds in which rows that
+    wait are to be worked off by those that stay.
     """
 
     name: ClassVar[str] = "stela"
@@ -37,9 +39,10 @@ class Stela:
     automatic: bool = False
     by: Literal["etp", "gain"] = "etp"
     calm: float = slots.CALM
+    catch_up: float = CATCH_UP
 
     def __post_init__(self) -> None:
-        slots.check(self.congested, self.calm)
+        slots.check(self.congested, self.calm, self.catch_up)
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
         if not self.automatic:
@@ -48,7 +51,7 @@ class Stela:
             start = slots.measured(context, self.congested)
         except NotMeasured as why:
             return Decision(None, str(why)), memory
-        if (less := slots.fewer(context, start, self.calm)) is not None:
+        if (less := slots.fewer(context, start, self.calm, self.catch_up)) is not None:
             return less, memory
         if (why_not := slots.nothing_to_give(context, start)) is not None:
             return Decision(None, why_not), memory

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from penstock.control.context import Context
+from penstock.models.inflow import CATCH_UP
 from penstock.models.rates import CONGESTED, NotMeasured, Rates
 from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
@@ -95,15 +96,17 @@ def scale_out(context: Context, executors: int, ranking: Ranking) -> Decision:
 class _Ranked:
     """While something is congested, one more instance a time for the next one of a ranking.
 
-    calm: seconds for which an instance must have had nothing to do before it goes.
+    calm: seconds for which an instance must have had nothing to do before it goes; catch_up:
+    seconds in which rows that wait are to be worked off by those that stay.
     """
 
     name: ClassVar[str]
     congested: float = CONGESTED
     calm: float = slots.CALM
+    catch_up: float = CATCH_UP
 
     def __post_init__(self) -> None:
-        slots.check(self.congested, self.calm)
+        slots.check(self.congested, self.calm, self.catch_up)
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
         """Memory: who has had a turn in this round."""
@@ -113,7 +116,7 @@ class _Ranked:
             return Decision(None, str(why)), memory
         ranking = RANKINGS[self.name](start.topology, start.rates)
 
-        if (less := slots.fewer(context, start, self.calm)) is not None:
+        if (less := slots.fewer(context, start, self.calm, self.catch_up)) is not None:
             return less, memory
         if (why_not := slots.nothing_to_give(context, start)) is not None:
             return Decision(None, why_not), memory
