@@ -29,6 +29,7 @@ from penstock.models.rebalancing import rebalanced
 from penstock.models.sections import Section, sections
 from penstock.models.shrinking import Shrinking
 from penstock.models.trials import Trial, Verdict, judged
+from penstock.plan import budget
 from penstock.plan.decision import GAIN_ROWS, UNDO, Decision
 from penstock.plan.plan import Plan
 from penstock.policies import ranges
@@ -257,7 +258,7 @@ class Organic:
         undone = carried_out(context.plan, [a.undo for a in blamed])
         options = self._growths(context, [a.section for a in blamed], trial.base, trial.origin)
         following = self._open(context, failed, options, undone)
-        if following:
+        if following and _affordable(context, undone) == undone:
             plan = carried_out(undone, following)
             others = tuple(a for a in trial.attempts if a not in blamed)
             rest = replace(trial, attempts=(*others, *following))
@@ -265,7 +266,7 @@ class Organic:
             numbers = {**verdict.numbers, **_numbers(following), **_BACK}
             return Decision(plan, reason, numbers), changed(state, plan, context.now, rest, failed)
         failed = (*state.failed, *trial.failures(verdict.lost, self.waiting))
-        plan = carried_out(context.plan, [a.undo for a in verdict.lost])
+        plan = _affordable(context, carried_out(context.plan, [a.undo for a in verdict.lost]))
         reason = f"undone: {verdict.words}; nothing is left to try"
         numbers = {**verdict.numbers, **_BACK}
         return Decision(plan, reason, numbers), changed(state, plan, context.now, None, failed)
@@ -284,7 +285,7 @@ class Organic:
             reason = f"kept: less is enough, {words}; {decision.reason}"
             return Decision(decision.plan, reason, {**numbers, **decision.numbers}), later
         blamed = self._blamed(context, profile, trial.attempts)
-        plan = carried_out(context.plan, [a.undo for a in blamed])
+        plan = _affordable(context, carried_out(context.plan, [a.undo for a in blamed]))
         failed = (*state.failed, *trial.failures(blamed, self.waiting))
         names = listed((a.section.name for a in blamed), ", ")
         reason = f"undone: the flow does not keep up with less, {words}; {names} as before"
@@ -316,6 +317,14 @@ class Organic:
         """Those whose sections are still too busy; all if none is."""
         busy = self._still_busy(context, profile, [a.section for a in attempts])
         return tuple(a for a in attempts if a.section in busy) or attempts
+
+
+def _affordable(context: Context, plan: Plan) -> Plan:
+    """A plan to go back to, cut to the budget, which may be less than it was under that plan."""
+    most = context.limits.slots
+    if most is None or plan.slots <= max(most, context.plan.slots):
+        return plan
+    return budget.within(context.limits, plan, context.plan, context.graph) or context.plan
 
 
 def _gained(context: Context, trial: Trial) -> dict[str, float]:
