@@ -18,16 +18,22 @@ def utilisation(pipeline: PipelineMetrics) -> float | None:
     return pipeline.arrival_rate * pipeline.service / pipeline.parallelism
 
 
+def idle(pipeline: PipelineMetrics) -> bool:
+    """Whether nothing comes and nothing waits. Then there is nothing else to know."""
+    return pipeline.arrival_rate == 0 and not pipeline.backlog_rows
+
+
 def at_work(pipeline: PipelineMetrics) -> float | None:
-    """Share of the time that an instance is at work on rows.
+    """Share of the time that an instance is at work on rows; 0 where there are none.
 
     Batches that follow one another fill all the time, however few rows they have; so this is by
     what rows take where that is known.
     """
+    nothing = 0.0 if idle(pipeline) else None
     if pipeline.service is None:
-        return pipeline.busy
+        return nothing if pipeline.busy is None else pipeline.busy
     if pipeline.rate_in is None:
-        return None
+        return nothing
     return pipeline.rate_in * pipeline.service / pipeline.parallelism
 
 

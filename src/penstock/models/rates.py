@@ -134,10 +134,9 @@ def measured(topology: Topology, snapshot: Snapshot, congested: float = CONGESTE
     for name in topology.pipelines:
         metrics = snapshot.pipelines[name]
         assert metrics.arrival_rate is not None
-        assert metrics.rate_in is not None
         sent = received(topology, snapshot.pipelines, name)
         arrival = metrics.arrival_rate if sent is None or name in topology.sources else sent
-        processed = metrics.rate_in
+        processed = metrics.rate_in or 0.0  # only what is idle may not have counted
         selectivity = 1.0
         if processed > 0 and metrics.rate_out is not None:
             selectivity = metrics.rate_out / processed
@@ -160,9 +159,13 @@ def received(
 
     This is over whole batches of theirs, where what was seen to arrive comes in bulks.
     """
-    sent = [(n, measured[up].rate_out) for up, n in topology.feeds[name].items()]
+    sent = [(n, _sent(measured[up])) for up, n in topology.feeds[name].items()]
     known = [n * rate for n, rate in sent if rate is not None]
     return math.fsum(known) if len(known) == len(sent) else None
+
+
+def _sent(metrics: PipelineMetrics) -> float | None:
+    return 0.0 if metrics.rate_out is None and derived.idle(metrics) else metrics.rate_out
 
 
 def _lacking(topology: Topology, snapshot: Snapshot) -> Iterable[str]:
@@ -173,6 +176,8 @@ def _lacking(topology: Topology, snapshot: Snapshot) -> Iterable[str]:
             continue
         if metrics.parallelism != pipeline.parallelism:
             yield f"{name} with {pipeline.parallelism} instances (it had {metrics.parallelism})"
+        if derived.idle(metrics):
+            continue
         if metrics.arrival_rate is None:
             yield f"arrival rate of {name}"
         if metrics.rate_in is None:

@@ -16,7 +16,8 @@ from typing import Any, ClassVar
 
 from penstock.control.context import Context
 from penstock.errors import InvalidInput
-from penstock.metrics.snapshot import Snapshot
+from penstock.metrics import window
+from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.models import inflow
 from penstock.models.rates import NotMeasured
 from penstock.models.topology import Topology
@@ -49,7 +50,10 @@ class Ds2:
         ranges.check(self, above_zero=("catch_up",))
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
-        """Memory: what the last windows asked for, under the plan in force."""
+        """Memory: what the last windows asked for, under the plan in force, and the last's end.
+
+        Windows that overlap show the same rows, so only those that begin after it count.
+        """
         topology = Topology(context.graph, context.plan)
         try:
             if context.latest is None:
@@ -57,13 +61,17 @@ class Ds2:
             need = needed(topology, context.latest, self.headroom, self.catch_up)
         except NotMeasured as why:
             return Decision(None, str(why)), None
-        plan, seen = memory if memory is not None else (None, ())
-        needs = (*(seen if plan == context.plan else ()), need)[-self.activation :]
+        plan, needs, last = memory if memory is not None else (None, (), -math.inf)
+        if plan != context.plan:
+            needs, last = (), -math.inf
+        if window.begins_after(context.latest, last):
+            needs, last = (*needs, need)[-self.activation :], context.latest.at
+        after = (context.plan, needs, last)
         if len(needs) < self.activation:
             said = f"{len(needs)} of {self.activation} windows seen"
-            return Decision(None, said, _numbers(need)), (context.plan, needs)
+            return Decision(None, said, _numbers(need)), after
         median = {n: statistics.median(each[n] for each in needs) for n in need}
-        return self._decided(context, topology, median), (context.plan, needs)
+        return self._decided(context, topology, median), after
 
     def _decided(self, context: Context, topology: Topology, need: Mapping[str, float]) -> Decision:
         wanted = {n: _clipped(topology, n, math.ceil(x - _ROUNDING)) for n, x in need.items()}
@@ -115,6 +123,8 @@ def needed(
         rate = inflow.to_do(rate, metrics, catch_up)
         found[name], target[name] = 0.0, 0.0
         if rate == 0:
+            if not _seen(metrics):
+                lacking.append(f"what comes to {name}")
             continue
         if metrics.service is None:
             lacking.append(f"service time of {name}")
@@ -127,6 +137,12 @@ def needed(
     if lacking:
         raise NotMeasured(f"not measured: {', '.join(lacking)}")
     return found
+
+
+def _seen(metrics: PipelineMetrics) -> bool:
+    """Whether anything is known of what a pipeline does, so that nothing can mean nothing."""
+    known = (metrics.arrival_rate, metrics.rate_in, metrics.busy)
+    return any(value is not None for value in known)
 
 
 def fitted(
