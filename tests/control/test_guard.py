@@ -52,7 +52,7 @@ def snapshot(rate: float = 1000.0, **given: Any) -> Snapshot:
 
 
 def context(plan: Plan = PLAN, now: float = 100.0, **given: Any) -> Context:
-    return Context(words(), plan, given.pop("snapshots", (snapshot(),)), now, **given)
+    return Context(words(), plan, given.pop("snapshots", (snapshot(at=now - 1.0),)), now, **given)
 
 
 def made(at: float, before: Plan, after: Plan, **given: Any) -> Made:

@@ -27,7 +27,6 @@ from penstock.plan.change import Action, Change, Executors, Regroup, Rescale
 from penstock.plan.decision import GAIN_ROWS, GAIN_SECONDS, UNDO, Decision
 from penstock.plan.plan import Plan
 
-
 _FRESH = 2
 """Windows after whose time a measurement says nothing of the flow any more."""
 

@@ -28,9 +28,9 @@ class Drs:
 
     adjust: seconds between two looks; slack: fewer instances are taken only if they would meet
     the bound with so much to spare; gain: under a budget, instances move only for so much less
-    time in the flow, and without one, queues may take so much of the time at work; most: instances of a pipeline that nothing else bounds; budget: whether it
-    makes the best of a budget also where there are constraints; catch_up: seconds in which rows
-    that wait are to be worked off.
+    time in the flow, and without one, queues may take so much of the time at work; most: instances
+    of a pipeline that nothing else bounds; budget: whether it makes the best of a budget also where
+    there are constraints; catch_up: seconds in which rows that wait are to be worked off.
     """
 
     adjust: float = 10.0
