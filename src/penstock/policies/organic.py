@@ -64,7 +64,8 @@ class Organic:
 
     scale_down: whether anything is given back; target: how full that may make the instances;
     calm: profiles in a row that must allow it; waiting: seconds of backlog that are none;
-    anticipate: whether to act on what is busy though nothing waits, so nothing can be gained yet.
+    anticipate: whether to act on what is busy though nothing waits yet, where it is known by what
+    rows take; what it does then stays unless less comes through.
     """
 
     bottleneck: float = 0.8
@@ -83,7 +84,7 @@ class Organic:
     target: float = 0.6
     calm: int = 2
     waiting: float = 2.0
-    anticipate: bool = False
+    anticipate: bool = True
 
     name = "organic"
 
@@ -135,7 +136,7 @@ class Organic:
         state = replace(state, failed=failed)
         found = sections(context.graph, context.plan, state.ground.groups)
         behind = profile.behind(self.waiting)
-        if behind is not False or self.anticipate:
+        if behind is not False or self._anticipates(profile):
             plan = context.plan
             if unknown := profile.unmeasured(plan):
                 words = listed([f"how busy {name} is" for name in unknown], ", ")
@@ -155,6 +156,11 @@ class Organic:
                 later = replace(state, profile=None, calm=state.calm + 1)
                 return Decision(None, f"would give back {why}", _numbers(fewer)), later
         return self._idle(context, found, profile), replace(state, profile=None, calm=0)
+
+    def _anticipates(self, profile: Readings) -> bool:
+        """Whether what is too busy is known to be, by its rows: batches alone say nothing."""
+        busy = (r for r in profile.pipelines.values() if (r.busy or 0.0) > self.bottleneck)
+        return self.anticipate and all(reading.by_rows for reading in busy)
 
     def _growths(
         self, context: Context, found: Iterable[Section], profile: Readings, origin: Plan
@@ -215,7 +221,7 @@ class Organic:
         words = f"{top} is busiest, {known[top]:.2f}"
         if known[top] <= self.bottleneck:
             return Decision(None, f"{words} <= {self.bottleneck:.2f}{said}", numbers)
-        if profile.behind(self.waiting) is False and not self.anticipate:
+        if profile.behind(self.waiting) is False and not self._anticipates(profile):
             why = f"but no more than {self.waiting:g} s of rows wait anywhere"
         elif any(map(any, self._growths(context, found, profile, context.plan))):
             why = "but what is left to try has failed under this load, or is beyond the budget"
