@@ -115,9 +115,33 @@ def test_a_decision_is_valid_and_always_the_same(text: str, flow: Flow) -> None:
 
 
 @few
-@given(dags.flows(), st.sampled_from((0.125, 8.0)))
+@given(dags.flows(), st.sampled_from((0.125, 8.0, 3.0, 10.0, 1 / 3)))
 @pytest.mark.parametrize("text", ALL)
 def test_the_unit_of_time_does_not_matter(text: str, flow: Flow, faster: float) -> None:
+    assert instances(decided(text, flow, faster=faster)[1]) == instances(decided(text, flow)[1])
+
+
+@pytest.mark.parametrize("faster", [3.0, 0.1, 1 / 3, 1000.0])
+@pytest.mark.parametrize(
+    ("text", "rate", "service", "many"),
+    [
+        ("threshold:patience=1", 60.0, 0.02, 3),  # 0.4 is not below 0.4
+        ("threshold:patience=1", 80.0, 0.01, 2),
+        ("threshold:patience=1", 80.0, 0.01, 1),
+        ("stela:automatic=true,calm=0", 60.0, 0.02, 1),  # 1.2 is not above 1.2
+        ("round-robin:calm=0", 30.0, 0.02, 2),
+        ("ds2:activation=1", 150.0, 0.02, 1),
+        ("drs", 150.0, 0.02, 1),
+        ("es-stream", 150.0, 0.02, 1),
+    ],
+)
+def test_the_unit_of_time_does_not_matter_on_a_border(
+    text: str, rate: float, service: float, many: int, faster: float
+) -> None:
+    dag = dags.graph({"s": (), "x": ("s",)})
+    found = Topology(dag, dags.plan(dag, {"x": many}))
+    capacity = {"s": 10000.0, "x": many / service}
+    flow = found, rates.through(found, {"s": rate}, {}, capacity)
     assert instances(decided(text, flow, faster=faster)[1]) == instances(decided(text, flow)[1])
 
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from penstock.metrics import derived
 from penstock.metrics.snapshot import PipelineMetrics
 from penstock.models.rates import received
 from penstock.models.topology import Topology
@@ -25,7 +26,7 @@ _ROW = 1e-6
 
 @dataclass(frozen=True)
 class Inflow:
-    """Rows per second that a pipeline has to process, and how many instances their work keeps busy."""
+    """Rows per second that a pipeline has to process, and how many instances they keep busy."""
 
     rate: float
     load: float
@@ -72,7 +73,7 @@ def follow(
         metrics = measured[name]
         rate = to_do(_rate(name, topology, measured, output), metrics, catch_up)
         service = metrics.service or 0.0
-        found[name] = Inflow(rate, rate * service)
+        found[name] = Inflow(rate, derived.plain(rate * service))
         able = instances(name, found[name])
         most = able / service if service else math.inf
         output[name] = min(rate, most) * _selectivity(metrics)

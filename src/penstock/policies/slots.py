@@ -10,7 +10,7 @@ from functools import cached_property
 from penstock.control.context import Context
 from penstock.dataflow.operator import Bounds
 from penstock.errors import InvalidInput
-from penstock.metrics import window
+from penstock.metrics import derived, window
 from penstock.metrics.snapshot import Snapshot
 from penstock.models import inflow
 from penstock.models import rates as model
@@ -233,8 +233,8 @@ def fewer(
 ) -> Decision | None:
     """Fewer instances wherever the rest could do the work; None where there is no such place.
 
-    So much must have come or waited, and no more, for so many seconds. All that can give back do so at
-    once: each keeps what its own load needs, so more load never means fewer instances.
+    So much must have come or waited, and no more, for so many seconds. All that can give back do
+    so at once: each keeps what its own load needs, so more load never means fewer instances.
     """
     calm = window.settled(context.snapshots)
     if start.congested or not calm or context.now - calm[0].at < seconds:
@@ -269,7 +269,7 @@ def _needed(growth: Growth, name: str, snapshots: Sequence[Snapshot], catch_up: 
     capacity = growth.rates[name].capacity
     if most in (0, math.inf) or capacity == 0:
         return 0.0 if most == 0 else math.inf
-    return growth.instances(name) * most / capacity
+    return derived.plain(growth.instances(name) * most / capacity)
 
 
 def _to_do(snapshot: Snapshot, name: str, catch_up: float) -> float:

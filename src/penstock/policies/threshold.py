@@ -91,7 +91,8 @@ class Threshold:
         for name, windows in calm.items():
             now = topology.pipelines[name].parallelism
             fewer = max(now - self.step, slots.bounds(topology, name).least)
-            if windows >= self.patience and fewer < now and busy[name] * now / fewer <= self.above:
+            enough = fewer < now and derived.plain(busy[name] * now / fewer) <= self.above
+            if windows >= self.patience and enough:
                 found[name] = fewer
         return found
 
