@@ -190,7 +190,9 @@ def test_nothing_is_done_without_a_measurement_of_every_pipeline(
 ) -> None:
     measured = {"in": snapshot().pipelines["in"], **({"count": count} if count else {})}
     shot = snapshot(pipelines=measured)
-    vetoed("metrics", "nothing was measured of count in the window of 5s", MORE, snapshots=(shot,))
+    vetoed(
+        "metrics", "what count does was not measured in the window of 5s", MORE, snapshots=(shot,)
+    )
 
 
 def test_a_pipeline_that_nothing_waits_for_is_idle_not_unknown() -> None:

@@ -278,7 +278,7 @@ def _unmeasured(context: Context) -> str | None:
         if not _measured(latest.pipelines.get(pipeline.name))
     ]
     if without:
-        return f"nothing was measured of {', '.join(without)} in the window of {window}"
+        return f"what {', '.join(without)} does was not measured in the window of {window}"
     return None
 
 
