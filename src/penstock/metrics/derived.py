@@ -8,19 +8,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from penstock.metrics import rounding
 from penstock.metrics.snapshot import OperatorMetrics, PipelineMetrics
-
-
-def plain(ratio: float) -> float:
-    """A ratio without what rounding adds, so that the unit of time decides no comparison."""
-    return float(f"{ratio:.12g}")
 
 
 def utilisation(pipeline: PipelineMetrics) -> float | None:
     """Work that arrives for each instance, in seconds a second; above 1 the backlog grows."""
     if pipeline.arrival_rate is None or pipeline.service is None:
         return None
-    return plain(pipeline.arrival_rate * pipeline.service / pipeline.parallelism)
+    return rounding.plain(pipeline.arrival_rate * pipeline.service / pipeline.parallelism)
 
 
 def idle(pipeline: PipelineMetrics) -> bool:
@@ -39,7 +35,7 @@ def at_work(pipeline: PipelineMetrics) -> float | None:
         return nothing if pipeline.busy is None else pipeline.busy
     if pipeline.rate_in is None:
         return nothing
-    return plain(pipeline.rate_in * pipeline.service / pipeline.parallelism)
+    return rounding.plain(pipeline.rate_in * pipeline.service / pipeline.parallelism)
 
 
 def congestion(pipeline: PipelineMetrics) -> float | None:

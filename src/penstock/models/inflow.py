@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from penstock.metrics import derived
+from penstock.metrics import rounding
 from penstock.metrics.snapshot import PipelineMetrics
 from penstock.models.rates import received
 from penstock.models.topology import Topology
@@ -73,7 +73,7 @@ def follow(
         metrics = measured[name]
         rate = to_do(_rate(name, topology, measured, output), metrics, catch_up)
         service = metrics.service or 0.0
-        found[name] = Inflow(rate, derived.plain(rate * service))
+        found[name] = Inflow(rate, rounding.plain(rate * service))
         able = instances(name, found[name])
         most = able / service if service else math.inf
         output[name] = min(rate, most) * _selectivity(metrics)

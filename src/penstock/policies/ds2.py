@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from penstock.control.context import Context
 from penstock.errors import InvalidInput
-from penstock.metrics import derived, window
+from penstock.metrics import rounding, window
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.models import inflow
 from penstock.models.rates import NotMeasured
@@ -128,7 +128,7 @@ def needed(
             continue
         if metrics.service is None:
             lacking.append(f"service time of {name}")
-        found[name] = derived.plain(rate * (metrics.service or 0.0))
+        found[name] = rounding.plain(rate * (metrics.service or 0.0))
         if topology.downstream[name]:
             if not metrics.rate_in or metrics.rate_out is None:
                 lacking.append(f"selectivity of {name}")

@@ -10,7 +10,7 @@ from functools import cached_property
 from penstock.control.context import Context
 from penstock.dataflow.operator import Bounds
 from penstock.errors import InvalidInput
-from penstock.metrics import derived, window
+from penstock.metrics import rounding, window
 from penstock.metrics.snapshot import Snapshot
 from penstock.models import inflow
 from penstock.models import rates as model
@@ -269,7 +269,7 @@ def _needed(growth: Growth, name: str, snapshots: Sequence[Snapshot], catch_up: 
     capacity = growth.rates[name].capacity
     if most in (0, math.inf) or capacity == 0:
         return 0.0 if most == 0 else math.inf
-    return derived.plain(growth.instances(name) * most / capacity)
+    return rounding.plain(growth.instances(name) * most / capacity)
 
 
 def _to_do(snapshot: Snapshot, name: str, catch_up: float) -> float:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from penstock.control.context import Context
 from penstock.errors import InvalidInput
-from penstock.metrics import derived
+from penstock.metrics import rounding
 from penstock.metrics.snapshot import Snapshot
 from penstock.models import rates
 from penstock.models.inflow import CATCH_UP
@@ -108,9 +108,9 @@ def _ranked(growth: Growth) -> list[str]:
     shares = growth.shares(candidates)
 
     def worth(name: str) -> tuple[float, float]:
-        share = derived.plain(shares[name])
+        share = rounding.plain(shares[name])
         if congested:
-            return share, derived.plain(growth.rates[name].congestion)
+            return share, rounding.plain(growth.rates[name].congestion)
         return share, -growth.instances(name)
 
     return sorted(candidates, key=worth, reverse=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from penstock.control.context import Context
-from penstock.metrics import derived
+from penstock.metrics import rounding
 from penstock.models.inflow import CATCH_UP
 from penstock.models.rates import CONGESTED, NotMeasured, Rates
 from penstock.models.topology import Topology
@@ -162,7 +162,7 @@ def _hops(ends: Iterable[str], links: Mapping[str, tuple[str, ...]]) -> Mapping[
 def _link_load(topology: Topology, rates: Rates) -> Mapping[str, float]:
     """Rows per second on all links of a pipeline, in and out."""
     return {
-        name: derived.plain(rate.arrival + rate.output * len(topology.downstream[name]))
+        name: rounding.plain(rate.arrival + rate.output * len(topology.downstream[name]))
         for name, rate in rates.items()
     }
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from penstock.control.context import Context
 from penstock.errors import InvalidInput
-from penstock.metrics import derived, window
+from penstock.metrics import derived, rounding, window
 from penstock.metrics.snapshot import Snapshot
 from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
@@ -91,7 +91,7 @@ class Threshold:
         for name, windows in calm.items():
             now = topology.pipelines[name].parallelism
             fewer = max(now - self.step, slots.bounds(topology, name).least)
-            enough = fewer < now and derived.plain(busy[name] * now / fewer) <= self.above
+            enough = fewer < now and rounding.plain(busy[name] * now / fewer) <= self.above
             if windows >= self.patience and enough:
                 found[name] = fewer
         return found
