@@ -13,6 +13,7 @@ from penstock.models.inflow import Inflow, follow, missing, to_do
 from penstock.models.topology import Topology
 from penstock.plan import fusion
 from tests.policies.queues import chain
+from tests.strategies import few
 
 
 def found(**rates: tuple[float, float, float]) -> dict[str, PipelineMetrics]:
@@ -91,6 +92,7 @@ def test_rows_that_wait_are_to_be_done_in_time() -> None:
     assert to_do(10.0, waits(320), 1.0) == pytest.approx(320.0)
 
 
+@few
 @given(
     st.floats(0, 1e6),
     st.integers(0, 10**9),
