@@ -120,7 +120,7 @@ def needed(
             if offered is None:
                 lacking.append(f"what is offered to {name}")
             rate += (offered or 0.0) * (1 + headroom)
-        rate = inflow.to_do(rate, metrics, catch_up)
+        came, rate = rate, inflow.to_do(rate, metrics, catch_up)
         found[name], target[name] = 0.0, 0.0
         if rate == 0:
             if not _seen(metrics):
@@ -130,10 +130,10 @@ def needed(
             lacking.append(f"service time of {name}")
         found[name] = rounding.plain(rate * (metrics.service or 0.0))
         if topology.downstream[name]:
-            if not metrics.rate_in or metrics.rate_out is None:
-                lacking.append(f"selectivity of {name}")
-            else:
+            if metrics.rate_in and metrics.rate_out is not None:
                 target[name] = rate * metrics.rate_out / metrics.rate_in
+            elif came:  # what only waits has shown nothing of what follows from it
+                lacking.append(f"selectivity of {name}")
     if lacking:
         raise NotMeasured(f"not measured: {', '.join(lacking)}")
     return found
