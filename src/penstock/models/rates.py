@@ -123,7 +123,8 @@ def measured(topology: Topology, snapshot: Snapshot, congested: float = CONGESTE
     A congested pipeline is at its capacity; that of another follows from its service time, and
     is what it processes now where that time is not known. A pipeline that has processed nothing
     is taken to pass on what it gets, and one that would do what comes in half of the time to do it.
-    One that is at work all the time while more than a window of rows waits for it is congested too.
+    One that is at work all the time while more than a window of rows waits for it, and ever more
+    do, is congested too.
     """
     if not snapshot.settled:
         raise NotMeasured("the window holds a change of plan, so its numbers say nothing yet")
@@ -142,6 +143,8 @@ def measured(topology: Topology, snapshot: Snapshot, congested: float = CONGESTE
             selectivity = metrics.rate_out / processed
         rate = Rate(arrival, processed, processed, selectivity, _behind(metrics, snapshot.window))
         most = _possible(metrics)
+        if arrival <= processed * (1 + ROUNDING):  # what waits becomes no more
+            rate = replace(rate, behind=0.0)
         if rate.behind:
             pass
         elif metrics.in_batches and most is not None and 0 < arrival < _IDLE * most:
