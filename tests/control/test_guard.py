@@ -52,7 +52,7 @@ def snapshot(rate: float = 1000.0, **given: Any) -> Snapshot:
 
 
 def context(plan: Plan = PLAN, now: float = 100.0, **given: Any) -> Context:
-    return Context(words(), plan, given.pop("snapshots", (snapshot(),)), now, **given)
+    return Context(words(), plan, given.pop("snapshots", (snapshot(at=now - 1.0),)), now, **given)
 
 
 def made(at: float, before: Plan, after: Plan, **given: Any) -> Made:
@@ -176,19 +176,35 @@ def test_nothing_is_done_while_a_window_is_not_settled() -> None:
 
 @pytest.mark.parametrize(
     "count",
-    [None, PipelineMetrics("count", 2), PipelineMetrics("count", 2, backlog_rows=7)],
+    [
+        None,
+        PipelineMetrics("count", 2),
+        PipelineMetrics("count", 2, backlog_rows=7),
+        PipelineMetrics("count", 2, backlog_rows=0),
+        PipelineMetrics("count", 2, busy=0.5),
+        PipelineMetrics("count", 2, arrival_rate=0.0, backlog_rows=7),
+    ],
 )
 def test_nothing_is_done_without_a_measurement_of_every_pipeline(
     count: PipelineMetrics | None,
 ) -> None:
     measured = {"in": snapshot().pipelines["in"], **({"count": count} if count else {})}
     shot = snapshot(pipelines=measured)
-    vetoed("metrics", "nothing was measured of count in the window of 5s", MORE, snapshots=(shot,))
+    vetoed(
+        "metrics", "what count does was not measured in the window of 5s", MORE, snapshots=(shot,)
+    )
 
 
 def test_a_pipeline_that_nothing_waits_for_is_idle_not_unknown() -> None:
-    idle = {name: PipelineMetrics(name, 2, backlog_rows=0) for name in ("in", "count")}
+    nothing = PipelineMetrics("count", 2, arrival_rate=0.0, backlog_rows=0)
+    idle = {name: replace(nothing, name=name) for name in ("in", "count")}
     assert review(WHOLE, snapshots=(snapshot(pipelines=idle),)).vetoes == ()
+
+
+def test_an_old_measurement_is_none() -> None:
+    assert review(WHOLE, snapshots=(snapshot(at=90.0),)).vetoes == ()
+    (veto,) = review(WHOLE, snapshots=(snapshot(at=89.9),)).vetoes
+    assert str(veto) == "metrics: what was measured last is 10.1 s old, more than 2 windows of 5s"
 
 
 # --- time ---------------------------------------------------------------------------------------
@@ -378,7 +394,7 @@ def test_what_passes_fits_the_dataflow_and_the_budget(data: st.DataObject) -> No
     graph = data.draw(dataflows())
     before, wanted = data.draw(plans(graph)), data.draw(plans(graph))
     limits = Limits(data.draw(st.integers(1, 20)), data.draw(st.integers(1, 3)))
-    measured = {p.name: PipelineMetrics(p.name, 1, batches=1) for p in before.pipelines}
+    measured = {p.name: PipelineMetrics(p.name, 1, rate_in=1.0) for p in before.pipelines}
     shot = Snapshot(1.0, 1.0, None, 0, 0, 0, measured)
     seen = Context(graph, before, (shot,), 1.0, limits)
     found = Guard().review(Decision(wanted, "why not"), seen, Past())

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.metrics.snapshot import PipelineMetrics
-from penstock.models.inflow import Inflow, follow, missing
+from penstock.models.inflow import Inflow, follow, missing, to_do
 from penstock.models.topology import Topology
 from penstock.plan import fusion
 from tests.policies.queues import chain
+from tests.strategies import few
 
 
 def found(**rates: tuple[float, float, float]) -> dict[str, PipelineMetrics]:
@@ -75,3 +78,38 @@ def test_what_is_missing() -> None:
     assert missing(PipelineMetrics("x", 1, arrival_rate=3.0, rate_in=0.0)) == ("service time",)
     assert missing(PipelineMetrics("x", 1, arrival_rate=0.0)) == ()
     assert missing(PipelineMetrics("x", 1, arrival_rate=0.0, backlog_rows=3)) == both
+
+
+def waits(rows: int | None) -> PipelineMetrics:
+    return PipelineMetrics("x", 1, backlog_rows=rows)
+
+
+def test_rows_that_wait_are_to_be_done_in_time() -> None:
+    assert to_do(10.0, waits(None)) == to_do(10.0, waits(0)) == 10.0
+    assert to_do(10.0, waits(20)) == 10.0  # those of two seconds wait for the batch before
+    assert to_do(10.0, waits(320), 30.0) == pytest.approx(20.0)
+    assert to_do(0.0, waits(300), 30.0) == pytest.approx(10.0)
+    assert to_do(10.0, waits(320), 1.0) == pytest.approx(320.0)
+
+
+@few
+@given(
+    st.floats(0, 1e6),
+    st.integers(0, 10**9),
+    st.floats(0.1, 1000.0),
+    st.floats(0, 1e6),
+    st.integers(0, 10**9),
+)
+def test_more_that_comes_or_waits_is_more_to_do(
+    rate: float, rows: int, seconds: float, more: float, others: int
+) -> None:
+    least = to_do(rate, waits(rows), seconds)
+    assert to_do(rate + more, waits(rows + others), seconds) >= least * (1 - 1e-9)
+    assert to_do(8 * rate, waits(8 * rows), seconds) == pytest.approx(8 * least)
+
+
+def test_what_waits_comes_to_those_behind_too() -> None:
+    rates = found(numbers=(9.0, 9.0, 9.0), x=(9.0, 9.0, 18.0), y=(18.0, 18.0, 18.0))
+    rates["x"] = replace(rates["x"], backlog_rows=318)
+    assert follow(topology(), rates)["x"].rate == pytest.approx(19.0)
+    assert follow(topology(), rates)["y"].rate == pytest.approx(38.0)

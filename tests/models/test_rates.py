@@ -181,3 +181,27 @@ def test_a_window_that_a_batch_did_not_end_in_is_no_congestion(
     a = replace(seen.pipelines["a"], batches=batches, service=0.01)  # 100 rows/s if it has to
     seen = replace(seen, pipelines={**seen.pipelines, "a": a})
     assert rates.measured(topology, seen)["a"].congestion == pytest.approx(congestion)
+
+
+@pytest.mark.parametrize(
+    ("rows", "busy", "behind"),
+    [
+        (1_000_000, 1.0, True),
+        (501, 1.0, True),
+        (500, 1.0, False),  # no more than a window of 5 s
+        (None, 1.0, False),
+        (1_000_000, 0.8, False),  # it has time, and does not take it: something holds it back
+    ],
+)
+def test_what_is_at_work_all_the_time_and_falls_behind_is_congested(
+    rows: int | None, busy: float, behind: bool
+) -> None:
+    found = dags.topology({"s": (), "x": ("s",)})
+    now = rates.through(found, {"s": 118.0 * busy}, {}, {"s": 1000.0})
+    now = {**now, "x": rates.Rate(118.0 * busy, 100.0 * busy, 100.0)}
+    shot = dags.snapshot(found, now)
+    late = replace(shot.pipelines["x"], backlog_rows=rows)
+    seen = rates.measured(found, replace(shot, pipelines={**shot.pipelines, "x": late}))
+    assert seen["x"].congestion == pytest.approx(1.18)
+    assert seen["x"].congested() == behind
+    assert not rates.scaled(found, seen, "x", 2.0)["x"].congested()

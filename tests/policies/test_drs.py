@@ -97,11 +97,25 @@ def test_a_budget_counts_before_a_bound_where_that_is_asked_for() -> None:
     assert counts(decided(seen)) != counts(decided(without))
 
 
-def test_without_budget_and_bound_instances_only_move() -> None:
-    decision = decided(context(100.0, (1, 10), latency=None))
-    assert decision.plan is not None
-    assert decision.plan.slots == 12
-    assert decided(context(100.0, counts(decision), latency=None)).plan is None
+def test_without_budget_and_bound_queues_take_a_share_of_the_work() -> None:
+    grown = decided(context(100.0, (1, 1), latency=None))
+    work = sum(SERVICE[n] for n in ("x", "y"))
+    assert sojourn(100.0, *counts(grown)) <= 1.05 * work
+    assert "queues may take 5% of that" in grown.reason
+    assert decided(context(100.0, counts(grown), latency=None)).plan is None
+    assert counts(decided(context(100.0, (30, 30), latency=None))) == counts(grown)
+    assert counts(decided(context(0.0, (8, 8), latency=None))) == (1, 1)
+    assert counts(decided(context(0.0, (8, 8), latency=None, limits=Limits(slots=20)))) == (1, 1)
+
+
+def test_a_bound_that_cannot_be_met_has_one_of_two_reasons() -> None:
+    slow = decided(context(100.0, (8, 4), latency=0.05)).reason
+    assert "the operators alone take 0.07 s" in slow
+    long = decided(context(100.0, latency=0.0705, limits=Limits(slots=7))).reason
+    assert "cannot be met: its queues are too long with all instances they may have" in long
+    few = decided(context(100.0, latency=0.075, limits=Limits(slots=4))).reason
+    assert "cannot be met: too few instances for the load, x needs 6 and stands 4" in few
+    assert "the operators alone" not in long + few
 
 
 def test_a_budget_that_is_too_small_is_shared_by_load() -> None:

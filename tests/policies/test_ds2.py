@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.control.context import Context
 from penstock.errors import InvalidInput
+from penstock.metrics.snapshot import PipelineMetrics
 from penstock.models import rates
 from penstock.models.topology import Topology
 from penstock.plan import fusion
@@ -31,6 +32,11 @@ def seen(capacity: dict[str, float], limits: Limits | None = None, **many: int) 
     found = Topology(dag, dags.plan(dag, many))
     now = rates.through(found, {"s": 100.0}, {"a": 2.0}, capacity)
     return dags.context(found, now, limits)
+
+
+def later(asked: Context, at: float) -> Context:
+    """The same in a window of 5 seconds that ends then."""
+    return replace(asked, snapshots=(replace(asked.snapshots[0], at=at),), now=at)
 
 
 def test_all_pipelines_get_what_the_offered_load_needs_in_one_step() -> None:
@@ -55,7 +61,8 @@ def test_it_scales_down_as_well_and_rests_where_it_is() -> None:
 
 def test_a_rounding_error_is_no_need() -> None:
     asked = seen({"s": 500.0, "a": 1 / 0.07, "b": 9000.0})
-    assert needed(Topology(asked.graph, asked.plan), asked.snapshots[0])["a"] > 7
+    assert 100.0 * (asked.snapshots[0].pipelines["a"].service or 0.0) > 7
+    assert needed(Topology(asked.graph, asked.plan), asked.snapshots[0])["a"] == 7
     assert parallelism(ONE.decide(asked, None)[0].plan)["a"] == 7
 
 
@@ -68,13 +75,36 @@ def test_headroom_counts_on_top() -> None:
 def test_several_windows_decide_by_their_median_under_one_plan() -> None:
     policy, memory = Ds2(activation=3), None
     plans: list[Any] = []
-    for rate in (40.0, 10.0, 30.0):  # 2.5, 10 and 3.33 instances of a
-        decision, memory = policy.decide(seen({"s": 500.0, "a": rate, "b": 900.0}), memory)
+    for at, rate in enumerate((40.0, 10.0, 30.0)):  # 2.5, 10 and 3.33 instances of a
+        asked = later(seen({"s": 500.0, "a": rate, "b": 900.0}), 10.0 + 5.0 * at)
+        decision, memory = policy.decide(asked, memory)
         plans.append(decision.plan)
     assert plans[:2] == [None, None]
     assert parallelism(plans[2]) == {"s": 1, "a": 4, "b": 1}
     after, _ = policy.decide(seen({"s": 500.0, "a": 40.0, "b": 900.0}, a=4), memory)
     assert after.reason == "1 of 3 windows seen"  # those of another plan do not count
+
+
+def test_windows_that_overlap_count_once() -> None:
+    policy, memory = Ds2(activation=3), None
+    asked = seen({"s": 500.0, "a": 40.0, "b": 900.0})
+    said = []
+    for at in (10.0, 10.0, 12.0, 14.9, 15.0, 19.0, 20.0):
+        decision, memory = policy.decide(later(asked, at), memory)
+        said.append(decision.reason[:1] if decision.plan is None else "plan")
+    assert said == ["1", "1", "1", "1", "2", "2", "plan"]
+
+
+def test_a_pipeline_of_which_nothing_is_known_keeps_its_instances() -> None:
+    asked = seen({"s": 500.0, "a": 40.0, "b": 60.0}, b=6)
+    (shot,) = asked.snapshots
+    idle = {n: replace(shot.pipelines[n], arrival_rate=0.0) for n in ("s", "a")}
+    for known in ({}, {"backlog_rows": 1000}):
+        blind = PipelineMetrics("b", 6, **known)
+        shown = replace(shot, pipelines={**idle, "b": blind})
+        decision, _ = ONE.decide(replace(asked, snapshots=(shown,)), None)
+        assert decision.plan is None
+        assert decision.reason.startswith("not measured")
 
 
 def test_bounds_and_budget_are_kept_and_said() -> None:
@@ -123,11 +153,22 @@ def test_it_carries_the_load_after_one_step_and_gives_back(shape: Any, tmp_path:
     dag = dags.graph(shape)
     rate = lambda at: 100.0 if at < 60 else 20.0  # noqa: E731
     loop = Loop(dag, dags.plan(dag), tmp_path, {"a": 0.02, "b": 0.05, "c": 0.03}, rate)
-    loop.run(Ds2(activation=2), 5)
+    paper = Ds2(activation=2, catch_up=math.inf)  # what waits is not to be worked off
+    loop.run(paper, 5)
     assert parallelism(loop.engine.plan) == {**dict.fromkeys(shape, 1), "a": 2, "b": 5, "c": 3}
     assert len(set(loop.plans)) == 2
-    after = loop.run(Ds2(activation=2), 40)
-    assert after.slots == len(shape)
+    assert loop.run(paper, 40).slots == len(shape)
+
+
+def test_what_waited_is_worked_off_and_then_it_gives_back(tmp_path: Path) -> None:
+    dag = dags.graph(LINEAR)
+    loop = Loop(dag, dags.plan(dag), tmp_path, {"a": 0.02, "b": 0.05, "c": 0.03}, rate=100.0)
+    loop.run(Ds2(activation=2), 40)
+    needed = {"a": 2, "b": 5, "c": 3}
+    assert all(parallelism(loop.engine.plan)[n] in (k, k + 1) for n, k in needed.items())
+    assert max(p.pipeline_of("b").parallelism for p in loop.plans) > 5
+    seen = loop.engine.observe().pipelines
+    assert all((m.backlog_rows or 0) <= 2 * 100 for m in seen.values())
 
 
 @few

@@ -50,10 +50,16 @@ EXCEPTED = {
 }
 GROWING = [text for text in ALL if text.partition(":")[0] not in EXCEPTED]
 
+LOADS = ("drs", "ds2", "es-stream", "least-link-load", "round-robin", "stela")
+DRAINING = [text for text in ALL if text.partition(":")[0] in LOADS and "budget" not in text]
+"""Those that reckon with rows per second: what waits counts there as well."""
+
 Flow = tuple[Topology, rates.Rates]
 
 
-def context(flow: Flow, at: float, more: float = 1.0, faster: float = 1.0) -> Context:
+def context(
+    flow: Flow, at: float, more: float = 1.0, faster: float = 1.0, backlog: float | None = None
+) -> Context:
     """A flow under `more` of its load; `faster`: everything takes so much less time."""
     found, now = flow
     offered = {name: more * faster * now[name].arrival for name in found.sources}
@@ -61,7 +67,11 @@ def context(flow: Flow, at: float, more: float = 1.0, faster: float = 1.0) -> Co
     capacity = {name: faster * rate.capacity for name, rate in now.items()}
     seen = dags.context(found, rates.through(found, offered, selectivity, capacity))
     (shot,) = seen.snapshots
-    pipelines = {name: _waiting(metrics) for name, metrics in shot.pipelines.items()}
+    rows = None if backlog is None else round(backlog * faster)
+    pipelines = {
+        name: replace(_waiting(metrics), backlog_rows=rows)
+        for name, metrics in shot.pipelines.items()
+    }
     work = sum(m.service or 0.0 for m in pipelines.values())
     first, last = next(iter(found.sources)), found.graph.sinks[0].name
     bound = Constraint(first, last, 3.0 * work)
@@ -105,9 +115,33 @@ def test_a_decision_is_valid_and_always_the_same(text: str, flow: Flow) -> None:
 
 
 @few
-@given(dags.flows(), st.sampled_from((0.125, 8.0)))
+@given(dags.flows(), st.sampled_from((0.125, 8.0, 3.0, 10.0, 1 / 3)))
 @pytest.mark.parametrize("text", ALL)
 def test_the_unit_of_time_does_not_matter(text: str, flow: Flow, faster: float) -> None:
+    assert instances(decided(text, flow, faster=faster)[1]) == instances(decided(text, flow)[1])
+
+
+@pytest.mark.parametrize("faster", [3.0, 0.1, 1 / 3, 1000.0])
+@pytest.mark.parametrize(
+    ("text", "rate", "service", "many"),
+    [
+        ("threshold:patience=1", 60.0, 0.02, 3),  # 0.4 is not below 0.4
+        ("threshold:patience=1", 80.0, 0.01, 2),
+        ("threshold:patience=1", 80.0, 0.01, 1),
+        ("stela:automatic=true,calm=0", 60.0, 0.02, 1),  # 1.2 is not above 1.2
+        ("round-robin:calm=0", 30.0, 0.02, 2),
+        ("ds2:activation=1", 150.0, 0.02, 1),
+        ("drs", 150.0, 0.02, 1),
+        ("es-stream", 150.0, 0.02, 1),
+    ],
+)
+def test_the_unit_of_time_does_not_matter_on_a_border(
+    text: str, rate: float, service: float, many: int, faster: float
+) -> None:
+    dag = dags.graph({"s": (), "x": ("s",)})
+    found = Topology(dag, dags.plan(dag, {"x": many}))
+    capacity = {"s": 10000.0, "x": many / service}
+    flow = found, rates.through(found, {"s": rate}, {}, capacity)
     assert instances(decided(text, flow, faster=faster)[1]) == instances(decided(text, flow)[1])
 
 
@@ -117,6 +151,45 @@ def test_the_unit_of_time_does_not_matter(text: str, flow: Flow, faster: float) 
 def test_more_load_never_means_fewer_instances(text: str, flow: Flow, more: float) -> None:
     before, after = decided(text, flow)[1], decided(text, flow, more=more)[1]
     assert after.slots >= before.slots
+
+
+@few
+@given(dags.flows(), st.integers(0, 20).map(lambda n: 2400.0 * n), st.sampled_from((1, 2, 20)))
+@pytest.mark.parametrize("text", DRAINING)
+def test_more_that_waits_never_means_fewer_instances(
+    text: str, flow: Flow, backlog: float, times: int
+) -> None:
+    before = decided(text, flow, backlog=backlog)[1]
+    assert decided(text, flow, backlog=backlog * times + 1)[1].slots >= before.slots
+    assert decided(text, flow, backlog=backlog, more=2.0)[1].slots >= before.slots
+    same = decided(text, flow, backlog=backlog, faster=8.0)[1]
+    assert instances(same) == instances(before)
+
+
+@pytest.mark.parametrize("text", DRAINING)
+def test_what_works_off_a_backlog_keeps_its_instances(text: str) -> None:
+    dag = dags.graph({"s": (), "x": ("s",)})
+    found = Topology(dag, dags.plan(dag, {"x": 6}))
+    flow = found, rates.through(found, {"s": 1.0}, {}, {"s": 10000.0, "x": 600.0})
+    assert instances(decided(text, flow)[1])["x"] < 6
+    assert instances(decided(text, flow, backlog=0)[1])["x"] < 6
+    assert instances(decided(text, flow, backlog=1_000_000)[1])["x"] >= 6
+
+
+@pytest.mark.parametrize("many", [{"a": 2, "b": 4}, {"a": 4, "b": 10}])
+@pytest.mark.parametrize("text", [t for t in GROWING if "calm=0" in t])
+def test_one_branch_that_keeps_its_instances_takes_none_from_another(
+    text: str, many: dict[str, int]
+) -> None:
+    # a could just do with one fewer, and a little more load makes it keep them; b is idle
+    dag = dags.graph({"s": (), "a": ("s",), "b": ("s",)})
+    found = Topology(dag, dags.plan(dag, many))
+    need = {"a": 0.58 * (many["a"] - 1), "b": 0.05 * many["b"]}
+    capacity = {"s": 10000.0, **{n: 100.0 * many[n] / need[n] for n in many}}
+    flow = found, rates.through(found, {"s": 100.0}, {"a": 0.1}, capacity)
+    before, after = decided(text, flow)[1], decided(text, flow, more=1.1)[1]
+    assert before.slots < found.plan.slots  # something is given back
+    assert all(instances(after)[n] >= instances(before)[n] for n in many)
 
 
 def test_every_policy_is_held_to_the_laws() -> None:

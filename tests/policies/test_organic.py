@@ -280,14 +280,49 @@ def test_a_little_too_much_load_is_met_though_it_gains_less_than_the_threshold(o
     assert plant.backlog < limit
 
 
-def test_a_busy_flow_in_which_nothing_waits_is_left_alone_unless_told_otherwise() -> None:
+@pytest.mark.parametrize("rows", [None, 0, 10])
+def test_a_busy_flow_grows_before_anything_waits(rows: int | None) -> None:
     graph = region(2)
     plan = fusion.region_plan(graph)
-    seen = snapshot(plan, 30, 100.0, {"o1": 0.9}, backlog_seconds=0.1, backlog_rows=10)
+    waits = {"backlog_seconds": None if rows is None else rows / 100, "backlog_rows": rows}
+    costs = {"o1": 0.75 * 0.93, "o2": 0.10 * 0.93}
+    seen = snapshot(plan, 30, 100.0, {"o1": 0.93}, costs, **waits)
+    decision, _ = turn(Organic(), graph, plan, seen, None)
+    assert decision.reason == (
+        "o1 is busy 0.93 > 0.80; split before o2 would gain 11% <= 20%; one more instance: 1 -> 2"
+    )
+    still, _ = turn(Organic(anticipate=False), graph, plan, seen, None)
+    assert (still.plan is None) == (rows is not None)
+
+
+def test_batches_that_follow_one_another_are_no_reason_to_grow() -> None:
+    graph = region(2)
+    plan = fusion.region_plan(graph)
+    waits = {"backlog_seconds": 0.1, "backlog_rows": 10, "batches": 30}
+    seen = snapshot(plan, 30, 100.0, {"o1": 0.93}, **waits)
     decision, _ = turn(Organic(), graph, plan, seen, None)
     assert decision.plan is None
     assert "no more than 2 s of rows wait anywhere" in decision.reason
-    assert turn(Organic(anticipate=True), graph, plan, seen, None)[0].plan is not None
+    known = {n: replace(m, service=0.0095) for n, m in seen.pipelines.items()}
+    found, _ = turn(Organic(), graph, plan, replace(seen, pipelines=known), None)
+    assert found.plan is not None  # by its rows it is at work for 0.95 of the time
+
+
+@pytest.mark.parametrize(("rate", "kept"), [(100.0, True), (95.0, True), (80.0, False)])
+def test_what_was_done_in_time_stays_unless_less_comes_through(rate: float, kept: bool) -> None:
+    graph = region(1)
+    plan = fusion.region_plan(graph)
+    seen = snapshot(plan, 30, 100.0, {"o1": 0.93}, backlog_seconds=0.0, backlog_rows=0)
+    decision, memory = turn(Organic(), graph, plan, seen, None)
+    assert decision.plan is not None
+    after = snapshot(decision.plan, 65, rate, {"o1": 0.47}, backlog_seconds=0.0, backlog_rows=0)
+    verdict, _ = turn(Organic(), graph, decision.plan, after, memory)
+    if kept:
+        assert verdict.plan is None
+        assert "kept: nothing waited and nothing does" in verdict.reason
+    else:
+        assert verdict.plan == plan
+        assert "undone: nothing waited and nothing does, throughput of o1 fell" in verdict.reason
 
 
 # --- giving back --------------------------------------------------------------------------------
@@ -386,6 +421,26 @@ def test_less_that_is_too_little_is_undone_and_stays_undone() -> None:
         "changed by +0%; o1 as before"
     )
     assert undone[0].numbers == {"o1.gain": 0.0, "waiting": 50.0, "undo": 1.0}
+
+
+@pytest.mark.parametrize("budget", [3, 4, 5])
+def test_going_back_stays_within_a_budget_that_was_cut(budget: int) -> None:
+    graph = region(1)
+    plan = Plan((Pipeline(("numbers",)), Pipeline(("o1", "out"), 4)))
+    memory, limits = None, Limits()
+    for at in range(1, 40):
+        size = plan.pipeline_of("o1").parallelism
+        behind = size < 4
+        limits = Limits(slots=max(budget, plan.slots)) if behind else limits
+        busy = {"o1": 1.0 if behind else 0.3}
+        rows = 5000 if behind else 0
+        waits = {"backlog_rows": rows, "backlog_seconds": rows / 100, "arrival_rate": 100.0}
+        seen = snapshot(plan, 30.0 * at, 100.0, busy, **waits)
+        decision, memory = turn(Organic(), graph, plan, seen, memory, limits=limits)
+        if behind:
+            assert (decision.plan or plan).slots <= max(budget, plan.slots)
+        plan = decision.plan or plan
+    assert limits.slots is not None  # it has been too small, and was to go back
 
 
 # --- what cannot be known or done ---------------------------------------------------------------

@@ -9,6 +9,7 @@ from hypothesis import given
 
 from penstock.control.context import Context
 from penstock.errors import InvalidInput
+from penstock.metrics.snapshot import PipelineMetrics
 from penstock.models import rates
 from penstock.models.topology import Topology
 from penstock.plan import fusion
@@ -16,6 +17,7 @@ from penstock.plan.limits import Limits
 from penstock.policies.threshold import Threshold
 from tests.models import dags
 from tests.policies.closed import LINEAR, Loop
+from tests.policies.test_ds2 import later
 from tests.policies.test_stela import parallelism
 from tests.strategies import few
 
@@ -48,15 +50,25 @@ def test_the_busiest_come_first_when_the_budget_is_short() -> None:
 def test_fewer_only_after_several_windows_in_a_row() -> None:
     policy, calm = Threshold(patience=3), seen({"s": 0.5, "a": 0.3, "b": 0.5}, a=3)
     memory: Any = None
-    for _ in range(2):
-        decision, memory = policy.decide(calm, memory)
+    for at in (10.0, 11.0, 15.0, 19.9):  # those that overlap count once
+        decision, memory = policy.decide(later(calm, at), memory)
         assert decision.plan is None
-    _, again = policy.decide(seen({"s": 0.5, "a": 0.5, "b": 0.5}, a=3), memory)
-    assert policy.decide(calm, again)[0].plan is None  # the count starts anew
-    decision, memory = policy.decide(calm, memory)
+    busier = later(seen({"s": 0.5, "a": 0.5, "b": 0.5}, a=3), 20.0)
+    _, again = policy.decide(busier, memory)
+    assert policy.decide(later(calm, 25.0), again)[0].plan is None  # the count starts anew
+    decision, memory = policy.decide(later(calm, 20.0), memory)
     assert parallelism(decision.plan)["a"] == 2
     assert decision.reason == "a is busy 0.30 < 0.40 for 3 windows: 3 -> 2"
-    assert memory == {}
+    assert memory is None
+
+
+def test_a_pipeline_to_which_nothing_comes_is_idle_not_unknown() -> None:
+    asked = seen({"s": 0.5, "a": 0.9, "b": 0.9})
+    (shot,) = asked.snapshots
+    idle = PipelineMetrics("b", 1, arrival_rate=0.0, backlog_rows=0)
+    shown = replace(shot, pipelines={**shot.pipelines, "b": idle})
+    decision, _ = Threshold().decide(replace(asked, snapshots=(shown,)), None)
+    assert parallelism(decision.plan) == {"s": 1, "a": 2, "b": 1}
 
 
 def test_none_goes_if_the_rest_would_be_too_busy() -> None:

@@ -20,11 +20,15 @@ from penstock.control.past import Made, Past, kind_of, light
 from penstock.control.quiet import Quiet, clock_text
 from penstock.dataflow import duration
 from penstock.errors import InvalidInput, InvalidPlan
+from penstock.metrics import derived
 from penstock.metrics.snapshot import PipelineMetrics
 from penstock.plan import budget, fusion
 from penstock.plan.change import Action, Change, Executors, Regroup, Rescale
 from penstock.plan.decision import GAIN_ROWS, GAIN_SECONDS, UNDO, Decision
 from penstock.plan.plan import Plan
+
+_FRESH = 2
+"""Windows after whose time a measurement says nothing of the flow any more."""
 
 
 @dataclass(frozen=True)
@@ -263,6 +267,9 @@ def _unmeasured(context: Context) -> str | None:
     if latest is None:
         return "nothing has been measured yet"
     window = duration.text(latest.window)
+    old = context.now - latest.at
+    if old > _FRESH * latest.window + 1e-6:
+        return f"what was measured last is {old:.1f} s old, more than {_FRESH} windows of {window}"
     if not latest.settled:
         return f"the window of {window} still holds a change or its first batches"
     without = [
@@ -271,16 +278,13 @@ def _unmeasured(context: Context) -> str | None:
         if not _measured(latest.pipelines.get(pipeline.name))
     ]
     if without:
-        return f"nothing was measured of {', '.join(without)} in the window of {window}"
+        return f"what {', '.join(without)} does was not measured in the window of {window}"
     return None
 
 
 def _measured(metrics: PipelineMetrics | None) -> bool:
-    """Whether a pipeline was seen at work, or idle because nothing waits for it."""
-    if metrics is None:
-        return False
-    worked = metrics.batches > 0 or bool(metrics.rows_in) or metrics.busy is not None
-    return worked or metrics.backlog_rows == 0
+    """Whether it is known what a pipeline processes, or that there is nothing for it to do."""
+    return metrics is not None and (metrics.rate_in is not None or derived.idle(metrics))
 
 
 def _backlog_grows(context: Context, since: float) -> bool:

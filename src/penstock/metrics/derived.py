@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from penstock.metrics import rounding
 from penstock.metrics.snapshot import OperatorMetrics, PipelineMetrics
 
 
@@ -15,20 +16,26 @@ def utilisation(pipeline: PipelineMetrics) -> float | None:
     """Work that arrives for each instance, in seconds a second; above 1 the backlog grows."""
     if pipeline.arrival_rate is None or pipeline.service is None:
         return None
-    return pipeline.arrival_rate * pipeline.service / pipeline.parallelism
+    return rounding.plain(pipeline.arrival_rate * pipeline.service / pipeline.parallelism)
+
+
+def idle(pipeline: PipelineMetrics) -> bool:
+    """Whether nothing comes and nothing waits. Then there is nothing else to know."""
+    return pipeline.arrival_rate == 0 and not pipeline.backlog_rows
 
 
 def at_work(pipeline: PipelineMetrics) -> float | None:
-    """Share of the time that an instance is at work on rows.
+    """Share of the time that an instance is at work on rows; 0 where there are none.
 
     Batches that follow one another fill all the time, however few rows they have; so this is by
     what rows take where that is known.
     """
+    nothing = 0.0 if idle(pipeline) else None
     if pipeline.service is None:
-        return pipeline.busy
+        return nothing if pipeline.busy is None else pipeline.busy
     if pipeline.rate_in is None:
-        return None
-    return pipeline.rate_in * pipeline.service / pipeline.parallelism
+        return nothing
+    return rounding.plain(pipeline.rate_in * pipeline.service / pipeline.parallelism)
 
 
 def congestion(pipeline: PipelineMetrics) -> float | None:

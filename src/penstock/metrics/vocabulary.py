@@ -140,6 +140,7 @@ VOCABULARY: tuple[Measure, ...] = (
         ("hottest", _PARTS, "the part of the keys, by their hash, with the most rows"),
         ("skew", _RATIO, "coefficient of variation of the rows of its instances"),
         ("utilisation", _RATIO, "work that arrives for an instance, per second; above 1 it queues"),
+        ("idle", _FLAG, "nothing comes and nothing waits"),
         ("at_work", _SHARE, "share of the time that an instance is at work on rows"),
         ("congestion", _RATIO, "rows that come for each row that is processed"),
         ("true_rate", _RATE, "rows per second if every instance were at work all the time"),

@@ -74,6 +74,11 @@ def settled(snapshots: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
     return tuple(snapshots[first:])
 
 
+def begins_after(snapshot: Snapshot, at: float) -> bool:
+    """Whether a snapshot shows nothing of what was before a time."""
+    return snapshot.at - snapshot.window >= at - 1e-9
+
+
 def apart(snapshots: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
     """The newest snapshot and those before it whose windows do not overlap, oldest first."""
     taken: list[Snapshot] = []

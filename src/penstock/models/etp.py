@@ -18,8 +18,8 @@ from penstock.models.topology import Topology
 
 
 def congested(rates: Rates, over: float = CONGESTED) -> frozenset[str]:
-    """The pipelines to which more than `over` rows come for each row they process."""
-    return frozenset(name for name, rate in rates.items() if rate.congestion > over)
+    """The pipelines to which more than `over` rows come for each they process, or are behind."""
+    return frozenset(name for name, rate in rates.items() if rate.congested(over))
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,9 @@ from penstock.models.topology import Topology
 CONGESTED = 1.2
 """Rows that come for each row processed above which a pipeline counts as congested."""
 
+ROUNDING = 1e-9
+"""Share of a ratio by which rounding may turn it, so that two as near as that are equal."""
+
 _IDLE = 0.5
 """Share of the time that rows would keep instances at work below which none can pile up. Batches
 end when they end: in one window more rows may come than are done, and in the next fewer."""
@@ -33,13 +36,15 @@ class NotMeasured(Exception):
 class Rate:
     """One pipeline: rows per second that come, that are processed, and that could be.
 
-    selectivity: rows out for a row in.
+    selectivity: rows out for a row in; behind: seconds that rows which wait take, where it is at
+    work all the time and they take more than a window; 0 elsewhere.
     """
 
     arrival: float
     processed: float
     capacity: float
     selectivity: float = 1.0
+    behind: float = 0.0
 
     @property
     def output(self) -> float:
@@ -51,6 +56,13 @@ class Rate:
         if self.processed == 0:
             return math.inf if self.arrival > 0 else 1.0
         return self.arrival / self.processed
+
+    def congested(self, over: float = CONGESTED) -> bool:
+        """Whether more than `over` rows come for each row processed, or more wait than it can do.
+
+        What rounding adds to a ratio is not more.
+        """
+        return self.congestion > over * (1 + ROUNDING) or self.behind > 0
 
 
 Rates = Mapping[str, Rate]
@@ -111,6 +123,8 @@ def measured(topology: Topology, snapshot: Snapshot, congested: float = CONGESTE
     A congested pipeline is at its capacity; that of another follows from its service time, and
     is what it processes now where that time is not known. A pipeline that has processed nothing
     is taken to pass on what it gets, and one that would do what comes in half of the time to do it.
+    One that is at work all the time while more than a window of rows waits for it, and ever more
+    do, is congested too.
     """
     if not snapshot.settled:
         raise NotMeasured("the window holds a change of plan, so its numbers say nothing yet")
@@ -121,18 +135,21 @@ def measured(topology: Topology, snapshot: Snapshot, congested: float = CONGESTE
     for name in topology.pipelines:
         metrics = snapshot.pipelines[name]
         assert metrics.arrival_rate is not None
-        assert metrics.rate_in is not None
         sent = received(topology, snapshot.pipelines, name)
         arrival = metrics.arrival_rate if sent is None or name in topology.sources else sent
-        processed = metrics.rate_in
+        processed = metrics.rate_in or 0.0  # only what is idle may not have counted
         selectivity = 1.0
         if processed > 0 and metrics.rate_out is not None:
             selectivity = metrics.rate_out / processed
-        rate = Rate(arrival, processed, processed, selectivity)
+        rate = Rate(arrival, processed, processed, selectivity, _behind(metrics, snapshot.window))
         most = _possible(metrics)
-        if metrics.in_batches and most is not None and 0 < arrival < _IDLE * most:
+        if arrival <= processed * (1 + ROUNDING):  # what waits becomes no more
+            rate = replace(rate, behind=0.0)
+        if rate.behind:
+            pass
+        elif metrics.in_batches and most is not None and 0 < arrival < _IDLE * most:
             rate = replace(rate, processed=arrival, capacity=most)
-        elif most is not None and (rate.congestion <= congested or processed == 0):
+        elif most is not None and (not rate.congested(congested) or processed == 0):
             rate = replace(rate, capacity=max(processed, most))
         found[name] = rate
     return _released(topology, found, snapshot, congested)
@@ -145,9 +162,13 @@ def received(
 
     This is over whole batches of theirs, where what was seen to arrive comes in bulks.
     """
-    sent = [(n, measured[up].rate_out) for up, n in topology.feeds[name].items()]
+    sent = [(n, _sent(measured[up])) for up, n in topology.feeds[name].items()]
     known = [n * rate for n, rate in sent if rate is not None]
     return math.fsum(known) if len(known) == len(sent) else None
+
+
+def _sent(metrics: PipelineMetrics) -> float | None:
+    return 0.0 if metrics.rate_out is None and derived.idle(metrics) else metrics.rate_out
 
 
 def _lacking(topology: Topology, snapshot: Snapshot) -> Iterable[str]:
@@ -158,12 +179,23 @@ def _lacking(topology: Topology, snapshot: Snapshot) -> Iterable[str]:
             continue
         if metrics.parallelism != pipeline.parallelism:
             yield f"{name} with {pipeline.parallelism} instances (it had {metrics.parallelism})"
+        if derived.idle(metrics):
+            continue
         if metrics.arrival_rate is None:
             yield f"arrival rate of {name}"
         if metrics.rate_in is None:
             yield f"rows that {name} processes"
         elif metrics.rate_out is None and metrics.rate_in > 0 and topology.downstream[name]:
             yield f"output rate of {name}"
+
+
+def _behind(metrics: PipelineMetrics, window: float) -> float:
+    """Seconds that the backlog takes, if it is more than a window and all time is spent on it."""
+    most = _possible(metrics) or metrics.rate_in
+    if not metrics.backlog_rows or not most:
+        return 0.0
+    seconds = metrics.backlog_rows / most
+    return seconds if seconds > window and (derived.at_work(metrics) or 0.0) >= _AT_WORK else 0.0
 
 
 def _possible(metrics: PipelineMetrics) -> float | None:
@@ -189,7 +221,7 @@ def _released(
     freed = {}
     for name in held:
         most, rate = _possible(snapshot.pipelines[name]), rates[name]
-        if rate.congestion > congested and most is not None and most >= rate.arrival:
+        if rate.congested(congested) and most is not None and most >= rate.arrival:
             freed[name] = replace(rate, capacity=most)
     return _follow(topology, rates, freed)
 
@@ -206,7 +238,9 @@ def _follow(topology: Topology, rates: Rates, turned: Rates) -> Rates:
         rate = found[name]
         arrival = max(0.0, rate.arrival + more)
         processed = min(arrival, rate.capacity)
-        found[name] = Rate(arrival, processed, rate.capacity, rate.selectivity)
+        # with instances for what comes, what waits will be done
+        behind = rate.behind if arrival > rate.capacity else 0.0
+        found[name] = Rate(arrival, processed, rate.capacity, rate.selectivity, behind)
         if found[name].output != rates[name].output:
             moved.add(name)
     return found

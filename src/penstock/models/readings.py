@@ -21,7 +21,8 @@ class Reading:
     rate: rows it processes per second; arrival: rows that come to it per second; busy: share of
     the time it is at work; need: work that arrives for each instance, in seconds a second; waiting:
     seconds its backlog takes, which is a level and not averaged; costs: shares of an instance's
-    time, by operator.
+    time, by operator; by_rows: whether `busy` is time at work on rows, and not that of batches,
+    which follow one another however few rows they have.
     """
 
     rate: float | None = None
@@ -30,6 +31,7 @@ class Reading:
     need: float | None = None
     waiting: float | None = None
     costs: Mapping[str, float] = field(default_factory=dict)
+    by_rows: bool = True
 
     @property
     def judged(self) -> bool:
@@ -113,6 +115,7 @@ def _reading(pipeline: Pipeline, snapshot: Snapshot) -> Reading:
         need=_need(metrics),
         waiting=0.0 if metrics.backlog_rows == 0 else metrics.backlog_seconds,
         costs={name: cost for name, cost in costs.items() if cost is not None},
+        by_rows=metrics.service is not None or not metrics.in_batches,
     )
 
 
@@ -142,6 +145,7 @@ def _blended(old: Reading, new: Reading, share: float) -> Reading:
         need=window.blend(old.need, new.need, share),
         waiting=new.waiting,
         costs=_mixed(old.costs, new.costs, share),
+        by_rows=old.by_rows and new.by_rows,
     )
 
 

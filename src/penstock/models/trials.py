@@ -74,19 +74,18 @@ def judged(
     """Whether growth has paid: by the sections nearest to the sources, for all that they feed.
 
     It has if more rows enter by more than the share `improvement`, or if rows waited before the
-    trial and none do now: then there was no more to gain.
+    trial and none do now: then there was no more to gain. Where none waited before either, all
+    that came went through already, and it has paid unless less does now, or rows wait.
     """
     gains = trial.gains(plan, profile)
     feeding = representatives(graph, trial.sections)
     nearest = [s for s in trial.sections if s in feeding[s]]
     caught_up = trial.base.behind(waiting) is True and profile.behind(waiting) is False
-    paid = {s for s in nearest if caught_up or (gains[s] or 0.0) > improvement}
+    early = trial.base.behind(waiting) is False and profile.behind(waiting) is False
+    held = {s for s in nearest if early and (gains[s] or 0.0) >= -improvement}
+    paid = {s for s in nearest if caught_up or s in held or (gains[s] or 0.0) > improvement}
     known = {s.name: gain for s in nearest if (gain := gains[s]) is not None}
-    said = [
-        f"throughput of {name} rose {gain:.0%} {'>' if gain > improvement else '<='} "
-        f"{improvement:.0%}"
-        for name, gain in known.items()
-    ]
+    said = [_told(name, gain, improvement, early) for name, gain in known.items()]
     if caught_up:
         said.append("rows waited and no longer do")
     return Verdict(
@@ -95,6 +94,14 @@ def judged(
         {f"{name}.gain": gain for name, gain in known.items()},
         tuple(s.name for s in nearest if gains[s] is None),
     )
+
+
+def _told(name: str, gain: float, improvement: float, early: bool) -> str:
+    if early:
+        held = f"fell by no more than {improvement:.0%}" if gain >= -improvement else "fell"
+        return f"nothing waited and nothing does, throughput of {name} {held} ({gain:+.0%})"
+    sign = ">" if gain > improvement else "<="
+    return f"throughput of {name} rose {gain:.0%} {sign} {improvement:.0%}"
 
 
 def progress(place: Sequence[str], plan: Plan, found: Readings) -> float | None:

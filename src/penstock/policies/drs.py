@@ -1,7 +1,7 @@
 """DRS: a flow as a network of M/M/k queues, instances where they shorten the total time most.
 
 With latency constraints it takes the fewest instances that meet them by the model; without, the
-best use of a budget of instances, or of as many as there are. It is here to compare with.
+best use of a budget of instances, or the fewest with hardly any queues. It is here to compare with.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ class Drs:
 
     adjust: seconds between two looks; slack: fewer instances are taken only if they would meet
     the bound with so much to spare; gain: under a budget, instances move only for so much less
-    time in the flow; most: instances of a pipeline that nothing else bounds; budget: whether it
-    makes the best of a budget also where there are constraints.
+    time in the flow, and without one, queues may take so much of the time at work; most: instances
+    of a pipeline that nothing else bounds; budget: whether it makes the best of a budget also where
+    there are constraints; catch_up: seconds in which rows that wait are to be worked off.
     """
 
     adjust: float = 10.0
@@ -37,11 +38,17 @@ class Drs:
     gain: float = 0.05
     most: int = 1000
     budget: bool = False
+    catch_up: float = inflow.CATCH_UP
 
     name = "drs"
 
     def __post_init__(self) -> None:
-        ranges.check(self, zero_or_more=("adjust", "slack", "gain"), one_or_more=("most",))
+        ranges.check(
+            self,
+            zero_or_more=("adjust", "slack", "gain"),
+            above_zero=("catch_up",),
+            one_or_more=("most",),
+        )
         if not self.slack < 1:
             raise InvalidInput(f"drs: slack is {self.slack:g}, it must be below 1")
 
@@ -50,26 +57,41 @@ class Drs:
         seen = sight.look(context, last, self.adjust)
         if isinstance(seen, Decision):
             return seen, memory
-        flows = inflow.follow(seen.topology, seen.measured)
-        return _Look(self, context, seen.topology, flows).decision(), context.now
+        flows = inflow.follow(seen.topology, seen.measured, catch_up=math.inf)
+        late = inflow.follow(seen.topology, seen.measured, catch_up=self.catch_up)
+        return _Look(self, context, seen.topology, flows, late).decision(), context.now
 
 
 class _Look:
-    """One look at a flow of which all is measured."""
+    """One look at a flow of which all is measured.
+
+    flows: what comes, by which the time in the flow is judged; late: with what waits as well,
+    which there must be instances for.
+    """
 
     def __init__(
-        self, policy: Drs, context: Context, topology: Topology, flows: Mapping[str, Inflow]
+        self,
+        policy: Drs,
+        context: Context,
+        topology: Topology,
+        flows: Mapping[str, Inflow],
+        late: Mapping[str, Inflow],
     ) -> None:
-        self.policy, self.context, self.topology, self.flows = policy, context, topology, flows
+        self.policy, self.context, self.topology = policy, context, topology
+        self.flows, self.late = flows, late
         self.now = {name: p.parallelism for name, p in topology.pipelines.items()}
         self.said: list[str] = []
-        self.numbers: dict[str, float] = {f"{n} load": flow.load for n, flow in flows.items()}
+        self.numbers: dict[str, float] = {f"{n} load": flow.load for n, flow in late.items()}
         self.gains: list[float] = []
 
     def decision(self) -> Decision:
         plan = self.context.plan
-        bounded = self.context.graph.constraints and not self.policy.budget
-        wanted = self._bounded() if bounded else self._budgeted()
+        if self.context.graph.constraints and not self.policy.budget:
+            wanted = self._bounded()
+        elif self.context.limits.slots is not None or self.policy.budget:
+            wanted = self._budgeted()
+        else:
+            wanted = self._free()
         wanted = self._capped({**self.now, **wanted})
         pipelines = tuple(replace(p, parallelism=wanted[p.name]) for p in plan.pipelines)
         plan = executors.enough(replace(plan, pipelines=pipelines), self.context)
@@ -90,7 +112,7 @@ class _Look:
         wanted: dict[str, int] = {}
         for constraint in self.context.graph.constraints:
             names = self.topology.between(constraint.first, constraint.last)
-            wanted |= self._met(constraint, [self._server(n, wanted.get(n, 1)) for n in names])
+            wanted |= self._met(constraint, [self._timely(n, wanted.get(n, 1)) for n in names])
         return wanted
 
     def _met(self, constraint: Constraint, servers: Sequence[Server]) -> Mapping[str, int]:
@@ -108,25 +130,50 @@ class _Look:
         else:
             fewer = jackson.fewest(servers, (1 - self.policy.slack) * rows)
             found = fewer if fewer.met and fewer.total < found.total else found
-        self._gain(now, found.number, rate)
-        told = f"{_seconds(now, rate)} now, {_seconds(found.number, rate)} expected"
+        was = math.fsum(s.number(self.now[s.name]) for s in servers)
+        self._gain(was, found.number, rate)
+        told = f"{_seconds(was, rate)} now, {_seconds(found.number, rate)} expected"
         self.said.append(f"{constraint.name}: {told}, {constraint.latency:.3g} s asked for")
         self.numbers[f"{constraint.name} bound"] = constraint.latency
         if not found.met:
-            alone = _seconds(math.fsum(s.load for s in servers), rate)
-            self.said.append(
-                f"{constraint.name} cannot be met: the operators alone take {alone}, and their "
-                "queues with all instances they may have take what is left"
-            )
+            why = self._too_slow(servers, rows, rate)
+            self.said.append(f"{constraint.name} cannot be met: {why}")
         return found.instances
 
+    def _too_slow(self, servers: Sequence[Server], rows: float, rate: float) -> str:
+        """Why more rows are in a sequence than may be, with whatever number of instances."""
+        work = math.fsum(s.load for s in servers)
+        if work > rows:
+            return f"the operators alone take {_seconds(work, rate)}"
+        full = [f"{s.name} needs {s.fewest} and stands {s.most}" for s in servers if not s.stable]
+        if full:
+            return f"too few instances for the load, {words.listed(full, ', ')}"
+        return "its queues are too long with all instances they may have"
+
+    def _free(self) -> Mapping[str, int]:
+        """The fewest with which the queues take no more than a share `gain` of the work."""
+        servers = [self._server(name, 1) for name in self.topology.pipelines]
+        now = math.fsum(s.number(max(s.least, self.now[s.name])) for s in servers)
+        work = math.fsum(s.load for s in servers)
+        allowed, share = self.policy.gain * work, 1 - self.policy.slack
+        found = jackson.fewest(servers, work + share * allowed)
+        rate = math.fsum(self.late[name].rate for name in self.topology.sources)
+        self._gain(now, found.number, rate)
+        told = f"{_seconds(now, rate)} in the flow now, {_seconds(work, rate)} of it work"
+        self.said.append(f"{told}: queues may take {self.policy.gain:.0%} of that")
+        if not found.met and math.isinf(found.number):
+            self.said.append(f"its bounds are too low for a load of {self._load:.2f}")
+        late = now > work + allowed * (1 + 1e-9)
+        fewer = found.total < sum(self.now.values())
+        return found.instances if late or fewer else self.now
+
     def _budgeted(self) -> Mapping[str, int]:
-        """The best use of the budget, or of as many instances as there are."""
+        """The best use of the budget; of as many instances as there are, where there is none."""
         slots = self.context.limits.slots or self.context.plan.slots
         servers = [self._server(name, 1) for name in self.topology.pipelines]
         now = math.fsum(s.number(self.now[s.name]) for s in servers)
         found = jackson.best(servers, slots)
-        rate = math.fsum(self.flows[name].rate for name in self.topology.sources)
+        rate = math.fsum(self.late[name].rate for name in self.topology.sources)
         if not found.met:
             self.said.append(f"{slots} instances are too few for a load of {self._load:.2f}")
             return jackson.within(servers, slots)
@@ -134,7 +181,7 @@ class _Look:
         told = f"{_seconds(found.number, rate)} is the least with {slots} instances"
         self.said.append(f"{_seconds(now, rate)} in the flow now, {told}")
         worth = now - found.number > self.policy.gain * now if now < math.inf else True
-        return found.instances if worth else self.now
+        return found.instances if worth or not self._load else self.now  # idle ones are given back
 
     def _gain(self, now: float, then: float, rate: float) -> None:
         """Note what becomes of the rows in a part of the flow."""
@@ -142,7 +189,7 @@ class _Look:
 
     @property
     def _load(self) -> float:
-        return math.fsum(flow.load for flow in self.flows.values())
+        return math.fsum(flow.load for flow in self.late.values())
 
     def _capped(self, wanted: Mapping[str, int]) -> Mapping[str, int]:
         slots, total = self.context.limits.slots, sum(wanted.values())
@@ -150,7 +197,7 @@ class _Look:
             return wanted
         bounds = self.topology.bounds
         servers = [
-            Server(n, self.flows[n].load, min(bounds(n).least, k), k) for n, k in wanted.items()
+            Server(n, self.late[n].load, min(bounds(n).least, k), k) for n, k in wanted.items()
         ]
         found = jackson.within(servers, slots)
         cut = words.listed([f"{n} {found[n]} not {k}" for n, k in wanted.items() if found[n] < k])
@@ -162,7 +209,15 @@ class _Look:
         limits = (bounds.most, ceiling, self.context.limits.slots)
         most = min((m for m in limits if m is not None), default=self.policy.most)
         least = max(bounds.least, least)
-        return Server(name, self.flows[name].load, least, max(most, least))
+        return Server(name, self.late[name].load, least, max(most, least))
+
+    def _timely(self, name: str, least: int) -> Server:
+        """By what comes, with instances for what waits at least, as far as it may have them."""
+        server, load = self._server(name, least), self.flows[name].load
+        if server.load <= load:
+            return server
+        enough = min(server.fewest, server.most or server.fewest)
+        return replace(server, load=load, least=max(server.least, enough))
 
 
 def _seconds(number: float, rate: float) -> str:

@@ -16,11 +16,13 @@ from typing import Any, ClassVar
 
 from penstock.control.context import Context
 from penstock.errors import InvalidInput
-from penstock.metrics.snapshot import Snapshot
+from penstock.metrics import rounding, window
+from penstock.metrics.snapshot import PipelineMetrics, Snapshot
+from penstock.models import inflow
 from penstock.models.rates import NotMeasured
 from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
-from penstock.policies import slots
+from penstock.policies import ranges, slots
 
 _ROUNDING = 1e-9
 """Instances more than a whole number that are an error of floating point, not a need."""
@@ -31,35 +33,45 @@ class Ds2:
     """The instances that the offered load needs, from true rates, for all pipelines at once.
 
     headroom: share by which the plan is to carry more than is offered; activation: windows from
-    which it decides; it takes the median of what they say.
+    which it decides; it takes the median of what they say; catch_up: seconds in which rows that
+    wait are to be worked off.
     """
 
     name: ClassVar[str] = "ds2"
     headroom: float = 0.0
     activation: int = 3
+    catch_up: float = inflow.CATCH_UP
 
     def __post_init__(self) -> None:
         if not 0 <= self.headroom < math.inf:
             raise InvalidInput(f"ds2: a headroom of {self.headroom} is not a share of 0 or more")
         if self.activation < 1:
             raise InvalidInput(f"ds2: activation takes at least 1 window, not {self.activation}")
+        ranges.check(self, above_zero=("catch_up",))
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
-        """Memory: what the last windows asked for, under the plan in force."""
+        """Memory: what the last windows asked for, under the plan in force, and the last's end.
+
+        Windows that overlap show the same rows, so only those that begin after it count.
+        """
         topology = Topology(context.graph, context.plan)
         try:
             if context.latest is None:
                 raise NotMeasured("nothing has been measured yet")
-            need = needed(topology, context.latest, self.headroom)
+            need = needed(topology, context.latest, self.headroom, self.catch_up)
         except NotMeasured as why:
             return Decision(None, str(why)), None
-        plan, seen = memory if memory is not None else (None, ())
-        needs = (*(seen if plan == context.plan else ()), need)[-self.activation :]
+        plan, needs, last = memory if memory is not None else (None, (), -math.inf)
+        if plan != context.plan:
+            needs, last = (), -math.inf
+        if window.begins_after(context.latest, last):
+            needs, last = (*needs, need)[-self.activation :], context.latest.at
+        after = (context.plan, needs, last)
         if len(needs) < self.activation:
             said = f"{len(needs)} of {self.activation} windows seen"
-            return Decision(None, said, _numbers(need)), (context.plan, needs)
+            return Decision(None, said, _numbers(need)), after
         median = {n: statistics.median(each[n] for each in needs) for n in need}
-        return self._decided(context, topology, median), (context.plan, needs)
+        return self._decided(context, topology, median), after
 
     def _decided(self, context: Context, topology: Topology, need: Mapping[str, float]) -> Decision:
         wanted = {n: _clipped(topology, n, math.ceil(x - _ROUNDING)) for n, x in need.items()}
@@ -83,8 +95,13 @@ class Ds2:
         return Decision(plan, reason, _numbers(need))
 
 
-def needed(topology: Topology, snapshot: Snapshot, headroom: float = 0.0) -> dict[str, float]:
-    """The instances, not rounded, that each pipeline needs for the offered load.
+def needed(
+    topology: Topology,
+    snapshot: Snapshot,
+    headroom: float = 0.0,
+    catch_up: float = inflow.CATCH_UP,
+) -> dict[str, float]:
+    """The instances, not rounded, that each pipeline needs for the offered load and what waits.
 
     Raises `NotMeasured` if the window holds a change, or a number that matters is missing.
     """
@@ -103,20 +120,29 @@ def needed(topology: Topology, snapshot: Snapshot, headroom: float = 0.0) -> dic
             if offered is None:
                 lacking.append(f"what is offered to {name}")
             rate += (offered or 0.0) * (1 + headroom)
+        came, rate = rate, inflow.to_do(rate, metrics, catch_up)
         found[name], target[name] = 0.0, 0.0
         if rate == 0:
+            if not _seen(metrics):
+                lacking.append(f"what comes to {name}")
             continue
         if metrics.service is None:
             lacking.append(f"service time of {name}")
-        found[name] = rate * (metrics.service or 0.0)
+        found[name] = rounding.plain(rate * (metrics.service or 0.0))
         if topology.downstream[name]:
-            if not metrics.rate_in or metrics.rate_out is None:
-                lacking.append(f"selectivity of {name}")
-            else:
+            if metrics.rate_in and metrics.rate_out is not None:
                 target[name] = rate * metrics.rate_out / metrics.rate_in
+            elif came:  # what only waits has shown nothing of what follows from it
+                lacking.append(f"selectivity of {name}")
     if lacking:
         raise NotMeasured(f"not measured: {', '.join(lacking)}")
     return found
+
+
+def _seen(metrics: PipelineMetrics) -> bool:
+    """Whether anything is known of what a pipeline does, so that nothing can mean nothing."""
+    known = (metrics.arrival_rate, metrics.rate_in, metrics.busy)
+    return any(value is not None for value in known)
 
 
 def fitted(

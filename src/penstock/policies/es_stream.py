@@ -48,8 +48,8 @@ class EsStream:
     back, so chi is below that. io_capacity: bytes per second that an executor can move, 0 if that
     is not looked at; heap: whether memory is, which fills up under any load until it is
     collected and so says little; most: instances of a pipeline that nothing else
-    bounds. backup_least, backup_most: seconds between
-    commits of state, seldom under load; 0 leaves cadences alone.
+    bounds; catch_up: seconds in which rows that wait are to be worked off. backup_least,
+    backup_most: seconds between commits of state, seldom under load; 0 leaves cadences alone.
     """
 
     share: float = 0.1
@@ -64,6 +64,7 @@ class EsStream:
     io_capacity: float = 0.0
     heap: bool = False
     most: int = 1000
+    catch_up: float = inflow.CATCH_UP
     backup_least: float = 0.0
     backup_most: float = 0.0
 
@@ -78,6 +79,7 @@ class EsStream:
                 *("trigger", "steady", "changing", "phi", "zeta", "io_capacity"),
                 *("backup_least", "backup_most"),
             ),
+            above_zero=("catch_up",),
             one_or_more=("most",),
             shares=("alpha",),
         )
@@ -116,7 +118,7 @@ class EsStream:
             wanted[name] = instances.best(flow.load, self.share, bounds.least, most)
             return wanted[name]
 
-        flows = inflow.follow(topology, measured, choose)
+        flows = inflow.follow(topology, measured, choose, self.catch_up)
         undone = before.plan is not None and before.plan != context.plan
         said = ["the last change was not made"] if undone else []
         moved = self._moved(topology, flows, before.rates)
@@ -163,7 +165,7 @@ class EsStream:
         found = []
         for name, flow in flows.items():
             have, old = topology.pipelines[name].parallelism, rates.get(name)
-            if old is None or abs(flow.rate - old) > self.trigger * old:
+            if old is None or abs(flow.rate - old) > self.trigger * old * (1 + 1e-9):
                 was = "" if old is None else f", {old:.4g} before"
                 found.append(f"{name} gets {flow.rate:.4g} rows/s{was}: load {flow.load:.2f}")
             elif flow.load >= have:

@@ -29,6 +29,7 @@ from penstock.models.rebalancing import rebalanced
 from penstock.models.sections import Section, sections
 from penstock.models.shrinking import Shrinking
 from penstock.models.trials import Trial, Verdict, judged
+from penstock.plan import budget
 from penstock.plan.decision import GAIN_ROWS, UNDO, Decision
 from penstock.plan.plan import Plan
 from penstock.policies import ranges
@@ -63,7 +64,8 @@ class Organic:
 
     scale_down: whether anything is given back; target: how full that may make the instances;
     calm: profiles in a row that must allow it; waiting: seconds of backlog that are none;
-    anticipate: whether to act on what is busy though nothing waits, so nothing can be gained yet.
+    anticipate: whether to act on what is busy though nothing waits yet, where it is known by what
+    rows take; what it does then stays unless less comes through.
     """
 
     bottleneck: float = 0.8
@@ -82,7 +84,7 @@ class Organic:
     target: float = 0.6
     calm: int = 2
     waiting: float = 2.0
-    anticipate: bool = False
+    anticipate: bool = True
 
     name = "organic"
 
@@ -134,7 +136,7 @@ class Organic:
         state = replace(state, failed=failed)
         found = sections(context.graph, context.plan, state.ground.groups)
         behind = profile.behind(self.waiting)
-        if behind is not False or self.anticipate:
+        if behind is not False or self._anticipates(profile):
             plan = context.plan
             if unknown := profile.unmeasured(plan):
                 words = listed([f"how busy {name} is" for name in unknown], ", ")
@@ -154,6 +156,11 @@ class Organic:
                 later = replace(state, profile=None, calm=state.calm + 1)
                 return Decision(None, f"would give back {why}", _numbers(fewer)), later
         return self._idle(context, found, profile), replace(state, profile=None, calm=0)
+
+    def _anticipates(self, profile: Readings) -> bool:
+        """Whether what is too busy is known to be, by its rows: batches alone say nothing."""
+        busy = (r for r in profile.pipelines.values() if (r.busy or 0.0) > self.bottleneck)
+        return self.anticipate and all(reading.by_rows for reading in busy)
 
     def _growths(
         self, context: Context, found: Iterable[Section], profile: Readings, origin: Plan
@@ -214,7 +221,7 @@ class Organic:
         words = f"{top} is busiest, {known[top]:.2f}"
         if known[top] <= self.bottleneck:
             return Decision(None, f"{words} <= {self.bottleneck:.2f}{said}", numbers)
-        if profile.behind(self.waiting) is False and not self.anticipate:
+        if profile.behind(self.waiting) is False and not self._anticipates(profile):
             why = f"but no more than {self.waiting:g} s of rows wait anywhere"
         elif any(map(any, self._growths(context, found, profile, context.plan))):
             why = "but what is left to try has failed under this load, or is beyond the budget"
@@ -257,7 +264,7 @@ class Organic:
         undone = carried_out(context.plan, [a.undo for a in blamed])
         options = self._growths(context, [a.section for a in blamed], trial.base, trial.origin)
         following = self._open(context, failed, options, undone)
-        if following:
+        if following and _affordable(context, undone) == undone:
             plan = carried_out(undone, following)
             others = tuple(a for a in trial.attempts if a not in blamed)
             rest = replace(trial, attempts=(*others, *following))
@@ -265,7 +272,7 @@ class Organic:
             numbers = {**verdict.numbers, **_numbers(following), **_BACK}
             return Decision(plan, reason, numbers), changed(state, plan, context.now, rest, failed)
         failed = (*state.failed, *trial.failures(verdict.lost, self.waiting))
-        plan = carried_out(context.plan, [a.undo for a in verdict.lost])
+        plan = _affordable(context, carried_out(context.plan, [a.undo for a in verdict.lost]))
         reason = f"undone: {verdict.words}; nothing is left to try"
         numbers = {**verdict.numbers, **_BACK}
         return Decision(plan, reason, numbers), changed(state, plan, context.now, None, failed)
@@ -284,7 +291,7 @@ class Organic:
             reason = f"kept: less is enough, {words}; {decision.reason}"
             return Decision(decision.plan, reason, {**numbers, **decision.numbers}), later
         blamed = self._blamed(context, profile, trial.attempts)
-        plan = carried_out(context.plan, [a.undo for a in blamed])
+        plan = _affordable(context, carried_out(context.plan, [a.undo for a in blamed]))
         failed = (*state.failed, *trial.failures(blamed, self.waiting))
         names = listed((a.section.name for a in blamed), ", ")
         reason = f"undone: the flow does not keep up with less, {words}; {names} as before"
@@ -316,6 +323,14 @@ class Organic:
         """Those whose sections are still too busy; all if none is."""
         busy = self._still_busy(context, profile, [a.section for a in attempts])
         return tuple(a for a in attempts if a.section in busy) or attempts
+
+
+def _affordable(context: Context, plan: Plan) -> Plan:
+    """A plan to go back to, cut to the budget, which may be less than it was under that plan."""
+    most = context.limits.slots
+    if most is None or plan.slots <= max(most, context.plan.slots):
+        return plan
+    return budget.within(context.limits, plan, context.plan, context.graph) or context.plan
 
 
 def _gained(context: Context, trial: Trial) -> dict[str, float]:

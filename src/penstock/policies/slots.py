@@ -10,8 +10,9 @@ from functools import cached_property
 from penstock.control.context import Context
 from penstock.dataflow.operator import Bounds
 from penstock.errors import InvalidInput
-from penstock.metrics import window
+from penstock.metrics import rounding, window
 from penstock.metrics.snapshot import Snapshot
+from penstock.models import inflow
 from penstock.models import rates as model
 from penstock.models.etp import Reach, congested
 from penstock.models.rates import CONGESTED, Rates
@@ -155,8 +156,9 @@ def describe(start: Growth, end: Growth) -> str:
     parts = []
     for name in end.given:
         told = f"{name} {start.instances(name)} -> {end.instances(name)}"
-        ratio = start.rates[name].congestion
-        over = f" > {start.over:.2f}" if ratio > start.over else ""
+        ratio, behind = start.rates[name].congestion, start.rates[name].behind
+        over = f" > {start.over:.2f}" if ratio > start.over * (1 + model.ROUNDING) else ""
+        over += f", {behind:.0f} s of rows wait" if behind else ""
         parts.append(f"{told} (congestion {ratio:.2f}{over}, ETP {shares[name]:.0%})")
     calm = "" if start.congested else "nothing is congested; "
     return calm + (", ".join(parts) or "nobody gets one")
@@ -227,26 +229,30 @@ def _gained(context: Context, start: Growth, end: Growth) -> dict[str, float]:
 
 
 def fewer(
-    context: Context, start: Growth, choose: Callable[[Growth, list[str]], str], seconds: float
+    context: Context, start: Growth, seconds: float, catch_up: float = inflow.CATCH_UP
 ) -> Decision | None:
-    """Fewer instances of one pipeline where the rest could do the work; None where there is none.
+    """Fewer instances wherever the rest could do the work; None where there is no such place.
 
-    So much must have come, and no more, for so many seconds.
+    So much must have come or waited, and no more, for so many seconds. All that can give back do
+    so at once: each keeps what its own load needs, so more load never means fewer instances.
     """
     calm = window.settled(context.snapshots)
     if start.congested or not calm or context.now - calm[0].at < seconds:
         return None
     since = [s for s in calm if s.at >= context.now - seconds]
-    needed = {name: _needed(start, name, since) for name in start.topology.pipelines}
+    needed = {name: _needed(start, name, since, catch_up) for name in start.topology.pipelines}
     enough = {name: _enough(start, name, needed[name]) for name in needed}
-    able = [name for name in needed if enough[name] < start.instances(name)]
+    able = {name: then for name, then in enough.items() if then < start.instances(name)}
     if not able:
         return None
-    name = choose(start, able)
-    now, then = start.instances(name), enough[name]
-    plan = scaled_plan(context.plan, {name: then})
-    told = f"for {seconds:g} s {name} had work for {needed[name]:.2g} of {now} instances"
-    return Decision(plan, f"{told}: {now} -> {then}", {f"{name}.needed": needed[name]})
+    told = [
+        f"{name} had work for {needed[name]:.2g} of {start.instances(name)} instances: "
+        f"{start.instances(name)} -> {then}"
+        for name, then in able.items()
+    ]
+    plan = scaled_plan(context.plan, able)
+    reason = f"for {seconds:g} s {words.listed(told, ', ')}"
+    return Decision(plan, reason, {f"{name}.needed": needed[name] for name in able})
 
 
 def _enough(growth: Growth, name: str, needed: float) -> int:
@@ -257,22 +263,31 @@ def _enough(growth: Growth, name: str, needed: float) -> int:
     return min(now, max(1, least, math.ceil(needed / SPARE - 1e-9)))
 
 
-def _needed(growth: Growth, name: str, snapshots: Sequence[Snapshot]) -> float:
-    """Instances that the most that came would keep at work all the time."""
-    came = [s.pipelines[name].arrival_rate if name in s.pipelines else None for s in snapshots]
-    most = max((math.inf if rate is None else rate for rate in came), default=math.inf)
+def _needed(growth: Growth, name: str, snapshots: Sequence[Snapshot], catch_up: float) -> float:
+    """Instances that the most there was to do would keep at work all the time."""
+    most = max((_to_do(s, name, catch_up) for s in snapshots), default=math.inf)
     capacity = growth.rates[name].capacity
     if most in (0, math.inf) or capacity == 0:
         return 0.0 if most == 0 else math.inf
-    return growth.instances(name) * most / capacity
+    return rounding.plain(growth.instances(name) * most / capacity)
 
 
-def check(over: float, calm: float) -> None:
+def _to_do(snapshot: Snapshot, name: str, catch_up: float) -> float:
+    """Rows per second; infinite where nobody knows what came."""
+    metrics = snapshot.pipelines.get(name)
+    if metrics is None or metrics.arrival_rate is None:
+        return math.inf
+    return inflow.to_do(metrics.arrival_rate, metrics, catch_up)
+
+
+def check(over: float, calm: float, catch_up: float) -> None:
     """What a person may have asked for."""
     if not 1 <= over < math.inf:
         raise InvalidInput(f"congested is a threshold of {over}, and it is 1 or more")
     if not calm >= 0:
         raise InvalidInput(f"calm is {calm} seconds: it is 0 or more")
+    if not catch_up > 0:
+        raise InvalidInput(f"catch_up is {catch_up} seconds: it is above 0")
 
 
 def _names(growth: Growth) -> str:

@@ -13,8 +13,10 @@ from typing import Any, ClassVar, Literal
 
 from penstock.control.context import Context
 from penstock.errors import InvalidInput
+from penstock.metrics import rounding
 from penstock.metrics.snapshot import Snapshot
 from penstock.models import rates
+from penstock.models.inflow import CATCH_UP
 from penstock.models.rates import CONGESTED, NotMeasured
 from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
@@ -43,7 +45,8 @@ class Stela:
     automatic: give congested pipelines one more instance after the other without being asked, and
     take those back that had nothing to do for `calm` seconds; by: who gets one, the pipeline with
     the highest ETP, the one with the highest expected gain, or one after the other in the order of
-    a strategy to compare with.
+    a strategy to compare with; catch_up: seconds in which rows that wait are to be worked off by
+    those that stay.
     """
 
     name: ClassVar[str] = "stela"
@@ -51,9 +54,10 @@ class Stela:
     automatic: bool = False
     by: By = "etp"
     calm: float = slots.CALM
+    catch_up: float = CATCH_UP
 
     def __post_init__(self) -> None:
-        slots.check(self.congested, self.calm)
+        slots.check(self.congested, self.calm, self.catch_up)
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
         if not self.automatic:
@@ -62,11 +66,11 @@ class Stela:
             start = slots.measured(context, self.congested)
         except NotMeasured as why:
             return Decision(None, str(why)), memory
+        if (less := slots.fewer(context, start, self.calm, self.catch_up)) is not None:
+            return less, memory
         if self.by in RANKINGS:
             ranking = RANKINGS[self.by](start.topology, start.rates)
-            return strategies.next_turn(context, start, ranking, self.calm, memory)
-        if (less := slots.fewer(context, start, _least_effective, self.calm)) is not None:
-            return less, memory
+            return strategies.next_turn(context, start, ranking, memory)
         if (why_not := slots.nothing_to_give(context, start)) is not None:
             return Decision(None, why_not), memory
         name = CHOICES[self.by](start)
@@ -82,12 +86,6 @@ class Stela:
     def scale_in(self, context: Context, executors: int) -> Decision:
         """Fewer executors, likewise."""
         return scale_in(context, executors, self.congested)
-
-
-def _least_effective(growth: Growth, names: list[str]) -> str:
-    """On which the least of the throughput depends; of equals the one with most instances."""
-    shares = growth.shares(names)
-    return min(names, key=lambda name: (shares[name], -growth.instances(name)))
 
 
 def by_etp(growth: Growth) -> str | None:
@@ -131,9 +129,10 @@ def _ranked(growth: Growth) -> list[str]:
     shares = growth.shares(candidates)
 
     def worth(name: str) -> tuple[float, float]:
+        share = rounding.plain(shares[name])
         if congested:
-            return shares[name], growth.rates[name].congestion
-        return shares[name], -growth.instances(name)
+            return share, rounding.plain(growth.rates[name].congestion)
+        return share, -growth.instances(name)
 
     return sorted(candidates, key=worth, reverse=True)
 

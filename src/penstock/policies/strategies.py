@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from penstock.control.context import Context
+from penstock.metrics import rounding
+from penstock.models.inflow import CATCH_UP
 from penstock.models.rates import CONGESTED, NotMeasured, Rates
 from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
@@ -92,19 +94,12 @@ def scale_out(context: Context, executors: int, ranking: Ranking) -> Decision:
 
 
 def next_turn(
-    context: Context, start: Growth, ranking: tuple[str, ...], calm: float, memory: Any
+    context: Context, start: Growth, ranking: tuple[str, ...], memory: Any
 ) -> tuple[Decision, Any]:
-    """One more instance for the next of a ranking while something is congested, or fewer.
+    """One more instance for the next of a ranking while something is congested.
 
     Memory: who has had a turn in this round.
     """
-
-    def last(_: Growth, names: list[str]) -> str:
-        able = frozenset(names)
-        return next(name for name in reversed(ranking) if name in able)
-
-    if (less := slots.fewer(context, start, last, calm)) is not None:
-        return less, memory
     if (why_not := slots.nothing_to_give(context, start)) is not None:
         return Decision(None, why_not), memory
     served: frozenset[str] = memory or frozenset()
@@ -121,23 +116,27 @@ def next_turn(
 class _Ranked:
     """While something is congested, one more instance a time for the next one of a ranking.
 
-    calm: seconds for which an instance must have had nothing to do before it goes.
+    calm: seconds for which an instance must have had nothing to do before it goes; catch_up:
+    seconds in which rows that wait are to be worked off by those that stay.
     """
 
     name: ClassVar[str]
     congested: float = CONGESTED
     calm: float = slots.CALM
+    catch_up: float = CATCH_UP
 
     def __post_init__(self) -> None:
-        slots.check(self.congested, self.calm)
+        slots.check(self.congested, self.calm, self.catch_up)
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
         try:
             start = slots.measured(context, self.congested)
         except NotMeasured as why:
             return Decision(None, str(why)), memory
+        if (less := slots.fewer(context, start, self.calm, self.catch_up)) is not None:
+            return less, memory
         ranking = RANKINGS[self.name](start.topology, start.rates)
-        return next_turn(context, start, ranking, self.calm, memory)
+        return next_turn(context, start, ranking, memory)
 
 
 @dataclass(frozen=True)
@@ -170,7 +169,7 @@ def _hops(ends: Iterable[str], links: Mapping[str, tuple[str, ...]]) -> Mapping[
 def _link_load(topology: Topology, rates: Rates) -> Mapping[str, float]:
     """Rows per second on all links of a pipeline, in and out."""
     return {
-        name: rate.arrival + rate.output * len(topology.downstream[name])
+        name: rounding.plain(rate.arrival + rate.output * len(topology.downstream[name]))
         for name, rate in rates.items()
     }
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from penstock.control.context import Context
 from penstock.errors import InvalidInput
-from penstock.metrics import derived
+from penstock.metrics import derived, rounding, window
 from penstock.metrics.snapshot import Snapshot
 from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
@@ -40,25 +41,31 @@ class Threshold:
             raise InvalidInput("threshold: step and patience are 1 or more")
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
-        """Memory: for how many windows in a row each pipeline has been below."""
+        """Memory: for how many windows in a row each pipeline has been below, and the last's end.
+
+        Windows that overlap show the same rows, so only those that begin after it count.
+        """
         latest = context.latest
         if latest is None or not latest.settled:
             why = "nothing has been measured yet" if latest is None else "the plan has just changed"
-            return Decision(None, why), {}
+            return Decision(None, why), None
         topology = Topology(context.graph, context.plan)
         busy, lacking = _busy(topology, latest)
         if lacking:
-            return Decision(None, f"not measured: {', '.join(lacking)}"), {}
-        calm = _calm(busy, self.below, memory or {})
+            return Decision(None, f"not measured: {', '.join(lacking)}"), None
+        before, last = memory or ({}, -math.inf)
+        new = window.begins_after(latest, last)
+        calm = _calm(busy, self.below, before, int(new))
+        after = (calm, latest.at if new else last)
         wanted = {**self._fewer(topology, busy, calm), **self._more(context, topology, busy)}
         if not wanted:
-            return Decision(None, self._quiet(context, topology, busy), _numbers(busy)), calm
+            return Decision(None, self._quiet(context, topology, busy), _numbers(busy)), after
         reason = ", ".join(
             f"{n} is busy {self._beyond(busy[n])}: {topology.pipelines[n].parallelism} -> {p}"
             for n, p in wanted.items()
         )
         plan = slots.scaled_plan(context.plan, wanted)
-        return Decision(plan, reason, _numbers({n: busy[n] for n in wanted})), {}
+        return Decision(plan, reason, _numbers({n: busy[n] for n in wanted})), None
 
     def _more(
         self, context: Context, topology: Topology, busy: Mapping[str, float]
@@ -84,7 +91,8 @@ class Threshold:
         for name, windows in calm.items():
             now = topology.pipelines[name].parallelism
             fewer = max(now - self.step, slots.bounds(topology, name).least)
-            if windows >= self.patience and fewer < now and busy[name] * now / fewer <= self.above:
+            enough = fewer < now and rounding.plain(busy[name] * now / fewer) <= self.above
+            if windows >= self.patience and enough:
                 found[name] = fewer
         return found
 
@@ -116,8 +124,10 @@ def _busy(topology: Topology, snapshot: Snapshot) -> tuple[dict[str, float], lis
     return {name: busy for name, busy in found.items() if busy is not None}, lacking
 
 
-def _calm(busy: Mapping[str, float], below: float, before: Mapping[str, int]) -> dict[str, int]:
-    return {name: before.get(name, 0) + 1 for name, share in busy.items() if share < below}
+def _calm(
+    busy: Mapping[str, float], below: float, before: Mapping[str, int], more: int
+) -> dict[str, int]:
+    return {name: before.get(name, 0) + more for name, share in busy.items() if share < below}
 
 
 def _numbers(busy: Mapping[str, float]) -> dict[str, float]:
