@@ -8,8 +8,8 @@ sequence branches, every path is a sequence.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from penstock.models.rebalance import Allotment, Vertex, p_w, rebalance
 from penstock.models.station import Station, cadence, rounded, up
@@ -30,7 +30,9 @@ come at once, for which there are more instances in the end."""
 class Sequence:
     """The pipelines between two operators, each after all that feed it, and the time asked for.
 
-    least and most: the instances that each may have.
+    least and most: the instances that each may have; rest: seconds that were measured beside the
+    work and the waits of its pipelines, and that no instance takes away; jammed: pipelines whose
+    measured wait says nothing, so that the formula's counts if it is longer.
     """
 
     name: str
@@ -39,9 +41,11 @@ class Sequence:
     upstream: Mapping[str, tuple[str, ...]]
     least: Mapping[str, int]
     most: Mapping[str, int]
+    rest: float = 0.0
+    jammed: frozenset[str] = frozenset()
 
     def vertex(self, name: str, least: int) -> Vertex:
-        return self.stations[name].vertex(least, self.most[name])
+        return self.stations[name].vertex(least, self.most[name], name in self.jammed)
 
     def heaviest(self, weight: Callable[[str], float]) -> tuple[str, ...]:
         """The path with the largest sum of weights."""
@@ -70,9 +74,14 @@ class Sequence:
         return math.fsum(self.stations[name].wait for name in path)
 
     @property
+    def within(self) -> float:
+        """Seconds for the work and the waits of its pipelines."""
+        return self.bound - self.rest
+
+    @property
     def left(self) -> float:
         """Seconds that are left beside the work."""
-        return self.bound - self.task
+        return self.within - self.task
 
 
 @dataclass(frozen=True)
@@ -89,10 +98,12 @@ class Outcome:
     wait: float | None = None
 
 
-def resolve(sequence: Sequence, rho_max: float) -> Outcome | None:
+def resolve(sequence: Sequence, rho_max: float, wait_share: float) -> Outcome | None:
     """At least twice the instances for every bottleneck; None if there is none.
 
-    While there is one, what is measured behind it is not what will come, so nothing shrinks.
+    While there is one, what is measured behind it is not what will come, so nothing shrinks. Nor
+    is what a bottleneck waits; if the formula alone asks for more than twice its instances for a
+    constraint, it gets those, as it would have got them just before it became one.
     """
     jammed = [s for s in sequence.stations.values() if s.utilisation >= rho_max]
     if not jammed:
@@ -100,9 +111,12 @@ def resolve(sequence: Sequence, rho_max: float) -> Outcome | None:
     wanted = {
         s.name: max(s.parallelism, sequence.least[s.name]) for s in sequence.stations.values()
     }
+    if sequence.left > 0:
+        asked, _ = _instances(_by_formula(sequence, jammed), wait_share)
+        wanted = {name: max(instances, asked[name]) for name, instances in wanted.items()}
     trouble = []
     for s in jammed:
-        needed = max(2 * s.parallelism, up(2 * s.load))
+        needed = max(2 * s.parallelism, up(2 * s.load), wanted[s.name])
         wanted[s.name] = max(s.parallelism, min(sequence.most[s.name], needed))
         if wanted[s.name] == s.parallelism:
             trouble.append(
@@ -110,6 +124,17 @@ def resolve(sequence: Sequence, rho_max: float) -> Outcome | None:
                 f"{s.parallelism} instances it may have"
             )
     return Outcome(wanted, trouble=tuple(trouble))
+
+
+def _by_formula(sequence: Sequence, jammed: Iterable[Station]) -> Sequence:
+    """The sequence with the formula's waits where it is jammed.
+
+    Where no number of instances that is allowed carries the load, the others are sized without it.
+    """
+    hopeless = {s.name: s for s in jammed if sequence.most[s.name] <= s.load}
+    freed = {name: replace(s, load=0.0, wait=0.0, formula=0.0) for name, s in hopeless.items()}
+    names = frozenset(s.name for s in jammed)
+    return replace(sequence, stations={**sequence.stations, **freed}, jammed=names)
 
 
 def balance(
@@ -122,9 +147,10 @@ def balance(
     """
     stations = sequence.stations
     if sequence.left <= 0:
+        beside = f", with {sequence.rest:.3g} s measured beside that" if sequence.rest else ""
         said = (
-            f"even without any waiting the operators alone take {sequence.task:.3g} s, more than "
-            f"the {sequence.bound:.3g} s asked for; no number of instances helps"
+            f"even without any waiting the operators alone take {sequence.task:.3g} s{beside}, more "
+            f"than the {sequence.bound:.3g} s asked for; no number of instances helps"
         )
         held = {
             n: min(max(s.parallelism, sequence.least[n]), sequence.most[n])
@@ -154,7 +180,7 @@ def _instances(sequence: Sequence, share: float) -> tuple[dict[str, int], tuple[
     for _ in range(_PATHS):
         path = sequence.heaviest(weight)
         vertices = [sequence.vertex(name, wanted[name]) for name in path]
-        budget = share * (sequence.bound - math.fsum(stations[name].task for name in path))
+        budget = share * (sequence.within - math.fsum(stations[name].task for name in path))
         if math.fsum(v.wait(wanted[v.name]) for v in vertices) <= budget:
             return wanted, ()
         found = rebalance(vertices, budget)
@@ -178,7 +204,7 @@ def _will_do(sequence: Sequence, wanted: Mapping[str, int], share: float, tolera
         return stations[name].wait + share * (1 + tolerance) * stations[name].task
 
     worst = math.fsum(map(weight, sequence.heaviest(weight)))
-    return worst <= share * (1 + tolerance) * sequence.bound
+    return worst <= share * (1 + tolerance) * sequence.within
 
 
 def _evenly(sequence: Sequence, wanted: Mapping[str, int], budget: float) -> dict[str, int]:
