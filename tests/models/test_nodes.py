@@ -7,8 +7,6 @@ import statistics
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis import given
-from hypothesis import strategies as st
 
 from penstock.metrics.snapshot import ExecutorMetrics
 from penstock.models.nodes import Node, fits, need, node, place, skewness

@@ -324,7 +324,8 @@ def test_the_time_from_a_read_to_the_next_write_is_work() -> None:
     """An operator says which it is; what it takes is what was measured beyond the rest."""
     found = {"x": metrics("x", 4, 2.0, 0.3)}
     plain, asked = (
-        decided(measured(context(windowed(kind), found), 0.9)) for kind in ("read-ready", "read-write")
+        decided(measured(context(windowed(kind), found), 0.9))
+        for kind in ("read-ready", "read-write")
     )
     assert instances(plain, "x") == (6,)  # 2 + 0.6 / 0.18
     assert instances(asked, "x") == (10,)  # 0.5 s are the window's: 2 + 0.6 / 0.08

@@ -309,9 +309,7 @@ def _turned_back(change: Change, made: Made) -> Iterator[Action]:
     again as soon is enough to keep a plan from going to and fro.
     """
     fewer = {a.pipeline for a in change.actions if isinstance(a, Rescale) and a.after < a.before}
-    fewer_executors = any(
-        isinstance(a, Executors) and a.after < a.before for a in change.actions
-    )
+    fewer_executors = any(isinstance(a, Executors) and a.after < a.before for a in change.actions)
     formed = {group for a in change.actions if isinstance(a, Regroup) for group in a.after}
     for then in made.change.actions:
         match then:

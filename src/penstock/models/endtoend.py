@@ -69,9 +69,7 @@ def declared(operators: Iterable[Operator]) -> float:
     A row that waits for the end of its window waits for half of one on average, or of its slide,
     and then for the watermark. Other operators do not say.
     """
-    return math.fsum(
-        _window(one.body) for one in operators if one.latency is Latency.READ_WRITE
-    )
+    return math.fsum(_window(one.body) for one in operators if one.latency is Latency.READ_WRITE)
 
 
 def _window(body: object) -> float:

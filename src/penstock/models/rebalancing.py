@@ -180,7 +180,7 @@ class _Dealer:
         return _Deal(made, work, overhead, max(work[p.name] / p.parallelism for p in made))
 
     def merged(self, deal: _Deal) -> _Deal | None:
-        """The best deal with one merge more: of the fullest pipeline, or of the two with least to do.
+        """The best deal with one merge more: of the fullest, or of the two with least to do.
 
         The one evens out what is short, the other frees an instance for it. Both save the overhead
         of one pipeline.

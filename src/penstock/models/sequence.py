@@ -8,8 +8,9 @@ sequence branches, every path is a sequence.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from penstock.models.rebalance import Allotment, Vertex, p_w, rebalance
 from penstock.models.station import Station, cadence, rounded, up
@@ -47,31 +48,72 @@ class Sequence:
     def vertex(self, name: str, least: int) -> Vertex:
         return self.stations[name].vertex(least, self.most[name], name in self.jammed)
 
-    def heaviest(self, weight: Callable[[str], float]) -> tuple[str, ...]:
-        """The path with the largest sum of weights."""
-        best: dict[str, tuple[float, str | None]] = {}
-        for name in self.stations:
-            before = [(best[up][0], up) for up in self.upstream[name] if up in best]
-            total, up = max(before, key=lambda pair: pair[0], default=(0.0, None))
-            best[name] = (total + weight(name), up)
-        at: str | None = max(best, key=lambda name: best[name][0])
-        path: list[str] = []
-        while at is not None:
-            path.append(at)
-            at = best[at][1]
-        return tuple(reversed(path))
+    def waits(self, instances: Mapping[str, int]) -> list[float]:
+        """The wait before each pipeline, in order, with so many instances."""
+        found = []
+        for (name, s), a in zip(self.stations.items(), self._curves, strict=True):
+            spare = instances[name] - s.load
+            found.append(a / spare if spare > 0 else math.inf)
+        return found
 
-    @property
+    @cached_property
+    def _curves(self) -> list[float]:
+        """The a of W(p) = a / (p - load) of each."""
+        stations = self.stations.items()
+        return [max(s.a, s.formula) if name in self.jammed else s.a for name, s in stations]
+
+    @cached_property
+    def _inputs(self) -> list[tuple[int, ...]]:
+        """Where those stand that feed each, as far as they are part of it."""
+        place = {name: at for at, name in enumerate(self.stations)}
+        return [tuple(place[up] for up in self.upstream[n] if up in place) for n in place]
+
+    def heaviest(self, weights: Iterable[float]) -> list[int]:
+        """The path with the largest sum of weights, as places in the order of the stations."""
+        totals: list[float] = []
+        before: list[int] = []
+        for weight, inputs in zip(weights, self._inputs, strict=True):
+            if not inputs:
+                before.append(-1)
+                totals.append(weight)
+                continue
+            up = inputs[0] if len(inputs) == 1 else max(inputs, key=totals.__getitem__)
+            before.append(up)
+            totals.append(totals[up] + weight)
+        at = totals.index(max(totals))
+        path: list[int] = []
+        while at >= 0:
+            path.append(at)
+            at = before[at]
+        return path[::-1]
+
+    def longest(self, weights: list[float]) -> float:
+        """The largest sum of weights on a path."""
+        return math.fsum(weights[at] for at in self.heaviest(weights))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.stations)
+
+    @cached_property
+    def tasks(self) -> list[float]:
+        """Seconds at work in each."""
+        return [s.task for s in self.stations.values()]
+
+    @cached_property
+    def length(self) -> int:
+        """Pipelines on the path that has most."""
+        return len(self.heaviest([1.0] * len(self.stations)))
+
+    @cached_property
     def task(self) -> float:
         """Seconds at work on the longest path."""
-        path = self.heaviest(lambda name: self.stations[name].task)
-        return math.fsum(self.stations[name].task for name in path)
+        return self.longest(self.tasks)
 
-    @property
+    @cached_property
     def wait(self) -> float:
         """Seconds of waiting on the path that waits longest, as measured."""
-        path = self.heaviest(lambda name: self.stations[name].wait)
-        return math.fsum(self.stations[name].wait for name in path)
+        return self.longest([s.wait for s in self.stations.values()])
 
     @property
     def within(self) -> float:
@@ -149,8 +191,8 @@ def balance(
     if sequence.left <= 0:
         beside = f", with {sequence.rest:.3g} s measured beside that" if sequence.rest else ""
         said = (
-            f"even without any waiting the operators alone take {sequence.task:.3g} s{beside}, more "
-            f"than the {sequence.bound:.3g} s asked for; no number of instances helps"
+            f"even without any waiting the operators alone take {sequence.task:.3g} s{beside}, "
+            f"more than the {sequence.bound:.3g} s asked for; no number of instances helps"
         )
         held = {
             n: min(max(s.parallelism, sequence.least[n]), sequence.most[n])
@@ -160,13 +202,9 @@ def balance(
     wanted, trouble = _instances(sequence, wait_share)
     if not trouble and _will_do(sequence, wanted, wait_share, tolerance):
         wanted = {name: s.parallelism for name, s in stations.items()}
-
-    def wait(name: str) -> float:
-        return sequence.vertex(name, 1).wait(wanted[name])
-
-    longest = math.fsum(map(wait, sequence.heaviest(wait)))
-    cadences = _cadences(sequence, wanted, cadence_share) if cadence_share else {}
-    return Outcome(wanted, cadences, trouble, longest)
+    waits = sequence.waits(wanted)
+    cadences = _cadences(sequence, wanted, waits, cadence_share) if cadence_share else {}
+    return Outcome(wanted, cadences, trouble, sequence.longest(waits))
 
 
 def _instances(sequence: Sequence, share: float) -> tuple[dict[str, int], tuple[str, ...]]:
@@ -174,15 +212,16 @@ def _instances(sequence: Sequence, share: float) -> tuple[dict[str, int], tuple[
     stations = sequence.stations
     wanted = {name: min(sequence.least[name], sequence.most[name]) for name in stations}
 
-    def weight(name: str) -> float:
-        return sequence.vertex(name, 1).wait(wanted[name]) + share * stations[name].task
-
     for _ in range(_PATHS):
-        path = sequence.heaviest(weight)
-        vertices = [sequence.vertex(name, wanted[name]) for name in path]
-        budget = share * (sequence.within - math.fsum(stations[name].task for name in path))
-        if math.fsum(v.wait(wanted[v.name]) for v in vertices) <= budget:
+        waits = sequence.waits(wanted)
+        path = sequence.heaviest(
+            wait + share * task for wait, task in zip(waits, sequence.tasks, strict=True)
+        )
+        budget = share * (sequence.within - math.fsum(sequence.tasks[at] for at in path))
+        if math.fsum(waits[at] for at in path) <= budget:
             return wanted, ()
+        names = [sequence.names[at] for at in path]
+        vertices = [sequence.vertex(name, wanted[name]) for name in names]
         found = rebalance(vertices, budget)
         if not found.met:
             wanted |= rebalance(vertices, _CLOSE * found.wait).instances
@@ -199,17 +238,13 @@ def _will_do(sequence: Sequence, wanted: Mapping[str, int], share: float, tolera
         return False
     if sum(wanted.values()) < (1 - tolerance) * sum(held.values()):
         return False
-
-    def weight(name: str) -> float:
-        return stations[name].wait + share * (1 + tolerance) * stations[name].task
-
-    worst = math.fsum(map(weight, sequence.heaviest(weight)))
-    return worst <= share * (1 + tolerance) * sequence.within
+    weights = [s.wait + share * (1 + tolerance) * s.task for s in stations.values()]
+    return sequence.longest(weights) <= share * (1 + tolerance) * sequence.within
 
 
 def _evenly(sequence: Sequence, wanted: Mapping[str, int], budget: float) -> dict[str, int]:
     """Each pipeline its part of the budget: too careful, but enough for any number of paths."""
-    part = budget / len(sequence.heaviest(lambda name: 1.0))
+    part = budget / sequence.length
     found = {}
     for name, instances in wanted.items():
         needed = p_w(sequence.vertex(name, 1), part) or sequence.most[name]
@@ -234,17 +269,17 @@ def _why(vertices: list[Vertex], found: Allotment, budget: float) -> Iterator[st
 
 
 def _cadences(
-    sequence: Sequence, instances: Mapping[str, int], share: float
+    sequence: Sequence, instances: Mapping[str, int], waits: Iterable[float], share: float
 ) -> Mapping[str, float]:
     """What is left for gathering, in equal parts for the pipelines of the longest path.
 
     A pipeline that works in batches may take that in addition to what batches cost anyway, but
     only as long as it spares something of that.
     """
-    part = share * sequence.left / len(sequence.heaviest(lambda name: 1.0))
+    part = share * sequence.left / sequence.length
     found = {}
-    for name, s in sequence.stations.items():
-        usual = s.overhead / 2 + sequence.vertex(name, 1).wait(instances[name])
+    for (name, s), wait in zip(sequence.stations.items(), waits, strict=True):
+        usual = s.overhead / 2 + wait
         rho = s.load / instances[name]
         found[name] = cadence(part + (usual if s.overhead else 0.0), rho)
         if s.overhead:

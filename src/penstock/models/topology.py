@@ -87,5 +87,18 @@ class Topology:
             new = [i for i in self.graph[stack.pop()].inputs if i not in path]
             path.update(new)
             stack += new
-        path &= self.graph.reachable(first)
-        return tuple(name for name, p in self.pipelines.items() if path.intersection(p.operators))
+        if first not in self._behind:
+            self._behind[first] = self.graph.reachable(first)
+        path &= self._behind[first]
+        inside = {self._holders[name] for name in path}
+        return tuple(name for name in self.pipelines if name in inside)
+
+    @cached_property
+    def _behind(self) -> dict[str, frozenset[str]]:
+        """What is downstream of operators, as far as it was asked for."""
+        return {}
+
+    @cached_property
+    def _holders(self) -> Mapping[str, str]:
+        """The pipeline of each operator."""
+        return {operator: p.name for p in self.plan.pipelines for operator in p.operators}

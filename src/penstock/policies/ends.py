@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 from penstock.control.context import Context
 from penstock.dataflow.graph import Constraint
-from penstock.dataflow.operator import Operator
 from penstock.metrics import averages
 from penstock.metrics.snapshot import Snapshot
 from penstock.models import endtoend
@@ -33,7 +33,10 @@ class Ends:
         self.times: dict[float, Mapping[str, float]] = {}
         self.ends = {c: self._end(c, snapshots) for c in sequences}
         self.held = frozenset(
-            n for c, end in self.ends.items() if end is not None and end.missed for n in sequences[c]
+            n
+            for c, end in self.ends.items()
+            if end is not None and end.missed
+            for n in sequences[c]
         )
 
     def _end(self, constraint: Constraint, snapshots: Sequence[Snapshot]) -> EndToEnd | None:
@@ -60,30 +63,34 @@ class Ends:
         names, shots = self.sequences[constraint], self.context.snapshots
         recent = (s for s in shots if s.at > shots[-1].at - constraint.window)
         return all(s.settled for s in recent) and not any(
-            stations[n].backlog
-            or stations[n].utilisation >= most
-            or averages.drained(shots, n)
+            stations[n].backlog or stations[n].utilisation >= most or averages.drained(shots, n)
             for n in names
         )
 
     def read_write(self, constraint: Constraint) -> bool:
         """Whether one of its operators is asked for the time from a read to the next write."""
-        return any(map(endtoend.read_write, self._operators(constraint)))
+        return any(name in self._declared for name in self.sequences[constraint])
 
     def declared(self, constraint: Constraint) -> float:
         """Seconds from reads to writes, by the dataflow itself."""
+        if not self.read_write(constraint):
+            return 0.0
         names, upstream = self.sequences[constraint], self.topology.upstream
-        times = map(endtoend.declared, self._operators(constraint))
-        known = {n: 0.0 if self._held(n) else time for n, time in zip(names, times, strict=True)}
-        return endtoend.explained(names, upstream, known)
+        times = {n: 0.0 if self._held(n) else self._declared.get(n, 0.0) for n in names}
+        return endtoend.explained(names, upstream, times)
+
+    @cached_property
+    def _declared(self) -> Mapping[str, float]:
+        """The same by pipeline, for those that have an operator which is asked for it."""
+        graph, found = self.context.graph, {}
+        for name, pipeline in self.topology.pipelines.items():
+            operators = [graph[operator] for operator in pipeline.operators]
+            if endtoend.read_write(operators):
+                found[name] = endtoend.declared(operators)
+        return found
 
     def _held(self, name: str) -> bool:
         """Whether what a pipeline measures is the time to its output, windows and all."""
         assert self.context.latest is not None
         metrics = self.context.latest.pipelines.get(name)
         return metrics is not None and metrics.batch_seconds is not None and not metrics.in_batches
-
-    def _operators(self, constraint: Constraint) -> Iterator[list[Operator]]:
-        graph, pipelines = self.context.graph, self.topology.pipelines
-        for name in self.sequences[constraint]:
-            yield [graph[operator] for operator in pipelines[name].operators]

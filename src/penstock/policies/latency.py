@@ -108,7 +108,7 @@ class Latency:
             return Decision(None, "no settled measurement since the last look"), before
         topology = Topology(context.graph, context.plan)
         sequences = {c: topology.between(c.first, c.last) for c in constraints}
-        concerned = tuple(dict.fromkeys(n for names in sequences.values() for n in names))
+        concerned = dict.fromkeys(n for names in sequences.values() for n in names)
         measured = averages.pipelines(averages.since(snapshots, context.now - self._span))
         lacking = {n: missing(measured.get(n)) for n in concerned}
         if any(lacking.values()):
@@ -164,6 +164,7 @@ class _Adjustment:
         self.overheads = {
             name: crowding.noted(memory.overheads.get(name, {}), s) for name, s in stations.items()
         }
+        self.paths: dict[Constraint, Sequence] = {}
         self.most = {name: self._most(name) for name in stations}
         self.least = {name: self._least(name) for name in stations}
 
@@ -210,8 +211,7 @@ class _Adjustment:
         if all(wanted[s.name] == s.parallelism for s in stations):
             return {}
         gains = [
-            math.inf if o.wait is None else self._sequence(c, self.least).wait - o.wait
-            for c, o in outcomes.items()
+            math.inf if o.wait is None else self.paths[c].wait - o.wait for c, o in outcomes.items()
         ]
         gain = max(gains, default=math.inf)
         return {GAIN_SECONDS: gain} if 0 < gain < math.inf else {}
@@ -219,7 +219,7 @@ class _Adjustment:
     def _outcomes(self) -> Mapping[Constraint, Outcome]:
         policy, found, least = self.policy, {}, self.least
         for constraint in self.sequences:
-            sequence = self._sequence(constraint, least)
+            sequence = self.paths[constraint] = self._sequence(constraint, least)
             outcome = resolve(sequence, policy.rho_max, policy.wait_share)
             if outcome is None:
                 shares = policy.wait_share, policy.cadence_share
@@ -331,7 +331,7 @@ class _Adjustment:
         yield words.turned(self.context.plan, plan)
 
     def _state(self, constraint: Constraint, outcome: Outcome) -> str:
-        sequence = self._sequence(constraint, self.least)
+        sequence = self.paths[constraint]
         if outcome.wait is not None:
             return (
                 f"of {duration.text(constraint.latency)} {sequence.task:.3g} s are work, "
