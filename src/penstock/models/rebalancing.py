@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -26,6 +26,7 @@ from penstock.plan import fusion
 from penstock.plan.plan import Pipeline, Plan
 
 Reals = npt.NDArray[np.float64]
+Pair = tuple[Pipeline, Pipeline]
 
 _MERGES = 20
 """Merges in one go, at most: enough for any flow that a person writes, and soon done."""
@@ -86,10 +87,12 @@ def level(work: Reals, least: Reals, most: Reals, budget: int) -> float | None:
 class _Deal:
     """Pipelines sized to a budget; `level` is how full the fullest is.
 
-    work: instances that each keeps at work; overhead: how many of these are not for its operators.
+    pairs: neighbours, writer first; work: instances that each keeps at work; overhead: how many of
+    these are not for its operators.
     """
 
     pipelines: tuple[Pipeline, ...]
+    pairs: Sequence[Pair]
     work: Mapping[str, float]
     overhead: Mapping[str, float]
     level: float
@@ -112,7 +115,8 @@ def rebalanced(
     overhead = {p.name: p.parallelism * _overhead(p, readings) for p in plan.pipelines}
     now = max(work[p.name] / p.parallelism for p in plan.pipelines)
     dealer = _Dealer(order, graph, budget, homes)
-    best = deal = dealer.deal(plan.pipelines, work, overhead)
+    pairs = [*neighbours(plan.pipelines, graph)]
+    best = deal = dealer.deal(plan.pipelines, pairs, work, overhead)
     if best is None:
         return (), 0.0
     for _ in range(_MERGES):  # one merge alone may gain nothing where several do
@@ -130,9 +134,6 @@ def _overhead(pipeline: Pipeline, readings: Readings) -> float:
     if reading.busy is None or not set(pipeline.operators) <= set(reading.costs):
         return 0.0
     return max(0.0, reading.busy - sum(reading.costs.values()))
-
-
-Pair = tuple[Pipeline, Pipeline]
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,7 @@ class _Dealer:
     def deal(
         self,
         pipelines: tuple[Pipeline, ...],
+        pairs: Sequence[Pair],
         work: Mapping[str, float],
         overhead: Mapping[str, float],
     ) -> _Deal | None:
@@ -177,7 +179,8 @@ class _Dealer:
             p if p.parallelism == n else resized(p, n)
             for p, n in zip(pipelines, sizes, strict=True)
         )
-        return _Deal(made, work, overhead, max(work[p.name] / p.parallelism for p in made))
+        level = max(work[p.name] / p.parallelism for p in made)
+        return _Deal(made, pairs, work, overhead, level)
 
     def merged(self, deal: _Deal) -> _Deal | None:
         """The best deal with one merge more: of the fullest, or of the two with least to do.
@@ -202,13 +205,13 @@ class _Dealer:
         kept = tuple(p for p in deal.pipelines if p.name not in gone)
         load, stays = _load(deal, best)
         work, overhead = {**deal.work, whole.name: load}, {**deal.overhead, whole.name: stays}
-        return self.deal((*kept, whole), work, overhead)
+        return self.deal((*kept, whole), _merged(deal.pairs, gone, whole), work, overhead)
 
     def _candidates(self, deal: _Deal) -> Iterator[Pair]:
         """The two with least to do, and the fullest with some of its neighbours."""
         fullest = max(deal.pipelines, key=lambda p: deal.work[p.name] / p.parallelism).name
         pairs = sorted(
-            neighbours(deal.pipelines, self.graph),
+            deal.pairs,
             key=lambda pair: deal.work[pair[0].name] + deal.work[pair[1].name],
         )
         least = next((pair for pair in pairs if self.whole(pair) is not None), None)
@@ -217,6 +220,19 @@ class _Dealer:
         yield least
         beside = (p for p in pairs if p is not least and fullest in (p[0].name, p[1].name))
         yield from islice((pair for pair in beside if self.whole(pair) is not None), _TRIED)
+
+
+def _merged(pairs: Iterable[Pair], gone: Container[str], whole: Pipeline) -> list[Pair]:
+    """The neighbours when some pipelines are one."""
+    found = []
+    for pair in pairs:
+        first, second = (p.operators[0] in gone for p in pair)
+        if first and second:
+            continue
+        if first or second:
+            pair = (whole, pair[1]) if first else (pair[0], whole)
+        found.append(pair)
+    return found
 
 
 def _load(deal: _Deal, pair: Pair) -> tuple[float, float]:

@@ -68,8 +68,15 @@ class Sequence:
         place = {name: at for at, name in enumerate(self.stations)}
         return [tuple(place[up] for up in self.upstream[n] if up in place) for n in place]
 
+    @cached_property
+    def _chain(self) -> bool:
+        """Whether there is no path but one."""
+        return all(inputs == (at - 1,) for at, inputs in enumerate(self._inputs) if at)
+
     def heaviest(self, weights: Iterable[float]) -> list[int]:
         """The path with the largest sum of weights, as places in the order of the stations."""
+        if self._chain:
+            return list(range(len(self.stations)))  # weights are 0 or more
         totals: list[float] = []
         before: list[int] = []
         for weight, inputs in zip(weights, self._inputs, strict=True):

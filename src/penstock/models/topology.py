@@ -82,14 +82,16 @@ class Topology:
 
     def between(self, first: str, last: str) -> tuple[str, ...]:
         """The pipelines on a path from one operator to another, in order, with both ends."""
-        path, stack = {last}, [last]
-        while stack:
-            new = [i for i in self.graph[stack.pop()].inputs if i not in path]
-            path.update(new)
-            stack += new
         if first not in self._behind:
             self._behind[first] = self.graph.reachable(first)
-        path &= self._behind[first]
+        behind, graph = self._behind[first], self.graph
+        path = {last} & behind
+        stack = [*path]
+        while stack:
+            for name in graph[stack.pop()].inputs:
+                if name in behind and name not in path:
+                    path.add(name)
+                    stack.append(name)
         inside = {self._holders[name] for name in path}
         return tuple(name for name in self.pipelines if name in inside)
 
