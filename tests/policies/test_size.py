@@ -109,7 +109,6 @@ def seconds(of: Callable[[], Any]) -> float:
     [
         *((EsStream(), 2.5, executors) for executors in (1, 10, 1000)),
         (EsStream(), 500.0, 1000),
-        (Drs(), 500.0, 1000),
     ],
 )
 def test_executors_and_queues_with_loads(policy: Any, load: float, executors: int) -> None:

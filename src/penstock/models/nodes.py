@@ -116,12 +116,14 @@ def place(nodes: Sequence[Node], more: Iterable[tuple[Shares, int]], limits: Sha
     left_over = 0
     for shares, count in more:
         taken = table.taken(shares)
-        for placed in range(count):
-            if not table.give(taken):
-                left_over += count - placed  # an executor never becomes emptier
+        while count > 0:
+            placed = table.give(taken, count)
+            if not placed:
+                left_over += count  # an executor never becomes emptier
                 break
             if not taken.any():
                 break  # and so do all others that take nothing
+            count -= placed
     return left_over
 
 
@@ -142,12 +144,19 @@ class _Loads:
     def taken(self, shares: Shares) -> npt.NDArray[np.float64]:
         return np.array([shares.get(name, 0.0) for name in self.names], dtype=np.float64)
 
-    def give(self, taken: npt.NDArray[np.float64]) -> bool:
-        """To the first of the least loaded that it fits on; False if there is none."""
+    def give(self, taken: npt.NDArray[np.float64], count: int) -> int:
+        """Some of so many, each to the first of the least loaded that it fits on; how many.
+
+        Those whose loads differ by less than an instance adds get one each before any gets two.
+        """
         room = (self.shares + taken <= self.limits).all(axis=1)
         if not room.any():
-            return False
-        at = int(np.where(room, self.load, math.inf).argmin())
+            return 0
+        loads = np.where(room, self.load, math.inf)
+        near = np.flatnonzero(loads < loads.min() + taken.min(initial=math.inf))
+        at = near[np.argsort(loads[near], kind="stable")][:count]
+        if not len(at):  # it takes nothing of some resource
+            at = np.array([loads.argmin()])
         self.shares[at] += taken
-        self.load[at] = self.shares[at].max(initial=-math.inf)
-        return True
+        self.load[at] = self.shares[at].max(axis=1, initial=-math.inf)
+        return len(at)

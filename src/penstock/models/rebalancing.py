@@ -212,13 +212,17 @@ class _Dealer:
         fullest = max(deal.pipelines, key=lambda p: deal.work[p.name] / p.parallelism).name
         pairs = sorted(
             deal.pairs,
-            key=lambda pair: deal.work[pair[0].name] + deal.work[pair[1].name],
+            key=lambda pair: deal.work[pair[0].operators[0]] + deal.work[pair[1].operators[0]],
         )
         least = next((pair for pair in pairs if self.whole(pair) is not None), None)
         if least is None:
             return
         yield least
-        beside = (p for p in pairs if p is not least and fullest in (p[0].name, p[1].name))
+        beside = (
+            pair
+            for pair in pairs
+            if fullest in (pair[0].operators[0], pair[1].operators[0]) and pair is not least
+        )
         yield from islice((pair for pair in beside if self.whole(pair) is not None), _TRIED)
 
 
@@ -226,7 +230,7 @@ def _merged(pairs: Iterable[Pair], gone: Container[str], whole: Pipeline) -> lis
     """The neighbours when some pipelines are one."""
     found = []
     for pair in pairs:
-        first, second = (p.operators[0] in gone for p in pair)
+        first, second = pair[0].operators[0] in gone, pair[1].operators[0] in gone
         if first and second:
             continue
         if first or second:
@@ -275,11 +279,12 @@ class _Table:
 def _attempts(
     plan: Plan, deal: _Deal, order: Mapping[str, Section], gain: float
 ) -> tuple[Attempt, ...]:
-    after: dict[Section, list[Pipeline]] = {}
+    after: dict[int, tuple[Section, list[Pipeline]]] = {}
     for pipeline in deal.pipelines:
-        after.setdefault(order[pipeline.name], []).append(pipeline)
+        section = order[pipeline.name]  # by identity, for one may have thousands of operators
+        after.setdefault(id(section), (section, []))[1].append(pipeline)
     attempts = []
-    for section, pipelines in after.items():
+    for section, pipelines in after.values():
         before = section.pipelines(plan)
         if configuration(before) != configuration(pipelines):
             sizes = listed((f"{listed(p.operators, '+')}={p.parallelism}" for p in pipelines), ", ")

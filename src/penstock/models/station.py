@@ -93,7 +93,7 @@ def station(
             late = max(0.0, (metrics.wait or 0.0) - cadence / 2)
             found = replace(found, wait=0.0 if passing else late)
         found = _in_batches(found, metrics, queue.service, cadence if gathers else 0.0)
-    return replace(found, backlog=backlog if behind else 0.0)
+    return replace(found, backlog=backlog) if behind else found
 
 
 def _outdated(metrics: PipelineMetrics, cadence: float) -> bool:
