@@ -72,7 +72,7 @@ def erlang_b(load: float, servers: int) -> float:
     1 / B(k) = 1 + k/load (1 + (k-1)/load (1 + ...)). Of hundreds of terms, those of the first few
     servers are nothing beside the others.
     """
-    if servers < _FEW or load <= 0:
+    if servers < _FEW or load < 1:
         b = 1.0
         for k in range(1, servers + 1):
             b = load * b / (k + load * b)
