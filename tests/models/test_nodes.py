@@ -73,8 +73,34 @@ def test_a_busy_instance_takes_more_of_its_executor_than_an_idle_one() -> None:
 
 def test_instances_go_to_the_least_loaded_until_it_is_full() -> None:
     nodes = [made("a", 0.5), made("b", 0.1)]
-    more = [{"processor": 0.3}] * 5
+    more = [({"processor": 0.3}, 5)]
     # b: 0.4, b: 0.7, a: 0.8, and then none has room
     assert place(nodes, more, LIMITS) == 2
     assert place([], more, LIMITS) == 5
     assert place(nodes, [], LIMITS) == 0
+    assert place(nodes, [({}, 10**9)], LIMITS) == 0
+
+
+loads = st.dictionaries(
+    st.sampled_from(("processor", "memory")), st.sampled_from((0.0, 0.1, 0.3, 0.7)), min_size=1
+)
+
+
+@given(
+    st.lists(loads, max_size=5),
+    st.lists(st.tuples(st.just({}) | loads, st.integers(0, 4)), max_size=5),
+)
+def test_placing_is_one_after_the_other(
+    found: list[dict[str, float]], more: list[tuple[dict[str, float], int]]
+) -> None:
+    """The slow way: look at every executor for each new instance."""
+    now, left_over = [{**shares} for shares in found], 0
+    for shares, count in more:
+        for _ in range(count):
+            room = [one for one in now if fits(one, shares, LIMITS)]
+            if room:
+                least = min(room, key=lambda one: max(one.values()))
+                least |= {name: share + shares.get(name, 0.0) for name, share in least.items()}
+            left_over += not room
+    nodes = [Node(f"{at}", shares, {}) for at, shares in enumerate(found)]
+    assert place(nodes, more, LIMITS) == left_over

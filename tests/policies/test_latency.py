@@ -16,7 +16,7 @@ from penstock import Dataflow, Discard, Generator
 from penstock.control.context import Context
 from penstock.dataflow.graph import Constraint, Graph
 from penstock.errors import InvalidInput
-from penstock.metrics.snapshot import PipelineMetrics, Snapshot
+from penstock.metrics.snapshot import LatencyMetrics, PipelineMetrics, Snapshot
 from penstock.models import queueing
 from penstock.plan import fusion
 from penstock.plan.decision import Decision
@@ -124,21 +124,34 @@ def test_a_bottleneck_is_doubled_even_if_its_load_asks_for_less() -> None:
     assert instances(decision, "x") == (40,)
 
 
-def test_where_a_bottleneck_begins_doubling_may_be_less_than_the_model_asks_for() -> None:
-    """The seed's own algorithm: for a tight bound, more load means fewer instances there."""
-
-    def wanted(load: float) -> int:
-        wait = queueing.kingman(load / 0.1, 0.01, 1.0, 1.0)
+@pytest.mark.parametrize(
+    ("p", "service", "bound"),
+    [(10, 0.01, 0.02), (4, 0.01, 0.05), (1, 0.1, 0.3), (20, 0.001, 0.003), (8, 0.02, 0.03)],
+)
+def test_where_a_bottleneck_begins_more_load_never_means_fewer(
+    p: int, service: float, bound: float
+) -> None:
+    def wanted(rho: float) -> int:
+        rate = rho * p / service
+        wait = queueing.kingman(rate / p, service, 1.0, 1.0) if rho < 1 else 1.0
         shown = replace(
-            metrics("x", 10, load, wait, task=0.01),
-            arrival_rate=100 * load,
-            rate_in=100 * load,
-            service=0.01,
+            metrics("x", p, rho * p, wait, task=service),
+            arrival_rate=rate,
+            rate_in=rate,
+            service=service,
         )
-        return instances(decided(context(chain("x", latency=0.02), {"x": shown})), "x")[0]
+        seen = context(chain("x", latency=bound), {"x": shown})
+        return (decided(seen).plan or seen.plan).pipeline_of("x").parallelism
 
-    assert [wanted(load) for load in (9.0, 9.4, 9.6, 9.9)] == [55, 57, 20, 20]
-    assert wanted(12.0) == 24
+    found = [wanted(percent / 100) for percent in range(80, 130)]
+    assert found == sorted(found)
+    assert found[-1] >= 2 * 1.29 * p
+
+
+def test_a_bottleneck_with_a_tight_bound_gets_what_kingman_asks_for() -> None:
+    # a = S b = 0.01 * 9.6, and 0.002 s may be waited: 9.6 + 48; twice the instances are only 20
+    tight = replace(metrics("x", 10, 9.6, 0.2, task=0.01), arrival_rate=960.0, service=0.01)
+    assert instances(decided(context(chain("x", latency=0.02), {"x": tight})), "x") == (58,)
 
 
 def test_a_bottleneck_that_cannot_grow_is_told() -> None:
@@ -226,6 +239,114 @@ def test_a_backlog_is_worked_off_and_not_taken_for_a_queue() -> None:
     assert decided(context(chain("x"), {"x": late})).plan is None
     worse = replace(late, backlog_rows=1200)
     assert instances(decided(context(chain("x"), {"x": worse})), "x") == (9,)
+
+
+# --- measured from end to end ---------------------------------------------------------------------
+
+
+def measured(seen: Context, mean: float) -> Context:
+    """The same, with a latency of its only constraint."""
+    (bound,), (shot,) = seen.graph.constraints, seen.snapshots
+    found = LatencyMetrics(bound.name, bound.latency, mean, mean, mean, mean, 500)
+    return replace(seen, snapshots=(replace(shot, latency={bound.name: found}),))
+
+
+def windowed(kind: str) -> Graph:
+    flow = Dataflow("windowed")
+    rows = flow.source("numbers", Generator(nothing, "n bigint"))
+    rows.map("x", nothing, schema="n bigint", latency=kind).sink("out", Discard())
+    flow.constrain("numbers", "x", latency=1.0)
+    return flow.graph
+
+
+def test_a_constraint_that_is_missed_without_a_reason_loses_nothing() -> None:
+    # the model has 0.11 s of 1 s, but 4.5 s were measured
+    found = {"x": metrics("x", 4, 1.0, 0.01)}
+    seen = context(chain("x"), found, x={"cadence": 0.1})
+    assert instances(decided(seen, Latency()), "x") == (2,)
+    decision = decided(measured(seen, 4.5), Latency())
+    assert decision.plan is not None
+    assert decision.plan.pipeline_of("x").parallelism == 4
+    assert {p.cadence for p in decision.plan.pipelines} == {0.0}
+    assert (
+        "measured 4.5 s > 1 s, of which work and waits explain 0.11 s: 4.39 s beside that count "
+        "as work, no instance on its way goes and no cadence grows"
+    ) in decision.reason
+    assert "0.1 s, with 4.39 s measured beside that, more than the 1 s asked for" in decision.reason
+    assert decision.numbers["numbers->out rest"] == pytest.approx(4.39)
+    assert decision.numbers["numbers->out measured"] == 4.5
+
+
+def test_instances_are_asked_for_where_they_make_up_for_what_is_not_explained() -> None:
+    # 0.1 s of work and 0.79 s that are not explained leave 0.11 s, of which 0.022 s may be waited
+    seen = context(chain("x"), {"x": metrics("x", 4, 2.0, 0.17)})
+    assert decided(seen).plan is None
+    late = decided(measured(seen, 1.06))
+    assert instances(late, "x") == (18,)  # a = 0.34: 2 + 0.34 / 0.022
+    assert "measured 1.06 s > 1 s" in late.reason
+
+
+def test_a_cadence_is_shortened_for_what_is_not_explained() -> None:
+    graph = chain("x", latency=3.0)
+    seen = context(graph, {"x": batches(4, 2.0, 0.2, 0.6)}, x={"cadence": 0.6})
+    assert decided(seen, Latency()).plan is not None  # only that of the source
+    plan = decided(measured(seen, 3.2), Latency()).plan
+    assert plan is not None
+    assert plan.pipeline_of("x").cadence < 0.6
+    assert plan.pipeline_of("numbers").cadence == 0.0
+
+
+def test_what_was_not_explained_counts_until_it_is_gone() -> None:
+    """Else what is right while the constraint is missed would be undone when it is met."""
+    seen = context(chain("x"), {"x": metrics("x", 19, 2.0, 0.02)})
+    loose, _ = PLAIN.decide(measured(seen, 0.95), None)
+    assert instances(loose, "x") == (4,)  # the model alone
+    small = context(chain("x"), {"x": metrics("x", 4, 2.0, 0.17)}, now=50.0)
+    _, memory = PLAIN.decide(measured(small, 1.07), None)
+    kept, after = PLAIN.decide(measured(seen, 0.92), replace(memory, too_few={}))
+    assert kept.plan is None
+    assert after.rests["numbers->out"] == pytest.approx(0.8)
+
+
+def test_a_miss_that_its_waits_explain_is_the_models_to_mend() -> None:
+    seen = context(chain("x"), {"x": metrics("x", 4, 2.0, 1.5)})
+    assert instances(decided(measured(seen, 1.6)), "x") == instances(decided(seen), "x")
+
+
+def test_a_backlog_is_no_unexplained_rest() -> None:
+    late = replace(metrics("x", 8, 5.0, 9.0), arrival_rate=50.0, service=0.1, backlog_rows=400)
+    decision = decided(measured(context(chain("x"), {"x": late}), 30.0))
+    assert decision.plan is None
+    assert "numbers->out rest" not in decision.numbers
+
+
+def test_the_time_from_a_read_to_the_next_write_is_work() -> None:
+    """An operator says which it is; what it takes is what was measured beyond the rest."""
+    found = {"x": metrics("x", 4, 2.0, 0.3)}
+    plain, asked = (
+        decided(measured(context(windowed(kind), found), 0.9))
+        for kind in ("read-ready", "read-write")
+    )
+    assert instances(plain, "x") == (6,)  # 2 + 0.6 / 0.18
+    assert instances(asked, "x") == (10,)  # 0.5 s are the window's: 2 + 0.6 / 0.08
+    assert "0.9 s <= 1 s, of which work and waits explain 0.4 s: 0.5 s beside that" in asked.reason
+
+
+@pytest.mark.parametrize(("emit", "x"), [("update", 6), ("final", 9)])
+def test_a_window_that_was_not_measured_takes_half_of_its_length(emit: str, x: int) -> None:
+    flow = Dataflow("windowed")
+    rows = flow.source("numbers", Generator(nothing, "at timestamp, n bigint"))
+    grouped = rows.key_by("n").window("600ms", on="at", watermark="200ms")
+    grouped.aggregate("x", "count(*)", emit=emit, schema="n bigint").sink("out", Discard())
+    flow.constrain("numbers", "out", latency=1.0)
+    found = replace(metrics("x", 4, 2.0, 0.3), batch_seconds=None, service=0.02)
+    seen = context(flow.graph, {"x": found})
+    decision = decided(seen)
+    # 0.02 s at work: 2 + 0.6 / 0.196, or with 0.3 s for the window and 0.2 s until it is closed
+    assert instances(decision, "x") == (x,)
+    assert ("0.5 s from reads to writes count as work" in decision.reason) == (emit == "final")
+    # where rows are seen to take less, that counts
+    assert instances(decided(measured(seen, 0.32)), "x") == (6,)
 
 
 # --- several constraints, branches ----------------------------------------------------------------

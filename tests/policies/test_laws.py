@@ -43,8 +43,6 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
 ALL = [text for name in sorted(registry._OURS) for text in SETTINGS.get(name, (name,))]
 
 EXCEPTED = {
-    "latency": "at rho_max it goes from its model to twice the instances, as its seed does; see "
-    "test_latency.py",
     "stepwise": "while it profiles, the load says nothing of the instances; afterwards they follow "
     "it, see test_stepwise.py",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import time
 from collections.abc import Callable
@@ -11,14 +12,22 @@ from typing import Any
 import pytest
 
 from penstock.control.context import Context
+from penstock.control.guard import Guard
+from penstock.control.past import Made, Past
 from penstock.dataflow.graph import Constraint
 from penstock.metrics.snapshot import ExecutorMetrics
 from penstock.models import rates
 from penstock.models.topology import Topology
+from penstock.plan.change import Change
+from penstock.plan.decision import Decision
+from penstock.plan.limits import Limits
+from penstock.plan.plan import Plan
+from penstock.plan.transition import Transition
 from penstock.policies.drs import Drs
 from penstock.policies.ds2 import Ds2
 from penstock.policies.es_stream import EsStream
 from penstock.policies.latency import Latency
+from penstock.policies.organic import Organic
 from penstock.policies.stela import Stela, scale_in, scale_out
 from penstock.policies.strategies import LeastLinkLoad, RoundRobin
 from penstock.policies.threshold import Threshold
@@ -29,6 +38,7 @@ MANY = 10_000
 pytestmark = pytest.mark.large
 
 
+@functools.cache
 def many(chain: bool, executors: int = 1000) -> Context:
     """A chain, or each operator after one just before it and every other after another too."""
     rng = random.Random(1)
@@ -58,6 +68,90 @@ def constrained(context: Context) -> Context:
     (snapshot,) = context.snapshots
     waits = {n: replace(m, wait=0.001) for n, m in snapshot.pipelines.items()}
     return replace(context, graph=graph, snapshots=(replace(snapshot, pipelines=waits),))
+
+
+def with_loads(context: Context, parallelism: int, load: float, busy: float) -> Context:
+    """The same with instances that each pipeline has, a load for each, and executors at work."""
+    plan = replace(
+        context.plan,
+        pipelines=tuple(replace(p, parallelism=parallelism) for p in context.plan.pipelines),
+    )
+    (snapshot,) = context.snapshots
+    pipelines = {
+        name: replace(
+            m,
+            parallelism=parallelism,
+            arrival_rate=100.0,
+            rate_in=100.0,
+            rate_out=100.0,
+            service=(load + at / MANY) / 100,  # no two alike
+            wait=0.01,
+        )
+        for at, (name, m) in enumerate(snapshot.pipelines.items())
+    }
+    executors = {
+        n: replace(e, cpu=busy, busy=busy, instances=dict.fromkeys(e.instances, parallelism))
+        for n, e in snapshot.executors.items()
+    }
+    shot = replace(snapshot, pipelines=pipelines, executors=executors)
+    return replace(context, plan=plan, snapshots=(shot,))
+
+
+def seconds(of: Callable[[], Any]) -> float:
+    """Of the processor, which others may use as well."""
+    start = time.process_time()
+    assert of() is not None
+    return time.process_time() - start
+
+
+@pytest.mark.parametrize(
+    ("policy", "load", "executors"),
+    [
+        *((EsStream(), 2.5, executors) for executors in (1, 10, 1000)),
+        (EsStream(), 500.0, 1000),
+    ],
+)
+def test_executors_and_queues_with_loads(policy: Any, load: float, executors: int) -> None:
+    seen = with_loads(many(chain=True, executors=executors), round(0.8 * load), load, 0.5)
+    assert seconds(lambda: policy.decide(seen, None)[0]) < 2
+
+
+def test_twenty_constraints() -> None:
+    seen = with_loads(many(chain=False), 2, 0.5, 0.5)
+    made = tuple(Constraint("o0", f"o{MANY - 1 - at}", 1e6 + at) for at in range(20))
+    seen = replace(seen, graph=replace(seen.graph, constraints=made))
+    assert seconds(lambda: Latency().decide(seen, None)[0].plan) < 2
+    tight = tuple(replace(one, latency=120.0) for one in made)
+    seen = replace(seen, graph=replace(seen.graph, constraints=tight))
+    assert seconds(lambda: Latency().decide(seen, None)[0]) < 2
+
+
+@pytest.mark.parametrize("policy", [EsStream(), Drs(), Latency(), Organic(profile=0.0, settle=0.0)])
+def test_a_budget_that_is_used_up(policy: Any) -> None:
+    seen = constrained(with_loads(many(chain=True), 1, 0.9, 0.9))
+    (snapshot,) = seen.snapshots
+    falling = {
+        name: replace(m, busy=1.0 - 0.9 * at / MANY, backlog_rows=1000, backlog_seconds=10.0)
+        for at, (name, m) in enumerate(snapshot.pipelines.items())
+    }
+    shots = (replace(snapshot, pipelines=falling),)
+    seen = replace(seen, snapshots=shots, limits=Limits(slots=seen.plan.slots))
+    assert seconds(lambda: policy.decide(seen, None)[0]) < 2
+
+
+@pytest.mark.parametrize("instances", [1, 3])
+def test_the_guard_reviews_a_change_of_everything(instances: int) -> None:
+    def plan(count: int) -> Plan:
+        alike = (replace(p, parallelism=count) for p in seen.plan.pipelines)
+        return replace(seen.plan, pipelines=tuple(alike))
+
+    seen = replace(with_loads(many(chain=True), 2, 0.5, 0.5), now=20.0)
+    made = Made(0.0, Change(plan(1), plan(2)), Transition(0.0, ("o0",), 0.1, 0.1, settled=True))
+    wanted = Decision(plan(instances), "all of them")
+    assert seconds(lambda: Guard().review(wanted, seen, Past((made,)))) < 2
+    reviewed = Guard().review(wanted, seen, Past((made,)))
+    assert [v.rule for v in reviewed.vetoes] == (["undo"] if instances == 1 else [])
+    assert sum(len(v.reason) for v in reviewed.vetoes) < 1000
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ undo           1 if it takes back a change on purpose, because that was measured
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
 from penstock.control.context import Context
@@ -29,6 +29,9 @@ from penstock.plan.plan import Plan
 
 _FRESH = 2
 """Windows after whose time a measurement says nothing of the flow any more."""
+
+_NAMED = 12
+"""Of what stands against a change so many are named, and the rest is counted."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +179,7 @@ class Guard:
             if turned:
                 return (
                     f"it turns back what was changed {since:.1f} s < {duration.text(self.undo)} "
-                    f"ago: {'; '.join(map(str, turned))}"
+                    f"ago: {_few(turned)}"
                 )
         return None
 
@@ -227,6 +230,12 @@ class Guard:
         return "; ".join(reasons) or None
 
 
+def _few(found: Sequence[object], between: str = "; ") -> str:
+    """The first few, and how many more there are."""
+    more = [f"{len(found) - _NAMED} more"] if len(found) > _NAMED else []
+    return between.join([*map(str, found[:_NAMED]), *more])
+
+
 def _bounds(plan: Plan, context: Context) -> str | None:
     try:
         fusion.check(plan, context.graph)
@@ -247,7 +256,7 @@ def _capped(decision: Decision, context: Context) -> Decision | Veto:
         return Veto("budget", f"{excess}, and its pipelines can do with no fewer")
     if nearest == context.plan:
         return Veto("budget", f"{excess}, which the plan in force uses up")
-    cut = "; ".join(map(str, Change(plan, nearest).actions))
+    cut = _few(Change(plan, nearest).actions)
     reason = f"{decision.reason}; cut to the budget ({excess}): {cut}"
     return replace(decision, plan=nearest, reason=reason)
 
@@ -278,7 +287,7 @@ def _unmeasured(context: Context) -> str | None:
         if not _measured(latest.pipelines.get(pipeline.name))
     ]
     if without:
-        return f"what {', '.join(without)} does was not measured in the window of {window}"
+        return f"what {_few(without, ', ')} does was not measured in the window of {window}"
     return None
 
 
@@ -303,16 +312,18 @@ def _turned_back(change: Change, made: Made) -> Iterator[Action]:
     What was taken away may be given back at once, because rows wait for it: that it is not taken
     again as soon is enough to keep a plan from going to and fro.
     """
+    fewer = {a.pipeline for a in change.actions if isinstance(a, Rescale) and a.after < a.before}
+    fewer_executors = any(isinstance(a, Executors) and a.after < a.before for a in change.actions)
+    formed = {group for a in change.actions if isinstance(a, Regroup) for group in a.after}
     for then in made.change.actions:
-        for now in change.actions:
-            match then, now:
-                case (Rescale(), Rescale()) if then.pipeline == now.pipeline:
-                    back = then.after > then.before and now.after < now.before
-                case (Executors(), Executors()):
-                    back = then.after > then.before and now.after < now.before
-                case (Regroup(), Regroup()):
-                    back = bool({*then.before} & {*now.after})
-                case _:
-                    back = False
-            if back:
-                yield then
+        match then:
+            case Rescale():
+                back = then.after > then.before and then.pipeline in fewer
+            case Executors():
+                back = then.after > then.before and fewer_executors
+            case Regroup():
+                back = not formed.isdisjoint(then.before)
+            case _:
+                back = False
+        if back:
+            yield then

@@ -87,9 +87,13 @@ class Queue:
         rho = self.utilisation
         if rho >= 1:
             return math.inf
+        return rho / (1 - rho) * self.service * self.variation
+
+    @property
+    def variation(self) -> float:
+        """The mean of the squared coefficients of variation of arrivals and of service."""
         found = (1.0 if cv is None else cv for cv in (self.arrival_cv, self.service_cv))
-        variation = sum(cv**2 for cv in found) / 2
-        return rho / (1 - rho) * self.service * variation
+        return sum(cv**2 for cv in found) / 2
 
     @property
     def error(self) -> float | None:

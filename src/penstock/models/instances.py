@@ -41,7 +41,7 @@ def best(load: float, share: float, least: int = 1, most: int | None = None) -> 
     start = max(least, math.floor(load) + 1)
     if most is not None and start >= most:
         return most
-    numbers = itertools.islice(queueing.numbers(load), start, None)
+    numbers = queueing.numbers(load, start)
     for k, (now, then) in enumerate(itertools.pairwise(numbers), start):
         if now - then <= price or k == most:
             return k

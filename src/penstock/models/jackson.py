@@ -9,7 +9,6 @@ instance more, so taking the largest gain first is optimal, as in `rebalance`.
 from __future__ import annotations
 
 import heapq
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -127,7 +126,7 @@ class _Steps:
 
     def __init__(self, server: Server) -> None:
         self.server, self.instances = server, server.fewest
-        self._numbers = itertools.islice(queueing.numbers(server.load), server.fewest, None)
+        self._numbers = queueing.numbers(server.load, server.fewest)
         self.now, self._then = next(self._numbers), next(self._numbers)
         self.gain = self._gain()
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 
 from penstock.metrics.snapshot import ExecutorMetrics
 
@@ -30,8 +33,8 @@ class Node:
         """That of the resource which is nearest to its limit."""
         return max(self.shares.values())
 
-    def of_one(self, pipeline: str, work: Mapping[str, float]) -> Shares:
-        """What one instance of a pipeline takes of it: by what each of its instances has to do.
+    def of_each(self, work: Mapping[str, float]) -> Mapping[str, float]:
+        """Which part of its load one instance of each pipeline on it is: by what each has to do.
 
         work: shares of the time that an instance is at work, by pipeline. If one is not known,
         or none has anything to do, all of its instances are taken to be alike.
@@ -39,10 +42,8 @@ class Node:
         counts = {name: count for name, count in self.instances.items() if count}
         whole = math.fsum(count * work.get(name, 0.0) for name, count in counts.items())
         if counts.keys() <= work.keys() and whole > 0:
-            part = work[pipeline] / whole
-        else:
-            part = 1 / sum(counts.values())
-        return {name: part * share for name, share in self.shares.items()}
+            return {name: work[name] / whole for name in counts}
+        return dict.fromkeys(counts, 1 / sum(counts.values())) if counts else {}
 
 
 def node(executor: ExecutorMetrics, io_capacity: float | None = None) -> Node | None:
@@ -86,30 +87,76 @@ def need(nodes: Iterable[Node], pipeline: str, work: Mapping[str, float]) -> Sha
 
     work: shares of the time that an instance is at work, by pipeline.
     """
-    total: dict[str, float] = {}
-    count = 0
+    return needs(nodes, work).get(pipeline, {})
+
+
+def needs(nodes: Iterable[Node], work: Mapping[str, float]) -> Mapping[str, Shares]:
+    """The `need` of every pipeline that has an instance somewhere."""
+    totals: dict[str, dict[str, float]] = {}
+    counts: dict[str, int] = {}
     for one in nodes:
-        hosted = one.instances.get(pipeline, 0)
-        if not hosted:
-            continue
-        count += hosted
-        for name, share in one.of_one(pipeline, work).items():
-            total[name] = total.get(name, 0.0) + hosted * share
-    return {name: share / count for name, share in total.items()} if count else {}
+        for pipeline, part in one.of_each(work).items():
+            hosted = one.instances[pipeline]
+            counts[pipeline] = counts.get(pipeline, 0) + hosted
+            total = totals.setdefault(pipeline, {})
+            for name, share in one.shares.items():
+                total[name] = total.get(name, 0.0) + hosted * (part * share)
+    return {
+        pipeline: {name: share / counts[pipeline] for name, share in total.items()}
+        for pipeline, total in totals.items()
+    }
 
 
-def place(nodes: Sequence[Node], more: Sequence[Shares], limits: Shares) -> int:
+def place(nodes: Sequence[Node], more: Iterable[tuple[Shares, int]], limits: Shares) -> int:
     """How many new instances find no executor: each goes to the least loaded that it fits on.
 
-    `more` is what each of the new ones takes.
+    `more` is what each of the new ones takes, and how many there are of them one after the other.
     """
-    left_over, now = 0, list(nodes)
-    for shares in more:
-        room = [i for i, one in enumerate(now) if fits(one.shares, shares, limits)]
-        if not room:
-            left_over += 1
-            continue
-        at = min(room, key=lambda i: now[i].load)
-        grown = {name: share + shares.get(name, 0.0) for name, share in now[at].shares.items()}
-        now[at] = replace(now[at], shares=grown)
+    table = _Loads(nodes, limits)
+    left_over = 0
+    for shares, count in more:
+        taken = table.taken(shares)
+        while count > 0:
+            placed = table.give(taken, count)
+            if not placed:
+                left_over += count  # an executor never becomes emptier
+                break
+            if not taken.any():
+                break  # and so do all others that take nothing
+            count -= placed
     return left_over
+
+
+class _Loads:
+    """The loads of executors as an array, one row each, one column for each resource.
+
+    A resource that is not measured of an executor bounds nothing there.
+    """
+
+    def __init__(self, nodes: Sequence[Node], limits: Shares) -> None:
+        self.names = sorted({name for one in nodes for name in one.shares})
+        size = len(nodes), len(self.names)
+        found = [[one.shares.get(name, -math.inf) for name in self.names] for one in nodes]
+        self.shares = np.array(found, dtype=np.float64).reshape(size)
+        self.limits = np.array([limits.get(name, 1.0) for name in self.names], dtype=np.float64)
+        self.load = self.shares.max(axis=1, initial=-math.inf)
+
+    def taken(self, shares: Shares) -> npt.NDArray[np.float64]:
+        return np.array([shares.get(name, 0.0) for name in self.names], dtype=np.float64)
+
+    def give(self, taken: npt.NDArray[np.float64], count: int) -> int:
+        """Some of so many, each to the first of the least loaded that it fits on; how many.
+
+        Those whose loads differ by less than an instance adds get one each before any gets two.
+        """
+        room = (self.shares + taken <= self.limits).all(axis=1)
+        if not room.any():
+            return 0
+        loads = np.where(room, self.load, math.inf)
+        near = np.flatnonzero(loads < loads.min() + taken.min(initial=math.inf))
+        at = near[np.argsort(loads[near], kind="stable")][:count]
+        if not len(at):  # it takes nothing of some resource
+            at = np.array([loads.argmin()])
+        self.shares[at] += taken
+        self.load[at] = self.shares[at].max(axis=1, initial=-math.inf)
+        return len(at)

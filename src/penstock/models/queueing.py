@@ -12,6 +12,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
+_FEW = 50
+_DEVIATIONS = 9
+"""Terms of a sum over more servers than a few that count, in standard deviations of the load."""
+
 
 @dataclass(frozen=True)
 class Means:
@@ -48,21 +54,33 @@ def kingman(rate: float, service: float, arrival_cv: float, service_cv: float) -
     return load / (1 - load) * service * (arrival_cv**2 + service_cv**2) / 2
 
 
-def blocking(load: float) -> Iterator[float]:
-    """Erlang's B for 0, 1, 2, ... servers, without end.
+def blocking(load: float, start: int = 0) -> Iterator[float]:
+    """Erlang's B for `start`, `start` + 1, ... servers, without end.
 
     B(k) = load B(k-1) / (k + load B(k-1)): every term is between 0 and 1, so nothing overflows
     where the factorials of the textbook's form would.
     """
-    b = 1.0
-    for servers in itertools.count(1):
+    b = erlang_b(load, start)
+    for servers in itertools.count(start + 1):
         yield b
         b = load * b / (servers + load * b)
 
 
 def erlang_b(load: float, servers: int) -> float:
-    """The share of arrivals that find all servers busy, if those go away."""
-    return next(itertools.islice(blocking(load), servers, None))
+    """The share of arrivals that find all servers busy, if those go away.
+
+    1 / B(k) = 1 + k/load (1 + (k-1)/load (1 + ...)). Of hundreds of terms, those of the first few
+    servers are nothing beside the others.
+    """
+    if servers < _FEW or load < 1:
+        b = 1.0
+        for k in range(1, servers + 1):
+            b = load * b / (k + load * b)
+        return b
+    kept = 2 * max(0.0, servers - load) + _DEVIATIONS * math.sqrt(load) + _FEW
+    factors = np.arange(servers, max(0, servers - math.ceil(kept)), -1.0) / load
+    with np.errstate(over="ignore"):
+        return 1 / (1 + float(np.cumprod(factors).sum()))
 
 
 def erlang_c(load: float, servers: int) -> float:
@@ -75,9 +93,9 @@ def waits(b: float, load: float, servers: int) -> float:
     return b / (1 - load / servers * (1 - b))
 
 
-def numbers(load: float) -> Iterator[float]:
-    """The mean number in an M/M/k queue for k = 0, 1, 2, ... servers, without end."""
-    for servers, b in enumerate(blocking(load)):
+def numbers(load: float, start: int = 0) -> Iterator[float]:
+    """The mean number in an M/M/k queue for `start`, `start` + 1, ... servers, without end."""
+    for servers, b in enumerate(blocking(load, start), start):
         if servers > load:
             yield waits(b, load, servers) * load / (servers - load) + load
         else:

@@ -8,8 +8,9 @@ sequence branches, every path is a sequence.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from penstock.models.rebalance import Allotment, Vertex, p_w, rebalance
 from penstock.models.station import Station, cadence, rounded, up
@@ -30,7 +31,9 @@ come at once, for which there are more instances in the end."""
 class Sequence:
     """The pipelines between two operators, each after all that feed it, and the time asked for.
 
-    least and most: the instances that each may have.
+    least and most: the instances that each may have; rest: seconds that were measured beside the
+    work and the waits of its pipelines, and that no instance takes away; jammed: pipelines whose
+    measured wait says nothing, so that the formula's counts if it is longer.
     """
 
     name: str
@@ -39,40 +42,95 @@ class Sequence:
     upstream: Mapping[str, tuple[str, ...]]
     least: Mapping[str, int]
     most: Mapping[str, int]
+    rest: float = 0.0
+    jammed: frozenset[str] = frozenset()
 
     def vertex(self, name: str, least: int) -> Vertex:
-        return self.stations[name].vertex(least, self.most[name])
+        return self.stations[name].vertex(least, self.most[name], name in self.jammed)
 
-    def heaviest(self, weight: Callable[[str], float]) -> tuple[str, ...]:
-        """The path with the largest sum of weights."""
-        best: dict[str, tuple[float, str | None]] = {}
-        for name in self.stations:
-            before = [(best[up][0], up) for up in self.upstream[name] if up in best]
-            total, up = max(before, key=lambda pair: pair[0], default=(0.0, None))
-            best[name] = (total + weight(name), up)
-        at: str | None = max(best, key=lambda name: best[name][0])
-        path: list[str] = []
-        while at is not None:
+    def waits(self, instances: Mapping[str, int]) -> list[float]:
+        """The wait before each pipeline, in order, with so many instances."""
+        found = []
+        for (name, s), a in zip(self.stations.items(), self._curves, strict=True):
+            spare = instances[name] - s.load
+            found.append(a / spare if spare > 0 else math.inf)
+        return found
+
+    @cached_property
+    def _curves(self) -> list[float]:
+        """The a of W(p) = a / (p - load) of each."""
+        stations = self.stations.items()
+        return [max(s.a, s.formula) if name in self.jammed else s.a for name, s in stations]
+
+    @cached_property
+    def _inputs(self) -> list[tuple[int, ...]]:
+        """Where those stand that feed each, as far as they are part of it."""
+        place = {name: at for at, name in enumerate(self.stations)}
+        return [tuple(place[up] for up in self.upstream[n] if up in place) for n in place]
+
+    @cached_property
+    def _chain(self) -> bool:
+        """Whether there is no path but one."""
+        return all(inputs == (at - 1,) for at, inputs in enumerate(self._inputs) if at)
+
+    def heaviest(self, weights: Iterable[float]) -> list[int]:
+        """The path with the largest sum of weights, as places in the order of the stations."""
+        if self._chain:
+            return list(range(len(self.stations)))  # weights are 0 or more
+        totals: list[float] = []
+        before: list[int] = []
+        for weight, inputs in zip(weights, self._inputs, strict=True):
+            if not inputs:
+                before.append(-1)
+                totals.append(weight)
+                continue
+            up = inputs[0] if len(inputs) == 1 else max(inputs, key=totals.__getitem__)
+            before.append(up)
+            totals.append(totals[up] + weight)
+        at = totals.index(max(totals))
+        path: list[int] = []
+        while at >= 0:
             path.append(at)
-            at = best[at][1]
-        return tuple(reversed(path))
+            at = before[at]
+        return path[::-1]
 
-    @property
+    def longest(self, weights: list[float]) -> float:
+        """The largest sum of weights on a path."""
+        return math.fsum(weights[at] for at in self.heaviest(weights))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.stations)
+
+    @cached_property
+    def tasks(self) -> list[float]:
+        """Seconds at work in each."""
+        return [s.task for s in self.stations.values()]
+
+    @cached_property
+    def length(self) -> int:
+        """Pipelines on the path that has most."""
+        return len(self.heaviest([1.0] * len(self.stations)))
+
+    @cached_property
     def task(self) -> float:
         """Seconds at work on the longest path."""
-        path = self.heaviest(lambda name: self.stations[name].task)
-        return math.fsum(self.stations[name].task for name in path)
+        return self.longest(self.tasks)
 
-    @property
+    @cached_property
     def wait(self) -> float:
         """Seconds of waiting on the path that waits longest, as measured."""
-        path = self.heaviest(lambda name: self.stations[name].wait)
-        return math.fsum(self.stations[name].wait for name in path)
+        return self.longest([s.wait for s in self.stations.values()])
+
+    @property
+    def within(self) -> float:
+        """Seconds for the work and the waits of its pipelines."""
+        return self.bound - self.rest
 
     @property
     def left(self) -> float:
         """Seconds that are left beside the work."""
-        return self.bound - self.task
+        return self.within - self.task
 
 
 @dataclass(frozen=True)
@@ -89,10 +147,12 @@ class Outcome:
     wait: float | None = None
 
 
-def resolve(sequence: Sequence, rho_max: float) -> Outcome | None:
+def resolve(sequence: Sequence, rho_max: float, wait_share: float) -> Outcome | None:
     """At least twice the instances for every bottleneck; None if there is none.
 
-    While there is one, what is measured behind it is not what will come, so nothing shrinks.
+    While there is one, what is measured behind it is not what will come, so nothing shrinks. Nor
+    is what a bottleneck waits; if the formula alone asks for more than twice its instances for a
+    constraint, it gets those, as it would have got them just before it became one.
     """
     jammed = [s for s in sequence.stations.values() if s.utilisation >= rho_max]
     if not jammed:
@@ -100,9 +160,12 @@ def resolve(sequence: Sequence, rho_max: float) -> Outcome | None:
     wanted = {
         s.name: max(s.parallelism, sequence.least[s.name]) for s in sequence.stations.values()
     }
+    if sequence.left > 0:
+        asked, _ = _instances(_by_formula(sequence, jammed), wait_share)
+        wanted = {name: max(instances, asked[name]) for name, instances in wanted.items()}
     trouble = []
     for s in jammed:
-        needed = max(2 * s.parallelism, up(2 * s.load))
+        needed = max(2 * s.parallelism, up(2 * s.load), wanted[s.name])
         wanted[s.name] = max(s.parallelism, min(sequence.most[s.name], needed))
         if wanted[s.name] == s.parallelism:
             trouble.append(
@@ -110,6 +173,17 @@ def resolve(sequence: Sequence, rho_max: float) -> Outcome | None:
                 f"{s.parallelism} instances it may have"
             )
     return Outcome(wanted, trouble=tuple(trouble))
+
+
+def _by_formula(sequence: Sequence, jammed: Iterable[Station]) -> Sequence:
+    """The sequence with the formula's waits where it is jammed.
+
+    Where no number of instances that is allowed carries the load, the others are sized without it.
+    """
+    hopeless = {s.name: s for s in jammed if sequence.most[s.name] <= s.load}
+    freed = {name: replace(s, load=0.0, wait=0.0, formula=0.0) for name, s in hopeless.items()}
+    names = frozenset(s.name for s in jammed)
+    return replace(sequence, stations={**sequence.stations, **freed}, jammed=names)
 
 
 def balance(
@@ -122,9 +196,10 @@ def balance(
     """
     stations = sequence.stations
     if sequence.left <= 0:
+        beside = f", with {sequence.rest:.3g} s measured beside that" if sequence.rest else ""
         said = (
-            f"even without any waiting the operators alone take {sequence.task:.3g} s, more than "
-            f"the {sequence.bound:.3g} s asked for; no number of instances helps"
+            f"even without any waiting the operators alone take {sequence.task:.3g} s{beside}, "
+            f"more than the {sequence.bound:.3g} s asked for; no number of instances helps"
         )
         held = {
             n: min(max(s.parallelism, sequence.least[n]), sequence.most[n])
@@ -134,13 +209,9 @@ def balance(
     wanted, trouble = _instances(sequence, wait_share)
     if not trouble and _will_do(sequence, wanted, wait_share, tolerance):
         wanted = {name: s.parallelism for name, s in stations.items()}
-
-    def wait(name: str) -> float:
-        return sequence.vertex(name, 1).wait(wanted[name])
-
-    longest = math.fsum(map(wait, sequence.heaviest(wait)))
-    cadences = _cadences(sequence, wanted, cadence_share) if cadence_share else {}
-    return Outcome(wanted, cadences, trouble, longest)
+    waits = sequence.waits(wanted)
+    cadences = _cadences(sequence, wanted, waits, cadence_share) if cadence_share else {}
+    return Outcome(wanted, cadences, trouble, sequence.longest(waits))
 
 
 def _instances(sequence: Sequence, share: float) -> tuple[dict[str, int], tuple[str, ...]]:
@@ -148,15 +219,16 @@ def _instances(sequence: Sequence, share: float) -> tuple[dict[str, int], tuple[
     stations = sequence.stations
     wanted = {name: min(sequence.least[name], sequence.most[name]) for name in stations}
 
-    def weight(name: str) -> float:
-        return sequence.vertex(name, 1).wait(wanted[name]) + share * stations[name].task
-
     for _ in range(_PATHS):
-        path = sequence.heaviest(weight)
-        vertices = [sequence.vertex(name, wanted[name]) for name in path]
-        budget = share * (sequence.bound - math.fsum(stations[name].task for name in path))
-        if math.fsum(v.wait(wanted[v.name]) for v in vertices) <= budget:
+        waits = sequence.waits(wanted)
+        path = sequence.heaviest(
+            wait + share * task for wait, task in zip(waits, sequence.tasks, strict=True)
+        )
+        budget = share * (sequence.within - math.fsum(sequence.tasks[at] for at in path))
+        if math.fsum(waits[at] for at in path) <= budget:
             return wanted, ()
+        names = [sequence.names[at] for at in path]
+        vertices = [sequence.vertex(name, wanted[name]) for name in names]
         found = rebalance(vertices, budget)
         if not found.met:
             wanted |= rebalance(vertices, _CLOSE * found.wait).instances
@@ -173,17 +245,13 @@ def _will_do(sequence: Sequence, wanted: Mapping[str, int], share: float, tolera
         return False
     if sum(wanted.values()) < (1 - tolerance) * sum(held.values()):
         return False
-
-    def weight(name: str) -> float:
-        return stations[name].wait + share * (1 + tolerance) * stations[name].task
-
-    worst = math.fsum(map(weight, sequence.heaviest(weight)))
-    return worst <= share * (1 + tolerance) * sequence.bound
+    weights = [s.wait + share * (1 + tolerance) * s.task for s in stations.values()]
+    return sequence.longest(weights) <= share * (1 + tolerance) * sequence.within
 
 
 def _evenly(sequence: Sequence, wanted: Mapping[str, int], budget: float) -> dict[str, int]:
     """Each pipeline its part of the budget: too careful, but enough for any number of paths."""
-    part = budget / len(sequence.heaviest(lambda name: 1.0))
+    part = budget / sequence.length
     found = {}
     for name, instances in wanted.items():
         needed = p_w(sequence.vertex(name, 1), part) or sequence.most[name]
@@ -208,17 +276,17 @@ def _why(vertices: list[Vertex], found: Allotment, budget: float) -> Iterator[st
 
 
 def _cadences(
-    sequence: Sequence, instances: Mapping[str, int], share: float
+    sequence: Sequence, instances: Mapping[str, int], waits: Iterable[float], share: float
 ) -> Mapping[str, float]:
     """What is left for gathering, in equal parts for the pipelines of the longest path.
 
     A pipeline that works in batches may take that in addition to what batches cost anyway, but
     only as long as it spares something of that.
     """
-    part = share * sequence.left / len(sequence.heaviest(lambda name: 1.0))
+    part = share * sequence.left / sequence.length
     found = {}
-    for name, s in sequence.stations.items():
-        usual = s.overhead / 2 + sequence.vertex(name, 1).wait(instances[name])
+    for (name, s), wait in zip(sequence.stations.items(), waits, strict=True):
+        usual = s.overhead / 2 + wait
         rho = s.load / instances[name]
         found[name] = cadence(part + (usual if s.overhead else 0.0), rho)
         if s.overhead:

@@ -28,7 +28,8 @@ class Station:
 
     load: instances that are busy on average; task: seconds of a row that stay with any number of
     instances; wait: seconds that more instances shorten; overhead: seconds of a batch that do
-    not depend on its rows; backlog: seconds of one instance's work that is waiting.
+    not depend on its rows; backlog: seconds of one instance's work that is waiting; formula: the
+    a of W(p) = a / (p - load) by Kingman's formula alone, whatever was measured.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Station:
     wait: float
     overhead: float = 0.0
     backlog: float = 0.0
+    formula: float = 0.0
 
     @property
     def utilisation(self) -> float:
@@ -48,8 +50,10 @@ class Station:
         """The a of W(p) = a / (p - load), which passes through today's measurement."""
         return self.wait * max(0.0, self.parallelism - self.load)
 
-    def vertex(self, least: int, most: int) -> Vertex:
-        return Vertex(self.name, self.a, self.load, min(least, most), most)
+    def vertex(self, least: int, most: int, jammed: bool = False) -> Vertex:
+        """The wait by what was measured; where that is of a jam, no shorter than the formula's."""
+        a = max(self.a, self.formula) if jammed else self.a
+        return Vertex(self.name, a, self.load, min(least, most), most)
 
 
 def missing(metrics: PipelineMetrics | None) -> tuple[str, ...]:
@@ -81,14 +85,15 @@ def station(
     passing = behind or drained or _outdated(metrics, cadence)
     wait = min(queue.wait, queue.kingman) if passing else queue.wait
     whole = queue.service if metrics.batch_seconds is None else metrics.batch_seconds
-    found = Station(metrics.name, queue.parallelism, load, whole, wait)
+    formula = load * queue.service * queue.variation
+    found = Station(metrics.name, queue.parallelism, load, whole, wait, formula=formula)
     if metrics.in_batches:
         gathers = cadence > whole
         if gathers:  # half a cadence is what rows wait for it, some of them for the batch before
             late = max(0.0, (metrics.wait or 0.0) - cadence / 2)
             found = replace(found, wait=0.0 if passing else late)
         found = _in_batches(found, metrics, queue.service, cadence if gathers else 0.0)
-    return replace(found, backlog=backlog if behind else 0.0)
+    return replace(found, backlog=backlog) if behind else found
 
 
 def _outdated(metrics: PipelineMetrics, cadence: float) -> bool:
@@ -117,7 +122,13 @@ def _in_batches(
         usual = overhead * found.load / (found.parallelism - found.load)
         work = usual if gathers else min(work, usual)
     early = work / 2 if gathers else -min(found.wait, overhead / 2)
-    return replace(found, task=1.5 * overhead, wait=found.wait + early + work, overhead=overhead)
+    return replace(
+        found,
+        task=1.5 * overhead,
+        wait=found.wait + early + work,
+        overhead=overhead,
+        formula=1.5 * overhead * found.load,
+    )
 
 
 def _divided(metrics: PipelineMetrics, service: float, cadence: float) -> float:

@@ -82,10 +82,25 @@ class Topology:
 
     def between(self, first: str, last: str) -> tuple[str, ...]:
         """The pipelines on a path from one operator to another, in order, with both ends."""
-        path, stack = {last}, [last]
+        if first not in self._behind:
+            self._behind[first] = self.graph.reachable(first)
+        behind, graph = self._behind[first], self.graph
+        path = {last} & behind
+        stack = [*path]
         while stack:
-            new = [i for i in self.graph[stack.pop()].inputs if i not in path]
-            path.update(new)
-            stack += new
-        path &= self.graph.reachable(first)
-        return tuple(name for name, p in self.pipelines.items() if path.intersection(p.operators))
+            for name in graph[stack.pop()].inputs:
+                if name in behind and name not in path:
+                    path.add(name)
+                    stack.append(name)
+        inside = {self._holders[name] for name in path}
+        return tuple(name for name in self.pipelines if name in inside)
+
+    @cached_property
+    def _behind(self) -> dict[str, frozenset[str]]:
+        """What is downstream of operators, as far as it was asked for."""
+        return {}
+
+    @cached_property
+    def _holders(self) -> Mapping[str, str]:
+        """The pipeline of each operator."""
+        return {operator: p.name for p in self.plan.pipelines for operator in p.operators}

@@ -174,22 +174,27 @@ def _components(
     """The pipelines that differ, in groups connected by common operators."""
     gone = Counter(before.pipelines) - Counter(after.pipelines)
     come = Counter(after.pipelines) - Counter(before.pipelines)
-    old, new = list(gone.elements()), list(come.elements())
-    while old or new:
-        seed = old[0] if old else new[0]
-        names: set[str] = set(seed.operators)
-        while True:
-            linked = [p for p in (*old, *new) if names & set(p.operators)]
-            wider = names.union(*(p.operators for p in linked))
-            if wider == names:
-                break
-            names = wider
+    sides = [*gone.elements(), *come.elements()]
+    olds = gone.total()
+    holders: dict[str, list[int]] = {}
+    for at, pipeline in enumerate(sides):
+        for name in pipeline.operators:
+            holders.setdefault(name, []).append(at)
+    seen: set[int] = set()
+    for seed in range(len(sides)):
+        if seed in seen:
+            continue
+        group, stack = {seed}, [seed]
+        while stack:
+            names = sides[stack.pop()].operators
+            linked = {at for name in names for at in holders[name]} - group
+            group |= linked
+            stack += linked
+        seen |= group
         yield (
-            tuple(p for p in old if names & set(p.operators)),
-            tuple(p for p in new if names & set(p.operators)),
+            tuple(sides[at] for at in sorted(group) if at < olds),
+            tuple(sides[at] for at in sorted(group) if at >= olds),
         )
-        old = [p for p in old if not names & set(p.operators)]
-        new = [p for p in new if not names & set(p.operators)]
 
 
 def _turned(old: Pipeline, new: Pipeline, *, regrouped: bool = False) -> Iterator[Action]:

@@ -190,11 +190,8 @@ class EsStream:
         mean, skew = math.fsum(loads) / len(loads), nodes.skewness(loads)
         numbers = {"executors mean load": mean, "executors skewness": skew}
         told = f"executors are loaded {mean:.2f} on average, skewness {skew:.2f}"
-        new = [
-            p.name
-            for p in plan.pipelines
-            for _ in range(p.parallelism - context.plan.pipeline_of(p.name).parallelism)
-        ]
+        before = {p.name: p.parallelism for p in context.plan.pipelines}
+        new = {p.name: more for p in plan.pipelines if (more := p.parallelism - before[p.name]) > 0}
         if new:
             homeless = self._homeless(hosts, new, skew, mean, _at_work(latest))
             plan, said = _with_more(plan, math.ceil(homeless / slots), context)
@@ -207,17 +204,18 @@ class EsStream:
     def _homeless(
         self,
         hosts: Sequence[nodes.Node],
-        new: Sequence[str],
+        new: Mapping[str, int],
         skew: float,
         mean: float,
         work: Mapping[str, float],
     ) -> int:
         """How many of the new instances go to new executors."""
         if skew <= self.eta and mean >= self.phi:
-            return len(new)
+            return sum(new.values())
         limits = dict.fromkeys(("processor", "memory", "io"), self.alpha)
-        needs = {name: nodes.need(hosts, name, work) for name in set(new)}
-        return nodes.place(hosts, [needs[name] for name in new], limits)
+        needs = nodes.needs(hosts, work)
+        more = ((needs.get(name, {}), count) for name, count in new.items())
+        return nodes.place(hosts, more, limits)
 
     def _with_fewer(
         self, plan: Plan, mean: float, slots: int, context: Context

@@ -4,7 +4,9 @@ For every constraint: a bottleneck gets at least twice its instances; without on
 fitted to what was measured says which are the fewest instances that keep the waits within a fifth
 of the time that is left beside the work. The other four fifths are spent on cadence: gathering
 rows costs latency, which there is, and saves work. Constraints are met one after the other, later
-ones only raise, and all that is carried out together.
+ones only raise, and all that is carried out together. Where more was measured from end to end than
+the model explains, the rest counts as work; while a constraint is missed, nothing on its way
+becomes less.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from penstock.models.topology import Topology
 from penstock.plan.decision import GAIN_SECONDS, Decision
 from penstock.plan.plan import Plan
 from penstock.policies import executors, words
+from penstock.policies.ends import Ends
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,8 @@ class Memory:
     """When the policy has looked last, until when it keeps still, and what proved too little.
 
     plan: what was decided then; too_few: instances by pipeline that were not enough, with the
-    load for which they were not; overheads: what batches took beside their rows.
+    load for which they were not; overheads: what batches took beside their rows; rests: seconds
+    that each constraint was seen to take beside work and waits, 0 where that does not count.
     """
 
     at: float = -math.inf
@@ -43,6 +47,7 @@ class Memory:
     plan: Plan | None = None
     too_few: Mapping[str, tuple[int, float]] = field(default_factory=dict)
     overheads: Mapping[str, crowding.Overheads] = field(default_factory=dict)
+    rests: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,7 @@ class Latency:
             return Decision(None, "no settled measurement since the last look"), before
         topology = Topology(context.graph, context.plan)
         sequences = {c: topology.between(c.first, c.last) for c in constraints}
-        concerned = tuple(dict.fromkeys(n for names in sequences.values() for n in names))
+        concerned = dict.fromkeys(n for names in sequences.values() for n in names)
         measured = averages.pipelines(averages.since(snapshots, context.now - self._span))
         lacking = {n: missing(measured.get(n)) for n in concerned}
         if any(lacking.values()):
@@ -114,7 +119,8 @@ class Latency:
             for n, m in _all_that_comes(topology, measured).items()
             if n in concerned
         }
-        return _Adjustment(self, context, topology, stations, sequences, before).result()
+        seen = Ends(context, topology, sequences, snapshots)
+        return _Adjustment(self, context, topology, stations, seen, before).result()
 
     @property
     def _span(self) -> float:
@@ -144,11 +150,12 @@ class _Adjustment:
         context: Context,
         topology: Topology,
         stations: Mapping[str, Station],
-        sequences: Mapping[Constraint, tuple[str, ...]],
+        seen: Ends,
         memory: Memory,
     ) -> None:
         self.policy, self.context, self.topology = policy, context, topology
-        self.stations, self.sequences = stations, sequences
+        self.stations, self.seen, self.sequences = stations, seen, seen.sequences
+        self.rests = {c.name: self._rest(c, memory.rests.get(c.name)) for c in seen.sequences}
         self.too_few = {
             name: (instances, load)
             for name, (instances, load) in memory.too_few.items()
@@ -157,8 +164,23 @@ class _Adjustment:
         self.overheads = {
             name: crowding.noted(memory.overheads.get(name, {}), s) for name, s in stations.items()
         }
+        self.paths: dict[Constraint, Sequence] = {}
         self.most = {name: self._most(name) for name in stations}
         self.least = {name: self._least(name) for name in stations}
+
+    def _rest(self, constraint: Constraint, before: float | None) -> float:
+        """Seconds of a constraint that count beside the work and the waits of its pipelines.
+
+        An operator that is asked for the time from a read to the next write has them always, any
+        other flow from when its constraint was missed until they are gone.
+        """
+        end = self.seen.ends[constraint]
+        if end is None:
+            return self.seen.declared(constraint) if before is None else before
+        if not self.seen.steady(constraint, self.stations, self.policy.rho_max):
+            return before or 0.0
+        counts = end.missed or before or self.seen.read_write(constraint)
+        return end.rest if counts else 0.0
 
     def result(self) -> tuple[Decision, Memory]:
         outcomes = self._outcomes()
@@ -169,7 +191,7 @@ class _Adjustment:
         if raised:
             still = now + self.policy.inactive * self.policy.adjust
         lesson = {n: (self.stations[n].parallelism, self.stations[n].load) for n in raised}
-        after = Memory(now, still, plan, {**self.too_few, **lesson}, self.overheads)
+        after = Memory(now, still, plan, {**self.too_few, **lesson}, self.overheads, self.rests)
         said = [*self._words(outcomes, plan), *self._crowded(wanted), *capped]
         changed = None if plan == self.context.plan else plan
         numbers = {**self._numbers(outcomes, plan), **self._gained(outcomes, wanted)}
@@ -189,8 +211,7 @@ class _Adjustment:
         if all(wanted[s.name] == s.parallelism for s in stations):
             return {}
         gains = [
-            math.inf if o.wait is None else self._sequence(c, self.least).wait - o.wait
-            for c, o in outcomes.items()
+            math.inf if o.wait is None else self.paths[c].wait - o.wait for c, o in outcomes.items()
         ]
         gain = max(gains, default=math.inf)
         return {GAIN_SECONDS: gain} if 0 < gain < math.inf else {}
@@ -198,8 +219,8 @@ class _Adjustment:
     def _outcomes(self) -> Mapping[Constraint, Outcome]:
         policy, found, least = self.policy, {}, self.least
         for constraint in self.sequences:
-            sequence = self._sequence(constraint, least)
-            outcome = resolve(sequence, policy.rho_max)
+            sequence = self.paths[constraint] = self._sequence(constraint, least)
+            outcome = resolve(sequence, policy.rho_max, policy.wait_share)
             if outcome is None:
                 shares = policy.wait_share, policy.cadence_share
                 outcome = balance(sequence, *shares, policy.tolerance)
@@ -210,7 +231,8 @@ class _Adjustment:
     def _sequence(self, constraint: Constraint, least: Mapping[str, int]) -> Sequence:
         stations = {name: self.stations[name] for name in self.sequences[constraint]}
         bound, upstream = constraint.latency, self.topology.upstream
-        return Sequence(constraint.name, bound, stations, upstream, least, self.most)
+        rest = self.rests[constraint.name]
+        return Sequence(constraint.name, bound, stations, upstream, least, self.most, rest)
 
     def _most(self, name: str) -> int:
         """Instances that a pipeline may have, and never fewer than it has and has a use for."""
@@ -256,6 +278,8 @@ class _Adjustment:
             least = max(least, s.parallelism, catching_up)
         if name in self.too_few:
             least = max(least, self.too_few[name][0] + 1)
+        if name in self.seen.held:
+            least = max(least, s.parallelism)
         return min(least, self.most[name])
 
     def _within_budget(self, wanted: Mapping[str, int]) -> tuple[Mapping[str, int], list[str]]:
@@ -279,13 +303,15 @@ class _Adjustment:
             replace(
                 p,
                 parallelism=instances.get(p.name, p.parallelism),
-                cadence=self._cadence(p.cadence, cadences.get(p.name, p.cadence)),
+                cadence=self._cadence(p.name, p.cadence, cadences.get(p.name, p.cadence)),
             )
             for p in plan.pipelines
         )
         return executors.enough(replace(plan, pipelines=pipelines), self.context)
 
-    def _cadence(self, old: float, new: float) -> float:
+    def _cadence(self, name: str, old: float, new: float) -> float:
+        if name in self.seen.held:
+            return min(old, new)
         return new if abs(new - old) > self.policy.hysteresis * max(old, new) else old
 
     # --- words --------------------------------------------------------------------------------
@@ -299,12 +325,13 @@ class _Adjustment:
     def _words(self, outcomes: Mapping[Constraint, Outcome], plan: Plan) -> Iterator[str]:
         for constraint, outcome in outcomes.items():
             yield f"{constraint.name}: {self._state(constraint, outcome)}"
+            yield from self._measured(constraint)
             for text in outcome.trouble:
                 yield f"{constraint.name} cannot be met: {text}"
         yield words.turned(self.context.plan, plan)
 
     def _state(self, constraint: Constraint, outcome: Outcome) -> str:
-        sequence = self._sequence(constraint, self.least)
+        sequence = self.paths[constraint]
         if outcome.wait is not None:
             return (
                 f"of {duration.text(constraint.latency)} {sequence.task:.3g} s are work, "
@@ -320,10 +347,31 @@ class _Adjustment:
             return f"asked for {duration.text(constraint.latency)}"
         return f"{words.listed(shares, ' and ')} >= {most:g} of the work it can do"
 
+    def _measured(self, constraint: Constraint) -> Iterator[str]:
+        """What came out from end to end, where that is more than it should be or than is known."""
+        end, rest = self.seen.ends[constraint], self.rests[constraint.name]
+        if end is None:
+            if rest:
+                yield f"{constraint.name}: {rest:.3g} s from reads to writes count as work"
+            return
+        told = [f"{rest:.3g} s beside that count as work"] if rest else []
+        if end.missed:
+            told.append("no instance on its way goes and no cadence grows")
+        if told:
+            yield (
+                f"{constraint.name}: measured {end.mean:.3g} s {'>' if end.missed else '<='} "
+                f"{end.bound:.3g} s, of which work and waits explain "
+                f"{min(end.mean, end.explained):.3g} s: {', '.join(told)}"
+            )
+
     def _numbers(self, outcomes: Mapping[Constraint, Outcome], plan: Plan) -> Mapping[str, float]:
         found: dict[str, float] = {}
         for constraint, outcome in outcomes.items():
             found[f"{constraint.name} bound"] = constraint.latency
+            if (end := self.seen.ends[constraint]) is not None:
+                found[f"{constraint.name} measured"] = end.mean
+            if rest := self.rests[constraint.name]:
+                found[f"{constraint.name} rest"] = rest
             if outcome.wait is not None and math.isfinite(outcome.wait):
                 found[f"{constraint.name} expected wait"] = outcome.wait
         for name, s in self.stations.items():
