@@ -64,7 +64,7 @@ def test_batches_larger_than_any_recorded_are_called_a_guess(run_dir: Path) -> N
     small, large = (asked(run_dir, load, policy="static") for load in ("20/s", "2000/s"))
     assert small.alone.task <= 2 * few < large.alone.task
     assert not any("is not known" in note for note in small.notes)
-    assert any(f"had {few:,.0f}: what rows cost" in note for note in large.notes)
+    assert any(f"recorded had {few:,.0f}: what rows cost" in note for note in large.notes)
     assert large.to_json()["left_alone"]["largest_task"] == round(large.alone.task)
 
 

@@ -164,9 +164,9 @@ def _unseen(model: Model, outcomes: Sequence[Outcome]) -> tuple[str, ...]:
     if known is None or largest <= _UNSEEN * known:
         return ()
     return (
-        f"batches come to {text.count(largest)} rows an instance, and the largest that was recorded "
-        f"had {text.count(known)}: what rows cost in larger ones is not known, so throughput may be "
-        "told too high; a run that has been under such a load would show it",
+        f"batches come to {text.count(largest)} rows an instance, and the largest that was "
+        f"recorded had {text.count(known)}: what rows cost in larger ones is not known, so "
+        "throughput may be told too high; a run that has been under such a load would show it",
     )
 
 
