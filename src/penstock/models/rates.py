@@ -145,12 +145,11 @@ def measured(topology: Topology, snapshot: Snapshot, congested: float = CONGESTE
         most = _possible(metrics)
         if arrival <= processed * (1 + ROUNDING):  # what waits becomes no more
             rate = replace(rate, behind=0.0)
-        if rate.behind:
-            pass
-        elif metrics.in_batches and most is not None and 0 < arrival < _IDLE * most:
-            rate = replace(rate, processed=arrival, capacity=most)
-        elif most is not None and (not rate.congested(congested) or processed == 0):
-            rate = replace(rate, capacity=max(processed, most))
+        if most is not None and not rate.behind:
+            if metrics.in_batches and 0 < arrival < _IDLE * most:
+                rate = replace(rate, processed=arrival, capacity=most)
+            elif processed == 0 or not rate.congested(congested):
+                rate = replace(rate, capacity=max(processed, most))
         found[name] = rate
     return _released(topology, found, snapshot, congested)
 
@@ -162,13 +161,9 @@ def received(
 
     This is over whole batches of theirs, where what was seen to arrive comes in bulks.
     """
-    sent = [(n, _sent(measured[up])) for up, n in topology.feeds[name].items()]
+    sent = [(n, measured[up].rate_out) for up, n in topology.feeds[name].items()]
     known = [n * rate for n, rate in sent if rate is not None]
     return math.fsum(known) if len(known) == len(sent) else None
-
-
-def _sent(metrics: PipelineMetrics) -> float | None:
-    return 0.0 if metrics.rate_out is None and derived.idle(metrics) else metrics.rate_out
 
 
 def _lacking(topology: Topology, snapshot: Snapshot) -> Iterable[str]:

@@ -388,7 +388,7 @@ def _all_that_comes(
     """The same with what will come to each pipeline when those before it keep up."""
     if any(n not in measured or measured[n].arrival_rate is None for n in topology.pipelines):
         return measured
-    flows = inflow.follow(topology, measured)
+    flows = inflow.follow(topology, measured, catch_up=math.inf)  # stations see what waits
     return {n: replace(m, arrival_rate=flows[n].rate) for n, m in measured.items()}
 
 
