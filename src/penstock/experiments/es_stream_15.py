@@ -7,7 +7,7 @@ numbers are printed: that machines follow the rate under Es-Stream alone, that R
 fewest and DRS more than it needs. So the rate goes on to 900 tuples/s here, after figure 15's.
 
 DRS and R-Storm have 24 instances, as in figure 13, on all machines and on the fewest. The best
-static plan has as many as Es-Stream at the highest rate, dealt for that rate.
+static plan has as many as Es-Stream at the highest rate, dealt for that rate, on as many machines.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _for_peak(app: Application, load: str, seconds: float) -> Scenario:
     total = sum(instances.best(load, es_stream.SEED.share) for load in loads.values())
     servers = [jackson.Server(n, a, 1, total) for n, a in loads.items()]
     deal = jackson.best(servers, total).instances
-    return es_stream.scenario(app, load, seconds, deal, es_stream.NODES)
+    return es_stream.scenario(app, load, seconds, deal, app.packed(total, max(RATES)))
 
 
 # --- reading ------------------------------------------------------------------------------------
