@@ -181,7 +181,8 @@ FIGURE_5 = Experiment(
             1.0,
             "higher",
             only="simulator",
-            why="threads do not contend for queues or memory here; only the source bounds them",
+            why="threads do not contend for queues or memory here: replicas are worth what they "
+            "are until the source is full, at 7 times as much as one thread does",
         ),
         Claim(
             "share of the costs at which both do more than either alone",
