@@ -36,6 +36,10 @@ from penstock.policies.drs import Drs
 from penstock.report.figures import Bars, Figure, Panel
 
 RIVALS = ("drs", "r-storm", "even")
+RISING = ("drs", "even")
+"""Rivals whose latency rises in a way of its own: that of R-Storm rises with the queues of the even
+plan, as ways take as long at any rate."""
+
 WAYS = ("es-stream", *RIVALS, "dynamic allocation", "best static")
 LATENCIES = {
     ("COMMCount", 1800): {"es-stream": 2.1, "drs": 2.9, "r-storm": 4.5, "even": 6.4},
@@ -263,7 +267,7 @@ def _rise(way: str, app: str) -> Read:
 def _steeper(app: str) -> Read:
     def read(data: Data) -> float:
         own = _rise("es-stream", app)(data) or 0.0
-        return sum((_rise(way, app)(data) or 0.0) > own for way in RIVALS) / len(RIVALS)
+        return sum((_rise(way, app)(data) or 0.0) > own for way in RISING) / len(RISING)
 
     return read
 
@@ -303,6 +307,9 @@ LATENCY = Experiment(
     spark_size={"rates": (70, 140), "seconds": 90.0},
     notes=("How many instances the rivals have is a choice of ours, so both ends of it are judged: "
            "the fewest that keep up, and as many as Es-Stream has.",
+           "R-Storm has the queues of the even plan and shorter ways, which take as long at any "
+           "rate: its latency rises as that of the even plan, and is not counted among those that "
+           "rise more.",
            "A batch takes longer on Spark than all of these latencies, which are those of its "
            "batches there: seconds, with operators that wait as long as 48 ms a row.",),
 )  # fmt: skip
