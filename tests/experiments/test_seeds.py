@@ -41,7 +41,7 @@ def test_every_experiment_can_be_made_in_both_sizes(experiment: Experiment) -> N
     assert len({claim.what for claim in experiment.claims}) == len(experiment.claims)
     numbered = any(claim.seed is not None for claim in experiment.claims)
     assert numbered == (experiment.name not in WITHOUT_NUMBERS)
-    assert experiment.spark is not None or experiment.no_spark
+    assert (experiment.spark is None) == bool(experiment.no_spark)
 
 
 def test_names_are_different_and_looked_up() -> None:

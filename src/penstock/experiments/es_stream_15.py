@@ -262,8 +262,8 @@ FIGURE_15 = Experiment(
            "its latency is as short or shorter.",),
     size={"seconds": 300.0},
     quick={"seconds": 265.0},
-    no_spark="what M/M/k says of milliseconds does not hold of batches; that instances follow the "
-    "rate is shown there by es-stream-9",
+    no_spark="what M/M/k says of milliseconds does not hold of batches, and a local master has no "
+    "machines to give back; that instances follow the rate is shown there by es-stream-9",
 )  # fmt: skip
 
 EXPERIMENTS = (FIGURE_15,)

@@ -133,8 +133,8 @@ class Experiment:
     """An experiment of a seed's.
 
     cases: from parameters, which are `size`, or `quick` on top of it, to what is carried out on
-    the simulator; spark: the same for Spark with `spark_size`, None where two cores cannot show
-    it, for which `no_spark` gives the reason, and `on_spark` what Spark it was; notes: what else a
+    the simulator; spark: the same for Spark with `spark_size`, None where it is not shown there,
+    for which `no_spark` gives the reason, and `on_spark` what Spark it was; notes: what else a
     reader of the table has to know.
     """
 
@@ -149,7 +149,7 @@ class Experiment:
     quick: Mapping[str, Any] = field(default_factory=dict)
     spark: Callable[..., Sequence[Case]] | None = None
     spark_size: Mapping[str, Any] = field(default_factory=dict)
-    no_spark: str = "it needs more than two cores"
+    no_spark: str = ""
     on_spark: str = LOCAL
     notes: tuple[str, ...] = ()
 
