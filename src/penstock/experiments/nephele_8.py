@@ -239,7 +239,7 @@ FIGURE_8 = Experiment(
     ),
     picture,
     size={"days": 14.0, "since": 0.0},
-    quick={"days": 2.0, "since": 4.5},
+    quick={"days": 2.0, "since": 5.0},
     spark=nephele_spark.cases,
     spark_size={"rate": 240, "bound": "5s", "seconds": 100.0, "tasks": (3, 4, 5)},
     notes=(
