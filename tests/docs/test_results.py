@@ -12,6 +12,7 @@ import pytest
 
 from penstock import experiments
 from penstock.experiments.store import Store
+from penstock.experiments.table import UNKNOWN
 
 from .scripts import script
 
@@ -26,6 +27,7 @@ def test_a_table_comes_from_the_data_beside_it(name: str, tmp_path: Path) -> Non
     Store(tmp_path).make(experiments.get(name), pictures=False)
     for file in ("table.json", "table.md"):
         assert (tmp_path / file).read_text() == (HOME / name / file).read_text()
+    assert UNKNOWN not in (tmp_path / "table.md").read_text()
 
 
 @pytest.mark.parametrize("name", RECORDED)

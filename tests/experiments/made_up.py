@@ -45,6 +45,7 @@ MADE_UP = Experiment(
     picture,
     size={"step": 20.0, "rate": 1000},
     quick={"step": 10.0},
+    no_spark="it is made up",
 )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,9 +13,17 @@ from typing import Any
 import pytest
 
 from penstock import experiments
-from penstock.experiments import es_stream, es_stream_13, es_stream_15, recovery_spark
+from penstock.engines.simulator.node import place
+from penstock.experiments import (
+    es_stream,
+    es_stream_9,
+    es_stream_13,
+    es_stream_15,
+    recovery_spark,
+)
 from penstock.experiments.es_stream import COUNT, TOP
 from penstock.experiments.experiment import Data, Record
+from penstock.experiments.play import Play
 from penstock.experiments.table import tabulate
 
 # --- figure 13 ----------------------------------------------------------------------------------
@@ -49,6 +59,29 @@ def test_who_carries_nothing_has_no_highest_rate() -> None:
     assert es_stream_13.bottleneck(data, "one") == 0.0
 
 
+def test_a_case_ends_with_the_first_rate_that_is_not_carried() -> None:
+    rates = (1000, 2000, 3000, 4000)
+    data = rising({1000: 1000, 2000: 2000, 3000: 2500, 4000: 4500}, rates)
+    beyond = es_stream_13.Beyond(rates, 10.0)
+    ticks = data.of("one")
+    ends = [n for n in range(len(ticks) + 1) if beyond(ticks[:n])]
+    assert [ticks[n - 1]["at"] for n in ends[:1]] == [30]
+    cut = replace(data, records=ticks[: ends[0]])
+    assert es_stream_13.bottleneck(cut, "one") == 2000 == es_stream_13.bottleneck(data, "one")
+
+
+def test_all_have_room_for_as_many_and_what_24_instances_carry_is_not_counted_as_found() -> None:
+    room = {case.name: case.job for case in es_stream_13.rising((4000,), 10.0)}
+    for app in (COUNT, TOP):
+        for way in ("drs", "even", "best static"):
+            job = room[f"{way}, {app.name}"]
+            assert isinstance(job, Play)
+            assert job.scenario.plan.slots - 1 == 52
+            assert job.scenario.plan.executors == 13
+    compared = [c for c in es_stream_13.FIGURE_13.claims if "beside" in c.what]
+    assert all((c.basis == "given") == ("of 24" in c.what) for c in compared)
+
+
 def test_no_rate_that_is_tried_is_far_above_what_all_cores_carry() -> None:
     for quick in (True, False):
         rates = es_stream_13.FIGURE_13.parameters("simulator", quick)["rates"]
@@ -66,6 +99,21 @@ def test_r_storm_takes_the_fewest_machines_with_room_and_cores() -> None:
     # twelve instances fit on three machines, whose six cores are too few for 6.2 at work
     assert COUNT.packed(12, 3600) == 4
     assert COUNT.packed(52, 15_000) == es_stream.NODES
+
+
+def test_r_storm_has_shorter_ways_than_an_even_plan_and_the_same_queues() -> None:
+    cases = {c.name: c.job for c in es_stream_9.cases((1800,), 60.0)}
+    r_storm, even = (cases[f"{way}, COMMCount, 1800"] for way in ("r-storm", "even"))
+    assert isinstance(r_storm, Play)
+    assert isinstance(even, Play)
+    assert r_storm.scenario.plan.pipelines == even.scenario.plan.pipelines
+    assert r_storm.scenario.model == even.scenario.model
+    ways = []
+    for play in (r_storm, even):
+        placed, plan = place(None, play.scenario.plan), play.scenario.plan
+        ways.append(sum(placed.apart(a.name, b.name) for a, b in pairwise(plan.pipelines)))
+    assert ways == [1.5, 3.0]
+    assert even.scenario.model.between == 0.0001
 
 
 def test_what_the_beginning_of_figure_14_follows_from_is_not_counted_as_found() -> None:

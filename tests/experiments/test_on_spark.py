@@ -41,6 +41,8 @@ def played(job: Any) -> tuple[SparkPlay, ...]:
         return (job.play(1),)
     if isinstance(job, joker_waiting.BestOf):
         return job.plays
+    if isinstance(job, prime_spark.Fewest):
+        return tuple(job.plays.values())
     return (job,) if isinstance(job, SparkPlay) else ()
 
 
@@ -306,6 +308,68 @@ def test_dynamic_allocation_is_held_to_the_executors_that_were_there() -> None:
     drawn = experiments.get("nephele-6").picture(found).panels[-1]
     assert drawn.y == "executors"
     assert [line.y[0] for line in drawn.lines] == [3, 3, 1]
+
+
+class Tried(SparkPlay):
+    """A plan that met its bound at some of the looks of a trial."""
+
+    def __call__(self, setting: Setting) -> Sequence[Record]:
+        assert self.plan is not None
+        assert setting.scratch.is_dir()
+        mean = 1.9 if self.plan.pipeline_of("test").parallelism > 6 else 2.1
+        return [
+            tick(at, {"test": (6, 1.0)}, latency={"test->sink": {"bound": 2.0, "mean": late}})
+            for at in range(1, 21)
+            for late in [mean if at >= 10 else 9.0]
+        ] + [summary(100.0, test_to_sink=0.5)]
+
+
+def test_testers_are_added_until_the_bound_is_met_at_the_peak(tmp_path: Path) -> None:
+    experiment = experiments.get("nephele-6")
+    cases = experiment.made("spark", experiment.parameters("spark", quick=False))
+    job = next(case.job for case in cases if case.name == "best static")
+    assert isinstance(job, prime_spark.Fewest)
+    assert [*job.plays] == [6, 7, 8, 9, 10, 11]
+    for count, play in job.plays.items():
+        assert play.plan is not None
+        assert play.plan.pipeline_of("test").parallelism == count
+        assert {parse(play.build(tmp_path).graph["source"].body.source.load).rate(at)
+                for at in (0, 19)} == {900}  # fmt: skip
+    fake = {n: Tried(play.build, play.seconds, plan=play.plan) for n, play in job.plays.items()}
+    records = prime_spark.Fewest(fake)(Setting(1, tmp_path))
+    assert records[0] == {"kind": "found", "test": 7}
+    assert {r["testers"] for r in records[1:]} == {6, 7}
+    static = _testers(lambda at: 6, 0.8)
+    found = data("nephele-6", {"latency": _testers(lambda at: 6, 0.9), "static": static,
+                               "best static": records})  # fmt: skip
+    what = "testers of the best static plan that meets the bound in 91 %"
+    assert value("nephele-6", found, what)[0] == 7
+    # eight tasks for as long as the static plan had six
+    beside = value("nephele-6", found, "task hours beside the best static plan")[0]
+    assert beside == pytest.approx(600 / (600 * 8 / 6))
+    nobody = data("nephele-6", {"latency": static, "static": static, "best static": records[1:]})
+    assert value("nephele-6", nobody, what)[1] == "not measured"
+    enough = data("nephele-6", {"latency": static, "static": _testers(lambda at: 6, 0.95),
+                                "best static": records})  # fmt: skip
+    assert value("nephele-6", enough, what)[0] == 5
+
+
+def test_hours_under_a_longer_bound_are_fewer() -> None:
+    cases = {
+        name: [{**r, "slot_seconds": hours} if r["kind"] == "summary" else r
+               for r in _testers(lambda at: 12, met)]
+        for name, hours, met in (("1s", 1000.0, 0.95), ("4s", 800.0, 0.85), ("static", 640.0, 0.6))
+    }  # fmt: skip
+    found = data("nephele-hours", cases)
+    what = "waiting testers: share of the hours at the shorter bound that the longer saves"
+    assert value("nephele-hours", found, what) == (pytest.approx(0.2), "same direction")
+    met = "waiting testers: share of intervals that meet the"
+    assert value("nephele-hours", found, f"{met} shorter bound") == (0.95, "same direction")
+    assert value("nephele-hours", found, f"{met} longer bound") == (0.85, "differs")
+    hours = "waiting testers: task hours at the longer bound beside static testers"
+    assert value("nephele-hours", found, hours)[0] == pytest.approx(1.25)
+    bars = experiments.get("nephele-hours").picture(found).panels[0].bars[0]
+    assert bars.values == pytest.approx((1000 / 3600, 800 / 3600, 640 / 3600))
 
 
 def test_only_one_case_leaves_the_executors_to_spark_and_all_have_the_same_cluster() -> None:

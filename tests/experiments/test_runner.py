@@ -85,7 +85,7 @@ def test_the_conclusion_is_in_the_table(done: Path) -> None:
     assert rows[2]["simulator"] == {"value": None, "ratio": None, "verdict": "not measured"}
     text = (done / "table.md").read_text()
     assert "| task hours | - |" in text
-    assert "Not on Spark here: it needs more than two cores." in text
+    assert "Not on Spark here: it is made up." in text
 
 
 def _two(stop: bool) -> Experiment:

@@ -11,7 +11,11 @@ import pytest
 
 from penstock import experiments
 from penstock.control.context import Context
-from penstock.engines.simulator.scenario import prime_tester
+from penstock.engines.simulator.scenario import (
+    TWEETS_PEAK,
+    prime_tester,
+    twitter_sentiment,
+)
 from penstock.engines.simulator.topologies import LINEAR
 from penstock.experiments import nephele_8
 from penstock.experiments.experiment import Experiment, Setting
@@ -37,7 +41,7 @@ def test_every_experiment_can_be_made_in_both_sizes(experiment: Experiment) -> N
     assert len({claim.what for claim in experiment.claims}) == len(experiment.claims)
     numbered = any(claim.seed is not None for claim in experiment.claims)
     assert numbered == (experiment.name not in WITHOUT_NUMBERS)
-    assert experiment.spark is not None or experiment.no_spark
+    assert (experiment.spark is None) == bool(experiment.no_spark)
 
 
 def test_names_are_different_and_looked_up() -> None:
@@ -118,3 +122,15 @@ def test_the_peak_of_the_tweets_is_a_case_of_its_own() -> None:
     load = parse(nephele_8.around_the_peak().load)
     assert max(load.rate(at) for at in range(160)) == load.rate(nephele_8.JUMP) == 6734
     assert load.rate(nephele_8.JUMP - 5) < 6000
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_the_peak_of_the_tweets_is_in_both_sizes(quick: bool) -> None:
+    size = nephele_8.FIGURE_8.parameters("simulator", quick)
+    scenario = twitter_sentiment(**size)
+    load, whole = parse(scenario.load), parse(twitter_sentiment().load)
+    begin = TWEETS_PEAK[0] - 5 * round(size["since"] * 6000 / 14 / 5)
+    assert begin + 120 < scenario.seconds, "it fades, and tasks are given back"
+    for past in range(-60, 120, 7):
+        assert load.rate(begin + past) == whole.rate(TWEETS_PEAK[0] + past)
+    assert load.rate(begin) == TWEETS_PEAK[1]

@@ -30,7 +30,8 @@ def claim(seed: float | None, **more: object) -> Claim:
     [
         (1.65, 1.65, AGREES),
         (1.65, 2.06, AGREES),  # 25 % more
-        (1.65, 1.33, AGREES),  # as much less, counted the same way
+        (1.65, 1.24, AGREES),  # as much less
+        (1.65, 1.23, DIRECTION),
         (1.65, 2.1, DIRECTION),
         (1.65, 1.1, DIRECTION),
         (1.65, 0.9, DIFFERS),
@@ -76,6 +77,13 @@ def test_ours_may_be_better() -> None:
     assert judged(claim(0.5, better="higher"), 0.95).verdict == BETTER
     assert judged(claim(0.5, better="lower"), 0.95).verdict == DIFFERS
     assert judged(claim(40, better="lower"), 20).verdict == BETTER
+    assert judged(claim(40, better="lower"), 30).verdict == AGREES
+
+
+def test_who_is_better_has_a_reason_too() -> None:
+    far = judged(claim(40, better="lower"), 20)
+    assert Row(claim(40, better="lower", why="because"), {"simulator": far}).why == "because"
+    assert Row(claim(40, better="lower"), {"simulator": far}).why == "no reason known"
 
 
 def test_a_number_the_seed_does_not_give_has_no_verdict() -> None:
@@ -111,6 +119,8 @@ def test_what_was_put_in_is_not_judged_as_if_it_were_found(
     for value in (2.0, 9.0):
         cell = judged(claim(2.0, basis=basis), value)
         assert (cell.value, cell.ratio, cell.verdict) == (value, value / 2, basis)
+        side = judged(claim(None, neutral=1.0, side="above", basis=basis), value)
+        assert (side.value, side.ratio, side.verdict) == (value, None, basis)
 
 
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf")])

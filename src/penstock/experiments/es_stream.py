@@ -16,8 +16,11 @@ anew, and R-Storm puts those of the even plan onto the fewest machines that hold
 it if they have as many as Es-Stream is told as well. Times of changes are chosen: 1 s for a
 machine, 0.5 s for an instance, 0.2 s to restart.
 
-Ways between machines take no time: how long they are is not printed. They are what R-Storm spares,
-by putting instances that talk to each other side by side.
+A way between machines takes 0.1 ms, and none within one. The seed prints its network and its
+tuples: 92 bytes, 170 with all headers, take 14 us on each of two links of 100 Mbit/s, to a switch
+and from it; what both machines take to send and to receive is our figure. Tuples go to all
+instances of an operator alike, so what R-Storm spares is having fewer machines. Es-Stream and the
+best static plan have the fewest as well; the even plan, DRS and dynamic allocation have all.
 """
 
 from __future__ import annotations
@@ -49,6 +52,9 @@ NODES, CORES, INSTANCES = 13, 2, 4
 SEED = EsStream(share=0.003)
 
 RESTART = 0.2
+
+BETWEEN = 0.0001
+"""Seconds from one machine to another."""
 
 DYNAMIC = DynamicAllocation(NODES, CORES)
 """Spark's own behaviour on the same machines; it begins with one of them."""
@@ -113,6 +119,7 @@ def scenario(
         {n: Step(Exponential(s), keys=Keys(5000)) for n, s in app.services.items()},
         nodes=NODES,
         node=Node(cores=CORES, memory=2e9),
+        between=BETWEEN,
         timing=Timing(executor_start=1.0, instance_start=0.5, restart=RESTART),
     )
     return Scenario(graph, Plan(tuple(pipelines), used), model, load, seconds)

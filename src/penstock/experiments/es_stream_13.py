@@ -2,22 +2,28 @@
 
 It is raised by 500 tuples/s at a time, until more comes than leaves. That all cores together carry
 15,000 and 13,500 is what service times are taken from; read off is how much of that each way of
-dealing instances reaches. EvenScheduler has 24 instances, as many as the plans that the seed
-compares, DRS deals the same number anew, and R-Storm puts them on the fewest machines; Es-Stream
-takes what it needs of the 52 that the machines hold. The best static plan is that of all deals of
-52 whose slowest operator, or all cores together, carry most.
+dealing instances reaches. The machines hold 52 instances, and all ways have room for these:
+EvenScheduler has as many of each operator, DRS deals them anew, and Es-Stream takes what it needs.
+The best static plan is that of all deals of 52 whose slowest operator, or all cores together, carry
+most. R-Storm would put them where EvenScheduler does, since they fill all machines, so it is not
+measured like that.
+
+The plans that the seed compares in its figures 1 and 2 have 24 instances. What EvenScheduler, DRS
+and R-Storm, on the six machines that hold them, carry with these is told beside it: it follows from
+that number, which is not printed for this figure.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 
 from penstock.engines.simulator.scenario import Scenario
 from penstock.experiments import es_stream, reading
 from penstock.experiments.es_stream import COUNT, PAPER, TOP, Application
-from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read
+from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read, Record
 from penstock.experiments.play import Play
 from penstock.experiments.rivals import scaled
 from penstock.plan.limits import Limits
@@ -38,24 +44,43 @@ KEEPING = replace(es_stream.SEED, zeta=0.0)
 def rising(rates: Sequence[int], step: float) -> Sequence[Case]:
     load = f"steps:{','.join(map(str, rates))}@{step:g}s"
     seconds, found = step * len(rates), []
+    play = partial(Play, over=Beyond(tuple(rates), step))
     for app in APPS:
         few = es_stream.scenario(app, load, seconds, app.even(FEW), es_stream.NODES)
         many = es_stream.scenario(app, load, seconds, app.even(ROOM), es_stream.NODES)
         packed = es_stream.scenario(app, load, seconds, app.even(FEW), app.packed(FEW))
         limits = Limits(slots=ROOM + 1, executors=es_stream.NODES)
-        found += [
-            Case(f"es-stream, {app.name}", Play(few, KEEPING, limits=limits)),
-            Case(f"drs, {app.name}", Play(few, Drs(budget=True), limits=Limits(slots=FEW + 1))),
-            Case(f"r-storm, {app.name}", Play(packed)),
-            Case(f"even, {app.name}", Play(few)),
-            Case(f"even on all, {app.name}", Play(many)),
-            Case(f"best static, {app.name}", Play(replace(many, plan=_dealt(many, app)))),
-            Case(
-                f"dynamic allocation, {app.name}",
-                Play(es_stream.small(many, app), es_stream.DYNAMIC),
-            ),
-        ]
+        drs = Drs(budget=True)
+        ways = {
+            "es-stream": play(few, KEEPING, limits=limits),
+            "drs": play(many, drs, limits=Limits(slots=ROOM + 1)),
+            "even": play(many),
+            "best static": play(replace(many, plan=_dealt(many, app))),
+            "dynamic allocation": play(es_stream.small(many, app), es_stream.DYNAMIC),
+            "drs of 24": play(few, drs, limits=Limits(slots=FEW + 1)),
+            "r-storm of 24": play(packed),
+            "even of 24": play(few),
+        }
+        found += [Case(f"{way}, {app.name}", job) for way, job in ways.items()]
     return found
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """Whether the last rate that has been tried, at the end of its step, was not carried."""
+
+    rates: tuple[int, ...]
+    step: float
+
+    def __call__(self, records: Sequence[Record]) -> bool:
+        ticks = [r for r in records[-4:] if r["kind"] == "tick"]
+        if len(ticks) < 2:
+            return False
+        before, now = (int(t["at"] // self.step) for t in ticks[-2:])
+        if before == now or now > len(self.rates):
+            return False
+        data = Data(tuple({"case": "", **r} for r in records), parameters=vars(self))
+        return not carried(data, "", before)
 
 
 def _dealt(scenario: Scenario, app: Application) -> Plan:
@@ -105,12 +130,13 @@ def _beside(way: str, app: Application) -> Read:
     return read
 
 
-SEEDS = ("drs", "r-storm", "even")
-RIVALS = (*SEEDS, "even on all", "best static", "dynamic allocation")
+SEEDS = ("drs", "even")
+RIVALS = (*SEEDS, "best static", "dynamic allocation")
+OF_24 = ("drs of 24", "r-storm of 24", "even of 24")
 
 
 def picture_13(data: Data) -> Figure:
-    ways = ("es-stream", *RIVALS)
+    ways = ("es-stream", *RIVALS, *OF_24)
     names = tuple(app.name for app in APPS)
     bars = tuple(Bars(w, tuple(bottleneck(data, f"{w}, {n}") for n in names)) for w in ways)
     levels = tuple(Level(app.bottleneck, f"seed, {app.name}") for app in APPS)
@@ -119,7 +145,8 @@ def picture_13(data: Data) -> Figure:
     panels = [panel]
     for name in names:
         lines = [Line(w, *reading.rates(data, f"{w}, {name}", 5.0)) for w in few]
-        times, offered = reading.rates(data, f"even, {name}", 5.0, "offered")
+        longest = max((f"{w}, {name}" for w in few), key=lambda case: len(data.of(case)))
+        times, offered = reading.rates(data, longest, 5.0, "offered")
         lines.append(Line("offered", times, offered, tone=6, faint=True))
         marks = es_stream.marks(data, f"es-stream, {name}")
         title = f"{name}, and instances of es-stream"
@@ -132,9 +159,12 @@ def picture_13(data: Data) -> Figure:
 
 
 _CROWDED = (
-    "near its highest rate Es-Stream has some 48 instances on 26 cores: machines with four of the "
-    "busiest are full, others are not, and it deals anew only after the rate has risen by 0.2. The "
-    "24 instances of DRS, a number that we chose, are never more than two on a machine of two cores"
+    "with 52 instances it is the 26 cores that bound everybody, and how they are dealt matters "
+    "little: the best of all deals carries no more than 1.16 times what an even one does. "
+    "Es-Stream comes to some 50 instances one by one, each put where the fewest are, so that "
+    "machines with four of the busiest are full and others are not, and it deals anew only after "
+    "the rate has risen by 0.2. That the seed's rivals carried far less says that they had fewer "
+    "instances than the machines hold, as in the rows of 24"
 )
 
 FIGURE_13 = Experiment(
@@ -156,15 +186,32 @@ FIGURE_13 = Experiment(
             for way in SEEDS
         ),
         *(
+            Claim(f"{app.name}: Es-Stream's highest rate beside r-storm", None, lambda data: None,
+                  neutral=1.0, side="above")
+            for app in APPS
+        ),
+        *(
+            Claim(f"{app.name}: Es-Stream's highest rate beside {way} instances", None,
+                  _beside(way, app), neutral=1.0, side="above", basis="given")
+            for app in APPS
+            for way in OF_24
+        ),
+        *(
             Claim(f"{app.name}: highest rate, {way}", None, _reached(way, app), "/s")
             for app in APPS
-            for way in RIVALS
+            for way in (*RIVALS, *OF_24)
         ),
     ),
     picture_13,
     size={"rates": tuple(range(4_000, 16_500, 500)), "step": 90.0},
     quick={"rates": (*range(4_000, 11_000, 2_000), *range(11_000, 16_000, 500)), "step": 40.0},
-    no_spark="26 cores are what it is about",
+    notes=(
+        "R-Storm is not measured with equal room: 52 instances fill all machines, so that it has "
+        "no place left to choose. With 24 instances, which is our number, what each way carries "
+        "is arithmetic, and given.",
+    ),
+    no_spark="instances that work share its two cores however they are dealt, and of those that "
+    "wait the highest rate is that of their slots, by arithmetic",
 )  # fmt: skip
 
 EXPERIMENTS = (FIGURE_13,)

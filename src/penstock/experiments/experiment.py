@@ -89,10 +89,11 @@ class Claim:
     `KeyError` or returns None where they do not say; neutral: the number that would say that
     there is no difference, such as 1 for a ratio; side: on which side of it the seed is, where it
     says so in words alone; better: in which direction ours may leave the seed's behind; within:
-    how far apart they may be, as a share; basis: "given" for a number that was put in or follows
-    from what was, "varied" for one that was found with other parameters than the seed's, neither
-    of which counts as found; why: the reason, told where they do not agree, and on_spark: the
-    same for Spark; only: the engine on which it can be compared, where sizes matter.
+    how far apart they may be, as a share of the seed's; basis: "given" for a number that was put in
+    or follows from what was, "varied" for one that was found with other parameters than the seed's,
+    neither of which counts as found; why: the reason, told where they do not agree, also where ours
+    is better, and on_spark: the same for Spark; only: the engine on which it can be compared, where
+    sizes matter.
     """
 
     what: str
@@ -132,8 +133,8 @@ class Experiment:
     """An experiment of a seed's.
 
     cases: from parameters, which are `size`, or `quick` on top of it, to what is carried out on
-    the simulator; spark: the same for Spark with `spark_size`, None where two cores cannot show
-    it, for which `no_spark` gives the reason, and `on_spark` what Spark it was; notes: what else a
+    the simulator; spark: the same for Spark with `spark_size`, None where it is not shown there,
+    for which `no_spark` gives the reason, and `on_spark` what Spark it was; notes: what else a
     reader of the table has to know.
     """
 
@@ -148,7 +149,7 @@ class Experiment:
     quick: Mapping[str, Any] = field(default_factory=dict)
     spark: Callable[..., Sequence[Case]] | None = None
     spark_size: Mapping[str, Any] = field(default_factory=dict)
-    no_spark: str = "it needs more than two cores"
+    no_spark: str = ""
     on_spark: str = LOCAL
     notes: tuple[str, ...] = ()
 

@@ -96,7 +96,8 @@ FIGURE_12 = Experiment(
     picture_12,
     size={"costs": (16, 256, 4096), "seconds": 420.0, "profile": 30.0},
     quick={"costs": (16, 4096), "seconds": 250.0, "profile": 20.0},
-    no_spark="its two cores show figure 5 only",
+    no_spark="of operators that wait the n-th slot brings 1/n more until there is none left, so "
+    "that where each threshold ends is arithmetic; those that work have two cores",
     notes=(
         "The seed, which prints no numbers here, says that cheap operators lose drastically with "
         "0.2; here they lose the last step before the source is full.",
@@ -244,7 +245,8 @@ FIGURE_14 = Experiment(
     picture_14,
     size={"seconds": 420.0, "profile": 30.0},
     quick={"seconds": 170.0, "profile": 10.0},
-    no_spark="its two cores show figure 5 only",
+    no_spark="what a cut promises is what operators cost beside a hop between threads, and the hop "
+    "of Spark is a query of its own, with what each of its batches costs",
     notes=(ONE_MACHINE,),
 )  # fmt: skip
 

@@ -181,7 +181,8 @@ FIGURE_5 = Experiment(
             1.0,
             "higher",
             only="simulator",
-            why="threads do not contend for queues or memory here; only the source bounds them",
+            why="threads do not contend for queues or memory here: replicas are worth what they "
+            "are until the source is full, at 7 times as much as one thread does",
         ),
         Claim(
             "share of the costs at which both do more than either alone",
@@ -266,7 +267,8 @@ FIGURE_6 = Experiment(
     size={"costs": (64, 512, 4096), "operators": (1, 2, 4, 8), "seconds": 420.0,
           "profile": 30.0},
     quick={"costs": (64, 4096), "operators": (2, 8), "seconds": 150.0, "profile": 10.0},
-    no_spark="its two cores show figure 5 only",
+    no_spark="its operators work, for which there are two cores; where operators wait, a cut and a "
+    "replica are worth a slot each, however long the region is (joker-5)",
     notes=("The seed gives no numbers for this figure.", ONE_MACHINE),
 )  # fmt: skip
 

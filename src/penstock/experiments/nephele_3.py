@@ -253,6 +253,8 @@ FIGURE_3 = Experiment(
     picture,
     size={"step": 60.0},
     quick={"step": 20.0},
+    no_spark="it is about when the channels between tasks ship what is in their buffers, and Spark "
+    "ships batches",
     notes=(
         "Simulated is the seed's graph, which the workload prime-tester has too: sources, testers "
         "and sinks, 50, 200 and 50 of them. What 200 testers carry with each way of shipping, and "

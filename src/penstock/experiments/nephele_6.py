@@ -47,6 +47,19 @@ def hours_beside(case: str, other: str) -> Read:
     return lambda data: reading.task_hours(data, case) / reading.task_hours(data, other)
 
 
+def _best(data: Data) -> float | None:
+    if data.engine == "spark":
+        return prime_spark.best(data)
+    return float(data.of("best static", "found")[0]["test"])
+
+
+def _beside_best(data: Data) -> float | None:
+    if data.engine == "simulator":
+        return hours_beside("latency", "best static")(data)
+    hours = prime_spark.best_hours(data)
+    return None if hours is None else reading.task_hours(data, "latency") / hours
+
+
 def _testers_at_start(data: Data) -> float:
     """At the end of the first step, in which the load is lowest."""
     first = [t for t in data.of("latency") if t["at"] <= data.parameters["step"]]
@@ -86,6 +99,8 @@ def _attempted(data: Data, case: str) -> Line:
 
 def picture_6(data: Data) -> Figure:
     tones = {"latency": 0, "static": 1, "best static": 5, "dynamic allocation": 2}
+    if data.engine == "spark":  # there the best static plan is known by trials of its own
+        tones.pop(prime_spark.BEST)
     cases = [c for c in tones if c in data.cases]
     bound = next(iter(data.of("latency")[-1]["latency"].values()))["bound"] * 1000
     lines = [reading.line(data, c, _mean_ms, short(c), tone=tones[c]) for c in cases]
@@ -114,7 +129,7 @@ def picture_6(data: Data) -> Figure:
     )
 
 
-_SMOOTH = (
+SMOOTH = (
     "the simulated cluster has no stragglers, no garbage collection and no bursts beyond chance, "
     "so queues are shorter than the seed's and fewer testers keep the bound"
 )
@@ -144,7 +159,7 @@ FIGURE_6 = Experiment(
             1.0,
             hours_beside("latency", "static"),
             better="lower",
-            why=_SMOOTH,
+            why=SMOOTH,
             on_spark="the static testers just carry the peak and miss the bound there; and in its "
             "first minute Spark is slow, and the policy asks for as many as it may",
         ),
@@ -155,6 +170,7 @@ FIGURE_6 = Experiment(
             "ms",
             better="lower",
             only="simulator",
+            why=SMOOTH,
         ),
         *(
             Claim(
@@ -174,13 +190,11 @@ FIGURE_6 = Experiment(
         Claim("task hours of the policy", None, _hours("latency")),
         Claim("task hours of the static testers", None, _hours("static")),
         Claim(
-            "testers of the best static plan that meets 20 ms in 91 %",
+            "testers of the best static plan that meets the bound in 91 %",
             None,
-            lambda data: float(data.of("best static", "found")[0]["test"]),
+            _best,
         ),
-        Claim(
-            "task hours beside the best static plan", None, hours_beside("latency", "best static")
-        ),
+        Claim("task hours beside the best static plan", None, _beside_best),
         Claim(
             "share that meets the bound under Spark's dynamic allocation",
             None,

@@ -1,8 +1,9 @@
 """Nephele's figure 8: TwitterSentiment, two constraints at once.
 
-The peak of 6,734 tweets a second is a case of its own too, so that few days show it. That it was
-about very few topics is no part of the load here. It is tried beside it: 800 of 4,000 tweets a
-second pass the filter, then all 6,734 do, and only the tasks that find sentiments are looked at.
+The peak of 6,734 tweets a second comes on the sixth day; a shorter run is of the days around it, of
+which it is seven times as large a part as of two weeks. That it was about very few topics is
+no part of the load here. It is tried beside it: 800 of 4,000 tweets a second pass the filter, then
+all 6,734 do, and only the tasks that find sentiments are looked at.
 The best static plan is the smallest that keeps both bounds while 5,500 tweets a second come, the
 high of a day, which nobody knows beforehand.
 """
@@ -26,8 +27,8 @@ TOPICS, MOOD = "hot-topics->filter", "filter->sink"
 ELASTIC = ("hot-topics", "filter", "sentiment")
 
 
-def cases(days: float) -> Sequence[Case]:
-    scenario = twitter_sentiment(days=days)
+def cases(days: float, since: float) -> Sequence[Case]:
+    scenario = twitter_sentiment(days=days, since=since)
     return (
         Case("latency", Play(scenario, "latency", every=5.0)),
         Case("static", Play(provisioned(scenario), every=5.0)),
@@ -237,8 +238,8 @@ FIGURE_8 = Experiment(
         *nephele_spark.CLAIMS,
     ),
     picture,
-    size={"days": 14.0},
-    quick={"days": 2.0},
+    size={"days": 14.0, "since": 0.0},
+    quick={"days": 2.0, "since": 5.0},
     spark=nephele_spark.cases,
     spark_size={"rate": 240, "bound": "5s", "seconds": 100.0, "tasks": (3, 4, 5)},
     notes=(

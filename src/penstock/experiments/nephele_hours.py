@@ -15,10 +15,10 @@ from penstock.engines.simulator.scenario import (
     prime_tester,
 )
 from penstock.engines.simulator.service import Gamma
-from penstock.experiments import reading
-from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read
+from penstock.experiments import prime_spark, reading
+from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read, simulated
 from penstock.experiments.nephele import PAPER, Buffers, dynamic, fewest_testers, note
-from penstock.experiments.nephele_6 import PEAK, SMALL, bounded, hours_beside
+from penstock.experiments.nephele_6 import PEAK, SMALL, SMOOTH, bounded, hours_beside
 from penstock.experiments.play import Play
 from penstock.report.figures import Bars, Figure, Level, Panel
 
@@ -68,6 +68,8 @@ def _falls(data: Data) -> float:
 
 
 def picture_hours(data: Data) -> Figure:
+    if data.engine == "spark":
+        return prime_spark.picture_of_hours(data)
     bounds = tuple(b for b in BOUNDS if f"{b} ms" in data.cases)
     here = tuple(_full(f"{b} ms")(data) for b in bounds)
     static = _full("static")(data) if "static" in data.cases else None
@@ -105,15 +107,19 @@ _RISES = (
     "the time the shorter the steps are"
 )
 
-TASK_HOURS = Experiment(
-    "nephele-hours",
-    "PrimeTester: task hours for bounds of 20 to 100 ms",
-    PAPER,
-    "section V-A",
-    task_hours,
-    (
+
+def _claims() -> tuple[Claim, ...]:
+    return simulated(
         *(
-            Claim(f"task hours at {bound} ms", hours, _full(f"{bound} ms"), "", None, "lower")
+            Claim(
+                f"task hours at {bound} ms",
+                hours,
+                _full(f"{bound} ms"),
+                "",
+                None,
+                "lower",
+                why=SMOOTH,
+            )
             for bound, hours in HOURS.items()
         ),
         Claim(
@@ -135,6 +141,7 @@ TASK_HOURS = Experiment(
             1.0,
             hours_beside("20 ms", "static"),
             better="lower",
+            why=SMOOTH,
         ),
         Claim(
             "share of the longer bounds that cost no more than the one before",
@@ -159,10 +166,24 @@ TASK_HOURS = Experiment(
             )
             for bound in BOUNDS
         ),
+    )
+
+
+TASK_HOURS = Experiment(
+    "nephele-hours",
+    "PrimeTester: task hours for bounds of 20 to 100 ms",
+    PAPER,
+    "section V-A",
+    task_hours,
+    (
+        *_claims(),
+        *prime_spark.hours_claims(SAVED),
     ),
     picture_hours,
     size={"step": 60.0},
     quick={"step": 20.0},
+    spark=prime_spark.under_bounds,
+    spark_size={"step": 13.0, "rate": 225, "bounds": ("1s", "4s")},
     notes=(
         "Simulated is the seed's graph, which the workload prime-tester has too, as in nephele-6. "
         "Of the share of intervals the seed says that it is over 0.9 for bounds as short as 20 ms.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -34,8 +34,9 @@ class Play:
     """A scenario on the simulator.
 
     plan: to start with, the scenario's if None; turn: seconds between two turns of the loop;
-    every: and between two records; options: of the engine. What is recorded: `tick`s, a `change`
-    for each that was made, and one `summary`.
+    every: and between two records; options: of the engine; over: told all records so far, whether
+    what comes after them says nothing more. What is recorded: `tick`s, a `change` for each that was
+    made, and one `summary`.
     """
 
     scenario: Scenario
@@ -46,6 +47,7 @@ class Play:
     turn: float = 1.0
     every: float = 1.0
     options: Mapping[str, Any] = field(default_factory=dict)
+    over: Callable[[Sequence[Record]], bool] | None = None
 
     def __call__(self, setting: Setting) -> Iterable[Record]:
         scenario = self.scenario
@@ -57,7 +59,8 @@ class Play:
         def wait() -> bool:
             engine.advance(self.turn)
             setting.tell(min(1.0, engine.now / scenario.seconds))
-            return engine.now <= scenario.seconds
+            ended = self.over is not None and self.over(watch.records)
+            return engine.now <= scenario.seconds and not ended
 
         def record(tick: Tick) -> None:
             watch.add(tick)

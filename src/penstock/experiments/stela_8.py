@@ -243,6 +243,8 @@ FIGURE_8 = Experiment(
     picture,
     size={"draws": 8},
     quick={"draws": 3},
+    no_spark="Spark starts the tasks of an executor that goes on the others at once, so that all "
+    "find a place, and then it does not matter which executors go",
     notes=(
         "Given: random groups stand still for the 30 s that Storm waits before it starts anew, of "
         "which 25 s are whole ticks. Stela's scale-in stops nothing here.",

@@ -217,7 +217,8 @@ FIGURE_12 = Experiment(
         "nodes": (6, 14),
         "depths": (6, 12),
     },
-    no_spark="depth and machines are what it is about, and there are two cores",
+    no_spark="the machines that it varies are one there, and with a query for each of twelve "
+    "operators two cores are busy with batches",
 )
 
 EXPERIMENTS = (FIGURE_12,)

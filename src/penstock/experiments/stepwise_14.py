@@ -220,7 +220,8 @@ FIGURE_14 = Experiment(
         "observations": 20,
     },
     quick={"tries": 8, "settle": 4.0, "observations": 8},
-    no_spark="a round on two cores varies by more than these parameters change",
+    no_spark="a search takes three minutes there (stepwise-11), and to see what moves its "
+    "end by a tenth takes many of each of these seven",
 )
 
 EXPERIMENTS = (FIGURE_14,)

@@ -41,7 +41,7 @@ class Row:
     def reason(self, engine: EngineName) -> str:
         """Why an engine's number does not agree; on Spark a direction is all that is asked for."""
         cell, claim = self.cells.get(engine), self.claim
-        if cell is None or cell.verdict not in (DIRECTION, DIFFERS):
+        if cell is None or cell.verdict not in (BETTER, DIRECTION, DIFFERS):
             return ""
         if cell.verdict == DIRECTION and (engine == "spark" or claim.side):
             return ""
@@ -81,16 +81,15 @@ def judged(claim: Claim, value: float | None, engine: EngineName = "simulator") 
     seed = claim.seed
     if value is None or not math.isfinite(value):
         return Cell(None, None, UNMEASURED)
-    if claim.side is not None and claim.neutral is not None:
+    if claim.side is not None and claim.neutral is not None and claim.basis == "found":
         over = value - claim.neutral if claim.side == "above" else claim.neutral - value
         return Cell(value, None, DIRECTION if over > 0 else DIFFERS)
-    if seed is None:
-        return Cell(value, None, "")
     ratio = value / seed if seed else None
     if claim.basis != "found":
         return Cell(value, ratio, GIVEN if claim.basis == "given" else VARIED)
-    room = 1 + claim.within
-    close = value == seed or (ratio is not None and 1 / room <= ratio <= room)
+    if seed is None:
+        return Cell(value, None, "")
+    close = abs(value - seed) <= claim.within * abs(seed) + 1e-9 * abs(seed)
     neutral = claim.neutral
     same_side = neutral is None or seed == neutral or (value - neutral) * (seed - neutral) > 0
     directed = neutral is not None and seed != neutral

@@ -42,6 +42,7 @@ def test_whatever_plans_were_in_force_every_row_is_delivered_once(
         nodes=3,
         dispatch=data.draw(st.sampled_from(Dispatch)),
         delay=data.draw(st.sampled_from((0.0, 0.02))),
+        between=data.draw(st.sampled_from((0.0, 0.05))),
         queue=data.draw(st.sampled_from((None, 3))),
         arrivals=data.draw(st.sampled_from((Poisson(), Deterministic(), Bursts(4), Renewal(1.5)))),
         batch=data.draw(st.sampled_from((None, MicroBatch()))),

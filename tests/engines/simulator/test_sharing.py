@@ -9,6 +9,7 @@ import pytest
 
 from penstock.engines.simulator.arrivals import Deterministic
 from penstock.engines.simulator.engine import SimulatorEngine
+from penstock.engines.simulator.failure import Failure
 from penstock.engines.simulator.model import Model, Node, Step
 from penstock.engines.simulator.service import Constant
 from penstock.errors import InvalidInput
@@ -48,6 +49,35 @@ def test_a_hop_is_overhead_and_not_time_of_an_operator(tmp_path: Path) -> None:
     seen = engine.observe()
     assert seen.pipelines["a"].busy == pytest.approx(0.8, rel=0.1)
     assert seen.operators["a"].busy == pytest.approx(0.2, rel=0.1)
+
+
+@pytest.mark.parametrize(("executors", "hops"), [(1, (0, 0)), (2, (0.5, 0.5)), (4, (1, 1))])
+def test_ways_between_executors_take_longer(
+    tmp_path: Path, executors: int, hops: tuple[float, float]
+) -> None:
+    # dealt to those with the fewest: in, a, b are on 0; 1, 0; 1, 0 of two, and none beside another
+    engine = between(tmp_path, executors)
+    engine.advance(10.0)
+    seen = engine.observe()
+    ways = 0.003 * sum(hops)
+    assert seen.latency["a->b"].mean == pytest.approx(0.004 + ways, rel=1e-6)
+    assert seen.channels["in>a"].latency == pytest.approx(0.003 * hops[0], abs=1e-9)
+    assert seen.channels["a>b"].latency == pytest.approx(0.003 * hops[1], abs=1e-9)
+
+
+def test_who_is_put_beside_another_after_a_failure_has_no_way_to_go(tmp_path: Path) -> None:
+    engine = between(tmp_path, 2, Failure(2.0, executor="1"))
+    engine.advance(12.0)
+    assert engine.observe().channels["a>b"].latency == pytest.approx(0, abs=1e-9)
+
+
+def between(run_dir: Path, executors: int, *failures: Failure) -> SimulatorEngine:
+    """Two operators of 2 ms, two instances of each, 3 ms between executors, little to do."""
+    steps = {"a": Step(Constant(0.002)), "b": Step(Constant(0.002))}
+    model = Model(steps, nodes=4, arrivals=Deterministic(), between=0.003)
+    engine = SimulatorEngine(model, load="50/s", window=5.0, failures=failures)
+    engine.start(chain("a", "b"), apart(("a", 2), ("b", 2), executors=executors), run_dir)
+    return engine
 
 
 @pytest.mark.parametrize("queue", [20, 50, 400])

@@ -210,11 +210,12 @@ class Model:
 
     steps: by operator; one that is missing takes no time. hop: seconds that an instance needs for
     each record it takes from another pipeline, beside its operators; delay: seconds from one
-    pipeline to the next, in which nobody works; queue: records that may wait for an instance
-    before what feeds it is held back (None: without a bound); batch: None for operators that run
-    all the time, as in Storm or Nephele. For these the admission of a source is how many of its
-    records may be under way in the flow. packed: the first plan fills executor after executor, one
-    pipeline after the other, where instances are else put where the fewest are.
+    pipeline to the next, in which nobody works; between: seconds more if that is on another
+    executor, of which every record has the mean over all pairs of instances; queue: records that
+    may wait for an instance before what feeds it is held back (None: without a bound); batch: None
+    for operators that run all the time, as in Storm or Nephele. For these the admission of a source
+    is how many of its records may be under way in the flow. packed: the first plan fills executor
+    after executor, one pipeline after the other, where instances are else put where the fewest are.
     """
 
     steps: Mapping[str, Step] = field(default_factory=dict)
@@ -224,6 +225,7 @@ class Model:
     dispatch: Dispatch = Dispatch.TURN
     hop: float = 0.0
     delay: float = 0.0
+    between: float = 0.0
     queue: int | None = 10_000
     timing: Timing = field(default_factory=Timing)
     batch: MicroBatch | None = None
@@ -232,9 +234,10 @@ class Model:
     def __post_init__(self) -> None:
         if self.nodes < 1 or self.node.cores < 1:
             raise InvalidInput(f"{self.nodes} nodes of {self.node.cores} cores are no cluster")
-        if self.delay < 0 or self.hop < 0 or (self.queue is not None and self.queue < 1):
+        shortest = min(self.delay, self.between, self.hop)
+        if shortest < 0 or (self.queue is not None and self.queue < 1):
             raise InvalidInput(
-                f"a delay of {self.delay:g} s and queues of {self.queue} records cannot be"
+                f"a delay of {shortest:g} s and queues of {self.queue} records cannot be"
             )
 
     def step(self, operator: str) -> Step:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.dataflow.graph import Graph
+from penstock.engines.simulator.node import Placement
 from penstock.engines.simulator.records import Queue, Records, joined
 from penstock.engines.simulator.source import Source
 from penstock.engines.simulator.work import Counts
@@ -59,9 +60,11 @@ def emitted(leaving: Sequence[Leaving], ordered: bool) -> Records:
 class Network:
     """All queues of a dataflow. They outlive plans: what waits in them waits on."""
 
-    def __init__(self, graph: Graph, delay: float, sources: Mapping[str, Source]) -> None:
+    def __init__(
+        self, graph: Graph, delay: float, sources: Mapping[str, Source], between: float = 0.0
+    ) -> None:
         self._graph = graph
-        self._delay = delay
+        self._delay, self._between = delay, between
         self.sources = sources
         self.queues: dict[Edge, Queue] = {
             (writer, o.name): Queue() for o in graph.operators for writer in o.inputs
@@ -70,14 +73,21 @@ class Network:
     def inlet(self, edge: Edge) -> Queue | Source:
         return self.sources[edge[1]] if edge[0] == edge[1] else self.queues[edge]
 
-    def outlet(self, edge: Edge, plan: Plan) -> Outlet:
+    def delay(self, edge: Edge, plan: Plan, placement: Placement) -> float:
+        """Seconds along an edge, on average over all pairs of instances."""
+        if not self._between:
+            return self._delay
+        writer, reader = (plan.pipeline_of(name).name for name in edge)
+        return self._delay + self._between * placement.apart(writer, reader)
+
+    def outlet(self, edge: Edge, plan: Plan, placement: Placement) -> Outlet:
         """The way along an edge under a plan: a pipeline's first operator stands for it."""
-        graph = self._graph
+        graph, delay = self._graph, self.delay(edge, plan, placement)
         holds = plan.pipeline_of(edge[1]).operators
         ahead = graph.reachable(edge[1])
         begins = tuple(c.name for c in graph.constraints if c.first in holds)
         carries = frozenset(c.name for c in graph.constraints if c.last in ahead)
-        return Outlet(edge, self.queues[edge], self._delay, begins, carries - {*begins})
+        return Outlet(edge, self.queues[edge], delay, begins, carries - {*begins})
 
     def __len__(self) -> int:
         """Records on their way, without those that no pipeline has taken from outside yet."""

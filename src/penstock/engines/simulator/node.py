@@ -35,6 +35,12 @@ class Placement:
             counts += np.bincount(hosts, minlength=len(counts))
         return counts
 
+    def apart(self, first: str, second: str) -> float:
+        """The share of the pairs of instances of two pipelines that two executors hold."""
+        size = len(self.executors)
+        one, other = (np.bincount(self.hosts[name], minlength=size) for name in (first, second))
+        return 1 - int(one @ other) / (int(one.sum()) * int(other.sum()))
+
     @property
     def present(self) -> int:
         """How many executors are there."""

@@ -70,7 +70,7 @@ class Simulation:
             )
             for o in graph.sources
         }
-        self.network = Network(graph, model.delay, self.sources)
+        self.network = Network(graph, model.delay, self.sources, model.between)
         self.ledger = Ledger(model, graph.topological, seed + (resumed << 32))
         self.latency = {c.name: LatencyGauge(c) for c in graph.constraints}
         self.delivered: Counter[str] = Counter()
@@ -179,7 +179,11 @@ class Simulation:
     def _outlets(self, work: Work, plan: Plan) -> tuple[net.Outlet, ...]:
         readers = self.graph.successors[work.tail]
         out = [r for r in readers if r not in work.sinks]
-        return tuple(self.network.outlet((work.tail, reader), plan) for reader in out)
+        return tuple(self.network.outlet((work.tail, r), plan, self.placement) for r in out)
+
+    def delay(self, inlet: Inlet) -> float:
+        """Seconds on the way to an inlet of those that are fed by another pipeline."""
+        return self.network.delay((inlet.writer, inlet.entry), self.plan, self.placement)
 
     def _stream(self, name: str) -> np.random.Generator:
         if name not in self._streams:
@@ -323,6 +327,7 @@ class Simulation:
         """Go over to other executors under the same plan."""
         self.placement = placement.at(self.now)
         for stage in self.stages.values():
+            stage.outlets = self._outlets(stage.work, self.plan)
             if isinstance(stage, BatchStage):
                 stage.pool.resize(*self._slots(), self.now)
 

@@ -188,7 +188,7 @@ def _channels(sim: Simulation, spells: Mapping[str, Spell]) -> dict[str, Channel
                 reader=inlet.entry,
                 backlog_rows=waits,
                 backlog_seconds=waits * spell.seconds / rows if rows else None if waits else 0.0,
-                latency=wait / rows + sim.model.delay if rows else None,
+                latency=wait / rows + sim.delay(inlet) if rows else None,
                 batching=gathered / rows if rows else None,
             )
     return found
