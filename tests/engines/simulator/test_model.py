@@ -12,7 +12,7 @@ from penstock.control.history import History
 from penstock.control.loop import Tick
 from penstock.engines.simulator import costs, service
 from penstock.engines.simulator.batch import Pool
-from penstock.engines.simulator.chance import Chooser
+from penstock.engines.simulator.chance import Chooser, Dealer
 from penstock.engines.simulator.model import Keys, Node
 from penstock.engines.simulator.node import Placement, packed, place, slowdown
 from penstock.engines.simulator.service import (
@@ -72,6 +72,8 @@ def test_choices_are_as_frequent_as_their_weights(weights: list[float]) -> None:
     drawn = Chooser(np.array(weights)).draw(np.random.default_rng(0), 400_000)
     found = np.bincount(drawn, minlength=len(weights)) / 400_000
     np.testing.assert_allclose(found, np.array(weights) / sum(weights), atol=0.004)
+    dealt = Dealer(np.array(weights)).deal(np.random.default_rng(0), 400_000).counts / 400_000
+    np.testing.assert_allclose(dealt, np.array(weights) / sum(weights), atol=0.004)
 
 
 def test_keys_are_spread_over_instances() -> None:

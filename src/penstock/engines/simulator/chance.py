@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from penstock.engines.simulator.groups import Groups
+
 Floats = npt.NDArray[np.float64]
+
+_CELLS = 1 << 16
+"""Numbers that a dealer draws."""
 
 
 class Chooser:
@@ -42,3 +47,31 @@ class Chooser:
         place <<= 1
         place |= given_up  # no branch that is as likely as not
         return self._pairs.take(place)
+
+
+class Dealer:
+    """Chooses for many at once, and puts those together that get the same place.
+
+    Numbers are dealt out to the places, to each as many as its weight is worth in full. A record
+    draws a number; the few that draw one that is left over are chosen for by what the weights are
+    worth beyond whole numbers. So each place is as likely as its weight says, not nearly so.
+    """
+
+    def __init__(self, weights: Floats) -> None:
+        self._size = len(weights)
+        worth = weights * (_CELLS / weights.sum())
+        whole = np.floor(worth).astype(np.intp)
+        self._place = np.zeros(_CELLS, np.uint16 if self._size <= _CELLS else np.uint32)
+        self._dealt = int(whole.sum())
+        self._place[: self._dealt] = np.repeat(np.arange(self._size), whole)
+        rest = worth - whole
+        self._chooser = Chooser(rest if rest.any() else weights)
+
+    def deal(self, rng: np.random.Generator, count: int) -> Groups:
+        """Groups of so many records."""
+        drawn = rng.bit_generator.random_raw((count + 3) // 4).view(np.uint16)[:count]
+        place = self._place.take(drawn)
+        if self._dealt < _CELLS:
+            over = np.flatnonzero(drawn >= self._dealt)
+            place[over] = self._chooser.draw(rng, len(over))
+        return Groups.of(place, self._size)

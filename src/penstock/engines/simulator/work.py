@@ -78,6 +78,11 @@ class Allotted:
         )
 
     @property
+    def alike(self) -> bool:
+        """Whether all are seen once by all: then any of the times is as good for any record."""
+        return all(v is None for v in self.visits)
+
+    @property
     def outputs(self) -> Counts | None:
         return self.visits[-1]
 
