@@ -16,7 +16,7 @@ from penstock.metrics.snapshot import LatencyMetrics
 Floats = npt.NDArray[np.float64]
 
 _SAMPLE = 4096
-"""Records of which one is looked at, at the least, if there are as many."""
+"""Records of a step that are looked at one by one."""
 
 
 @dataclass(frozen=True)
@@ -29,20 +29,27 @@ class Ages:
 
     @classmethod
     def of(cls, left: Floats, births: Floats, until: float) -> Ages:
-        """Records that leave, without those that do so only after a time."""
+        """Of records that leave by a time; a few may be there that leave later."""
         total = float(left.sum()) - float(births.sum())
-        late = np.flatnonzero(left > until)
-        if math.isnan(total) or 2 * len(late) > len(left):
-            # some came by ways on which the constraint does not lie
+        sample = _some(left, births, until)
+        if math.isnan(total) or not len(sample):
+            # some came by ways on which the constraint does not lie, or most leave later
             known = (left <= until) & ~np.isnan(births)
-            left, births, late = left[known], births[known], late[:0]
-            total = float(left.sum()) - float(births.sum())
+            left, births = left[known], births[known]
+            sample = _some(left, births, until)
+            return cls(len(left), float((left - births).sum()), sample)
+        late = np.flatnonzero(left > until)
         total -= float((left[late] - births[late]).sum())
-        every = slice(None, None, len(left) // _SAMPLE + 1)
-        sample = left[every] - births[every]
-        return cls(
-            len(left) - len(late), total, sample[left[every] <= until] if len(late) else sample
-        )
+        return cls(len(left) - len(late), total, sample)
+
+
+def _some(left: Floats, births: Floats, until: float) -> Floats:
+    """Ages of records that are spread evenly, and not at the same distance everywhere."""
+    if len(left) > _SAMPLE:
+        which = np.arange(_SAMPLE) * len(left) // _SAMPLE
+        left, births = left[which], births[which]
+    ages = left - births
+    return ages if not len(ages) or left.max() <= until else ages[left <= until]
 
 
 _DECADE = 100
