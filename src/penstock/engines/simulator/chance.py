@@ -54,10 +54,12 @@ class Dealer:
 
     Numbers are dealt out to the places, to each as many as its weight is worth in full. A record
     draws a number; the few that draw one that is left over are chosen for by what the weights are
-    worth beyond whole numbers. So each place is as likely as its weight says, not nearly so.
+    worth beyond whole numbers. So each place is as likely as its weight says, not nearly so. What
+    a record gets does not depend on how many are dealt at once: numbers are drawn four at a time,
+    and what is left of them is for the next; those few are chosen for from a stream of their own.
     """
 
-    def __init__(self, weights: Floats) -> None:
+    def __init__(self, weights: Floats, rng: np.random.Generator) -> None:
         self._size = len(weights)
         worth = weights * (_CELLS / weights.sum())
         whole = np.floor(worth).astype(np.intp)
@@ -66,12 +68,23 @@ class Dealer:
         self._place[: self._dealt] = np.repeat(np.arange(self._size), whole)
         rest = worth - whole
         self._chooser = Chooser(rest if rest.any() else weights)
+        self._rng, self._aside = rng, rng.spawn(1)[0]
+        self._spare = np.zeros(0, np.uint16)
 
-    def deal(self, rng: np.random.Generator, count: int) -> Groups:
+    def deal(self, count: int) -> Groups:
         """Groups of so many records."""
-        drawn = rng.bit_generator.random_raw((count + 3) // 4).view(np.uint16)[:count]
+        drawn = self._drawn(count)
         place = self._place.take(drawn)
         if self._dealt < _CELLS:
             over = np.flatnonzero(drawn >= self._dealt)
-            place[over] = self._chooser.draw(rng, len(over))
+            place[over] = self._chooser.draw(self._aside, len(over))
         return Groups.of(place, self._size)
+
+    def _drawn(self, count: int) -> npt.NDArray[np.uint16]:
+        spare = self._spare
+        more = -(-max(0, count - len(spare)) // 4)
+        drawn = self._rng.bit_generator.random_raw(more).view(np.uint16)
+        if len(spare):
+            drawn = np.concatenate((spare, drawn))
+        self._spare = drawn[count:].copy()
+        return drawn[:count]

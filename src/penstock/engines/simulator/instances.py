@@ -83,8 +83,8 @@ class Instances:
         """Who gets which of so many records, where it is not simply the next in turn."""
         if self.count == 1 or self._weights is None:
             return None
-        self._dealer = self._dealer or Dealer(self._weights)
-        return self._dealer.deal(self._rng, count)
+        self._dealer = self._dealer or Dealer(self._weights, self._rng)
+        return self._dealer.deal(count)
 
     def choose(self, count: int) -> Numbers | None:
         """The same as the instance of each record."""

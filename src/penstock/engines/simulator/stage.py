@@ -128,10 +128,8 @@ class Stage:
         late = bool(records.time[0] < begin)
         groups = self.servers.deal(len(records))
         if groups is not None:
-            records = records.take(groups.order)
-            if entry.ndim or not allotted.alike:
-                allotted = allotted[groups.order]
-            entry = entry if entry.ndim == 0 else entry[groups.order]
+            records, allotted = records.take(groups.order), allotted.take(groups.order)
+            entry = entry.take(groups.order) if entry.ndim else entry
         ready = np.maximum(records.time, begin) if late else records.time
         given = self.servers.give(ready, allotted.service, groups)
         each = given.ready - ready if entry.ndim and given.gathered else None

@@ -77,10 +77,10 @@ class Allotted:
             self.service[which], tuple(None if v is None else v[which] for v in self.visits)
         )
 
-    @property
-    def alike(self) -> bool:
-        """Whether all are seen once by all: then any of the times is as good for any record."""
-        return all(v is None for v in self.visits)
+    def take(self, order: npt.NDArray[np.intp]) -> Allotted:
+        """All of them in another order."""
+        visits = tuple(None if v is None else v.take(order) for v in self.visits)
+        return Allotted(self.service.take(order), visits)
 
     @property
     def outputs(self) -> Counts | None:
