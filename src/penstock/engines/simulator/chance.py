@@ -74,7 +74,7 @@ class Dealer:
     def deal(self, count: int) -> Groups:
         """Groups of so many records."""
         drawn = self._drawn(count)
-        place = self._place.take(drawn)
+        place = self._place.take(drawn, mode="wrap")
         if self._dealt < _CELLS:
             over = np.flatnonzero(drawn >= self._dealt)
             place[over] = self._chooser.draw(self._aside, len(over))

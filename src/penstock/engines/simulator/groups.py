@@ -33,10 +33,11 @@ _PLACES.setflags(write=False)
 class Groups:
     """What puts records together by server.
 
-    order: their places as they came, server by server and woven; counts: how many each server has;
-    strand: how many are in a row.
+    server: that of each; order: their places, server by server and woven; counts: how many each
+    server has; strand: how many are in a row.
     """
 
+    server: npt.NDArray[np.integer[Any]]
     order: Numbers
     counts: Numbers
     strand: int = 1
@@ -61,14 +62,10 @@ class Groups:
             counts = _steps(order.searchsorted(edges), count)
             order &= (1 << bits) - 1
         strand = _STRAND if count >= _MANY * max(servers, _STRAND) else 1
-        return cls(_woven(order, strand, np.intp), counts, strand)
+        return cls(server, _woven(order, strand), counts, strand)
 
     def __len__(self) -> int:
         return len(self.order)
-
-    def each(self, values: Floats) -> Floats:
-        """For each record what is said of its server."""
-        return _woven(np.repeat(values, self.counts), self.strand, np.float64)
 
     def places(self, at: Numbers) -> Numbers:
         """Where records stand, by their places without weaving."""
@@ -80,18 +77,10 @@ class Groups:
         woven += at // self.strand
         return np.where(at < strands * self.strand, woven, at)
 
-    def servers(self, places: Numbers) -> Numbers:
-        """The servers of records, by where they stand."""
-        if self.strand > 1:
-            strands = len(self) // self.strand
-            plain = places % strands * self.strand + places // strands
-            places = np.where(places < strands * self.strand, plain, places)
-        return self.counts.cumsum().searchsorted(places, side="right")
-
-    def first(self, values: Floats, servers: int) -> list[Floats]:
-        """What is said of the records of the first servers, one server after the other."""
+    def first(self, servers: int) -> list[Numbers]:
+        """The records of the first servers, one server after the other."""
         ends = np.cumsum(self.counts[:servers]).tolist()
-        plain = _plain(values, self.strand, ends[-1])
+        plain = _plain(self.order, self.strand, ends[-1])
         return [plain[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
@@ -104,18 +93,18 @@ def _steps(edges: Numbers, end: int) -> Numbers:
     return steps
 
 
-def _woven(values: npt.NDArray[Any], strand: int, kind: type[np.generic]) -> npt.NDArray[Any]:
+def _woven(values: npt.NDArray[np.integer[Any]], strand: int) -> Numbers:
     """The first ones of all strands, then the second ones; what makes no whole strand stays."""
     if strand == 1:
-        return values.astype(kind, copy=False)
-    found = np.empty(len(values), kind)
+        return values.astype(np.intp, copy=False)
+    found = np.empty(len(values), np.intp)
     whole = len(values) // strand * strand
     found[:whole].reshape(strand, -1)[...] = values[:whole].reshape(-1, strand).T
     found[whole:] = values[whole:]
     return found
 
 
-def _plain(values: Floats, strand: int, count: int) -> Floats:
+def _plain(values: Numbers, strand: int, count: int) -> Numbers:
     """The first of woven values as they were before."""
     if strand == 1:
         return values[:count]
@@ -143,34 +132,36 @@ def running(what: np.ufunc, values: Floats, strand: int) -> None:
 def dealt(
     arrivals: Floats, services: Floats, free: Floats, groups: Groups
 ) -> tuple[Floats, Floats, Floats]:
-    """When records leave, in the order of the groups, as are arrivals and services.
+    """When records leave, when each server is free again, and the work that it got.
 
-    And when each server is free again, and the work that it got. One running maximum goes through
-    the records of all servers: the sums before it fall so far from server to server that what one
-    has left is below what the next begins with.
+    One running maximum goes through the records of all servers: the sums before it fall so far
+    from server to server that what one has left is below what the next begins with.
     """
     if not len(arrivals):
         return arrivals, free, np.zeros(len(free))
+    came = arrivals.take(groups.order, mode="wrap")
+    took = services.take(groups.order, mode="wrap")
     used = np.flatnonzero(groups.counts)
     counts = groups.counts[used]
     ends = np.cumsum(counts)
     first, last = groups.places(np.stack((ends - counts, ends - 1)))
-    took, begin = services[first], np.maximum(arrivals[first], free[used])
-    latest = max(float(begin.max()), float(arrivals[last].max())) + _most(services, groups, first)
+    begin, before = np.maximum(came[first], free[used]), took[first]
+    latest = max(float(begin.max()), float(arrivals.max())) + _most(took, groups, first)
     origin = float(begin.min())
-    done = services.copy()
-    done[first] -= latest - origin
-    done[first[0]] += origin  # times are relative to it, so that precision does not fade
-    running(np.add, done, groups.strand)
-    left = arrivals + services
-    left[first] = begin + took
-    left -= done
-    running(np.fmax, left, groups.strand)
-    left += done
+    came += took
+    came[first] = begin + before
+    took[first] -= latest - origin
+    took[first[0]] += origin  # times are relative to it, so that precision does not fade
+    running(np.add, took, groups.strand)
+    came -= took
+    running(np.fmax, came, groups.strand)
+    came += took
     work = np.zeros(len(free))
-    work[used] = done[last] - done[first] + took
+    work[used] = took[last] - took[first] + before
     free = free.copy()
-    free[used] = left[last]
+    free[used] = came[last]
+    left = np.empty_like(came)
+    left[groups.order] = came
     return left, free, work
 
 

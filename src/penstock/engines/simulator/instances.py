@@ -44,7 +44,7 @@ class Given:
         """The instances of some records."""
         if self.groups is None:
             return (self.turn + which) % len(self.rows)
-        return self.groups.servers(which)
+        return self.groups.server[which]
 
 
 class Instances:
@@ -93,9 +93,9 @@ class Instances:
         self._chooser = self._chooser or Chooser(self._weights)
         return self._chooser.draw(self._rng, count)
 
-    def give(self, ready: Floats, service: Floats, groups: Groups | None) -> Given:
-        """Give records to instances; they are sorted by when they are ready, or in groups so."""
-        turn = self._turn
+    def give(self, ready: Floats, service: Floats) -> Given:
+        """Give records to instances; they are sorted by when they are ready."""
+        turn, groups = self._turn, self.deal(len(ready))
         if self.slow is not None:
             service = service * self._of_each(self.slow, groups, len(ready))
         gathered = 0.0
@@ -109,9 +109,8 @@ class Instances:
 
     def _of_each(self, values: Floats, groups: Groups | None, count: int) -> Floats:
         """For each record what is said of its instance."""
-        if groups is not None:
-            return groups.each(values)
-        return np.asarray(values[(self._turn + np.arange(count)) % self.count])
+        turns = (self._turn + np.arange(count)) % self.count if groups is None else groups.server
+        return values.take(turns)
 
     def _flushed(self, ready: Floats, phase: Floats) -> Floats:
         """When the gathering that each record falls into ends; instances do not do it together."""
@@ -139,7 +138,7 @@ class Instances:
             return [given.ready]
         few = min(self.count, _WATCHED)
         if given.groups is not None:
-            return given.groups.first(given.ready, few)
+            return [given.ready[mine] for mine in given.groups.first(few)]
         return [
             given.ready[(which - given.turn) % self.count :: self.count] for which in range(few)
         ]

@@ -33,28 +33,24 @@ _COUNTED = np.arange(_LIFT, _LIFT + (1 << 17))
 _COUNTED.setflags(write=False)
 
 
-def order(*parts: Floats) -> Numbers:
+def order(times: Floats) -> Numbers:
     """What puts times in order; of times that are equal but for rounding, the first first.
 
-    Places count on from part to part. Time and place in one whole number are sorted twice as fast
-    as places by their times, and always in the same way, which NumPy's own unstable order is not on
-    every processor. The bits of a number that is not negative are in order as they stand; the last
-    of them make room for the place, so times count to 2**-32 of their distance to the first or
-    better. As numbers with a fraction they are sorted faster than as whole ones.
+    Time and place in one whole number are sorted twice as fast as places by their times, and
+    always in the same way, which NumPy's own unstable order is not on every processor. The bits
+    of a number that is not negative are in order as they stand; the last of them make room for
+    the place, so times count to 2**-32 of their distance to the first or better. As numbers with a
+    fraction they are sorted faster than as whole ones.
     """
-    count = sum(map(len, parts))
+    count = len(times)
     bits = max(count - 1, 0).bit_length()
     if bits > _PLACES:
-        return np.argsort(np.concatenate(parts), kind="stable")
-    times, at = np.empty(count), 0
-    first = min(float(part.min()) for part in parts if len(part))
-    for part in parts:
-        np.subtract(part, first, out=times[at : at + len(part)])
-        at += len(part)
-    keys: Numbers = times.view(np.int64)
+        return np.argsort(times, kind="stable")
+    since = np.subtract(times, float(times.min()))
+    keys: Numbers = since.view(np.int64)
     keys &= -(1 << bits)
     keys += _COUNTED[:count] if count <= len(_COUNTED) else np.arange(_LIFT, _LIFT + count)
-    times.sort()
+    since.sort()
     keys &= (1 << bits) - 1
     return keys
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.dataflow.graph import Graph
-from penstock.engines.simulator.records import Queue, Records, in_time
+from penstock.engines.simulator.records import Queue, Records, joined
 from penstock.engines.simulator.source import Source
 from penstock.engines.simulator.work import Counts
 from penstock.plan.plan import Plan
@@ -62,7 +62,7 @@ def emitted(leaving: Sequence[Leaving], until: float) -> Records:
         if one.outputs is not None:
             records = records.repeated(one.outputs)
         parts.append(records)
-    out = in_time(parts)
+    out = joined(parts).by_time()
     if not len(out) or out.time[-1] <= until:
         return out
     return out[: int(np.searchsorted(out.time, until, "right"))]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -32,21 +31,12 @@ class Records:
         return len(self.time)
 
     def __getitem__(self, which: slice | npt.NDArray[np.generic]) -> Records:
-        time = self.time[which]
-        return Records(
-            time, {n: time if b is self.time else b[which] for n, b in self.births.items()}
-        )
-
-    def birth(self, name: str) -> Floats:
-        """When each came to a constraint's first operator."""
-        known = self.births.get(name)
-        return np.full(len(self), np.nan) if known is None else known
+        return Records(self.time[which], {name: b[which] for name, b in self.births.items()})
 
     def take(self, order: npt.NDArray[np.intp]) -> Records:
         """All of them in another order."""
-        time = self.time.take(order)
-        births = {n: time if b is self.time else b.take(order) for n, b in self.births.items()}
-        return Records(time, births)
+        births = {name: b.take(order, mode="wrap") for name, b in self.births.items()}
+        return Records(self.time.take(order, mode="wrap"), births)  # which is not looked over
 
     def repeated(self, often: npt.NDArray[np.int64]) -> Records:
         """Each as often as is said for it."""
@@ -55,7 +45,11 @@ class Records:
 
     def by_time(self) -> Records:
         """The same records in order."""
-        return in_time([self])
+        if _ordered(self.time):
+            return self
+        if not self.births:
+            return Records(np.sort(self.time))
+        return self.take(kernel.order(self.time))
 
 
 NOTHING = Records(np.zeros(0))
@@ -67,36 +61,11 @@ def joined(parts: Sequence[Records]) -> Records:
     if len(parts) < 2:
         return parts[0] if parts else NOTHING
     names = dict.fromkeys(name for p in parts for name in p.births)
-    births = {name: np.concatenate([p.birth(name) for p in parts]) for name in names}
+    births = {
+        name: np.concatenate([p.births.get(name, np.full(len(p), np.nan)) for p in parts])
+        for name in names
+    }
     return Records(np.concatenate([p.time for p in parts]), births)
-
-
-def in_time(parts: Sequence[Records]) -> Records:
-    """Records of several parts in order, whatever order they are in.
-
-    All but one of the parts are small as a rule, and cheaper to put in than to join first.
-    """
-    parts = sorted((p for p in parts if len(p)), key=lambda p: float(p.time[0]))
-    if _ordered([p.time for p in parts]):
-        return joined(parts)
-    if not any(p.births for p in parts):
-        return Records(np.sort(np.concatenate([p.time for p in parts])))
-    most = max(parts, key=len)
-    rest = joined([p for p in parts if p is not most])
-    order = kernel.order(most.time, rest.time)
-    if not len(rest):
-        return most.take(order)
-    place = np.flatnonzero(order >= len(most))
-    which = order[place] - len(most)
-
-    def column(large: Floats, small: Floats) -> Floats:
-        found = large.take(order, mode="clip")
-        found[place] = small[which]
-        return found
-
-    names = dict.fromkeys((*most.births, *rest.births))
-    births = {name: column(most.birth(name), rest.birth(name)) for name in names}
-    return Records(column(most.time, rest.time), births)
 
 
 class Queue:
@@ -160,13 +129,6 @@ class Queue:
         return joined(list(self._parts))
 
 
-def _ordered(parts: Sequence[Floats]) -> bool:
-    """Whether times are in order, part after part."""
-    if any(before[-1] > after[0] for before, after in pairwise(parts)):
-        return False
-    # where they are not, a few tell as a rule
-    return all(_rising(part[:_SOME]) and _rising(part) for part in parts)
-
-
-def _rising(times: Floats) -> bool:
-    return bool((times[1:] >= times[:-1]).all())
+def _ordered(times: Floats) -> bool:
+    some = times[:_SOME]  # where they are not, a few tell as a rule
+    return bool((some[1:] >= some[:-1]).all() and (times[1:] >= times[:-1]).all())

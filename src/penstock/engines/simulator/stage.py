@@ -125,13 +125,10 @@ class Stage:
     ) -> tuple[Floats, _Served]:
         """Give records to instances; the work that each instance got, and when records leave."""
         records, allotted, entry = in_order(parts)
-        late = bool(records.time[0] < begin)
-        groups = self.servers.deal(len(records))
-        if groups is not None:
-            records, allotted = records.take(groups.order), allotted.take(groups.order)
-            entry = entry.take(groups.order) if entry.ndim else entry
-        ready = np.maximum(records.time, begin) if late else records.time
-        given = self.servers.give(ready, allotted.service, groups)
+        ready = records.time
+        if ready[0] < begin:
+            ready = np.maximum(ready, begin)
+        given = self.servers.give(ready, allotted.service)
         each = given.ready - ready if entry.ndim and given.gathered else None
         self.gauge.served(
             records.time, given.left, given.service, given.gathered, given.rows, entry, each

@@ -77,11 +77,6 @@ class Allotted:
             self.service[which], tuple(None if v is None else v[which] for v in self.visits)
         )
 
-    def take(self, order: npt.NDArray[np.intp]) -> Allotted:
-        """All of them in another order."""
-        visits = tuple(None if v is None else v.take(order) for v in self.visits)
-        return Allotted(self.service.take(order), visits)
-
     @property
     def outputs(self) -> Counts | None:
         return self.visits[-1]
