@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -63,7 +65,8 @@ class Dealer:
         self._size = len(weights)
         worth = weights * (_CELLS / weights.sum())
         whole = np.floor(worth).astype(np.intp)
-        self._place = np.zeros(_CELLS, np.uint16 if self._size <= _CELLS else np.uint32)
+        narrow = np.uint16 if self._size <= _CELLS else np.uint32
+        self._place: npt.NDArray[np.integer[Any]] = np.zeros(_CELLS, narrow)
         self._dealt = int(whole.sum())
         self._place[: self._dealt] = np.repeat(np.arange(self._size), whole)
         rest = worth - whole

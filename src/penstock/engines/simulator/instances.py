@@ -76,7 +76,8 @@ class Instances:
         self._chooser: Chooser | None = None
         self._shared = dispatch is Dispatch.SHARED and shares is None and count > 1
         self._cadence = cadence
-        self._phases = np.arange(count) * 0.6180339887498949 % 1.0 * cadence
+        self._phases: Floats = np.arange(count, dtype=np.float64) * 0.6180339887498949 % 1.0
+        self._phases *= cadence
         self._turn = 0
 
     def deal(self, count: int) -> Groups | None:

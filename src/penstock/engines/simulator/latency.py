@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.dataflow.graph import Constraint
+from penstock.engines.simulator.model import weighed
 from penstock.metrics.snapshot import LatencyMetrics
 
 Floats = npt.NDArray[np.float64]
@@ -81,8 +82,8 @@ class LatencyGauge:
             [one.rows / len(one.sample) for one in ages], [len(one.sample) for one in ages]
         )
         places = (np.log10(np.maximum(sample, 1e-7)) - _LOWEST) * _DECADE
-        bins = np.bincount(np.minimum(places.astype(np.intp), _BINS - 1), stands, minlength=_BINS)
-        rows, total = sum(one.rows for one in ages), sum(one.total for one in ages)
+        bins = weighed(np.minimum(places.astype(np.intp), _BINS - 1), stands, _BINS)
+        rows, total = sum(one.rows for one in ages), math.fsum(one.total for one in ages)
         self._recent.append((end, rows, total, bins))
         self._rows += rows
         self._sum += total
