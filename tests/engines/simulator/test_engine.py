@@ -109,6 +109,58 @@ def test_state_that_moves_stops_its_pipeline(tmp_path: Path) -> None:
     assert 0.5 < worst < 2.0
 
 
+def test_instances_and_executors_know_their_parts_of_the_keys(tmp_path: Path) -> None:
+    plan = apart(("count", 3), executors=2)
+    engine = started(keyed(), plan, {"count": Step(Constant(0.0001))}, "1000/s", tmp_path)
+    engine.advance(5)
+    seen = engine.observe()
+    count = seen.pipelines["count"]
+    assert [i.part for i in count.instances] == [0, 1, 2]
+    assert count.hottest is not None
+    assert count.hottest.parts == 3
+    assert [i.part for i in seen.pipelines["in"].instances] == [None]
+    found = {name: e.partitions for name, e in seen.executors.items()}
+    assert sorted(p for held in found.values() for p in held.get("count", ())) == [0, 1, 2]
+    for instance in count.instances:
+        assert instance.part in found[instance.executor or ""]["count"]
+    for one in seen.executors.values():
+        assert {n: len(p) for n, p in one.partitions.items()} == one.state_parts
+
+
+def test_which_of_many_parts_an_instance_has_is_not_said(tmp_path: Path) -> None:
+    plan = apart(("count", 2)).with_pipeline("count", ceiling=6)
+    engine = started(keyed(), plan, {}, "10/s", tmp_path)
+    engine.advance(5)
+    seen = engine.observe()
+    assert [i.part for i in seen.pipelines["count"].instances] == [None, None]
+    assert not any(one.partitions for one in seen.executors.values())
+
+
+def test_behind_a_filter_the_times_between_records_are_not_known(tmp_path: Path) -> None:
+    plan = Plan((Pipeline(("in",)), Pipeline(("a", "b", "c", "out"))), 1)
+    steps = {"a": Step(Constant(0.0001)), "b": Step(Constant(0.0001), 0.5)}
+    engine = started(chain("a", "b", "c"), plan, steps, "1000/s", tmp_path)
+    engine.advance(10)
+    seen = engine.observe()
+    cv = seen.pipelines["a"].arrival_cv
+    assert cv == pytest.approx(1.0, abs=0.1)
+    found = {name: one.arrival_cv for name, one in seen.operators.items() if name != "in"}
+    assert found == {"a": cv, "b": cv, "c": None, "out": None}
+
+
+def test_operators_that_get_a_part_of_the_records_are_not_said_to_get_all(tmp_path: Path) -> None:
+    flow = Dataflow("two")
+    left = flow.source("left", Generator(nothing, "v string")).frame("a", nothing)
+    right = flow.source("right", Generator(nothing, "v string")).frame("b", nothing)
+    left.union("both", right).sink("out", Memory())
+    plan = Plan((Pipeline(("left",)), Pipeline(("right",)), Pipeline(("a", "b", "both", "out"))), 1)
+    engine = started(flow.graph, plan, {}, "1000/s", tmp_path)
+    engine.advance(10)
+    operators = engine.observe().operators
+    assert operators["a"].arrival_cv is operators["b"].arrival_cv is None
+    assert operators["both"].arrival_cv is not None
+
+
 def test_skewed_keys_make_one_instance_the_hottest(tmp_path: Path) -> None:
     keys = Keys(number=10_000, skew=1.2)
     engine = started(

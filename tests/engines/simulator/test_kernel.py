@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.simulator import kernel
+from penstock.engines.simulator import groups, kernel
 from penstock.engines.simulator import shared as shared_queue
+from penstock.engines.simulator.groups import Groups
 from penstock.engines.simulator.shared import shared
 from tests.strategies import few
 
@@ -20,7 +21,7 @@ Floats = npt.NDArray[np.float64]
 CASES = st.tuples(
     st.integers(0, 2**32),
     st.sampled_from((1, 2, 3, 17, 60, 200)),
-    st.sampled_from((0, 1, 2, 59, 700)),
+    st.sampled_from((0, 1, 2, 59, 703)),
     st.sampled_from((0.3, 0.95, 3.0)),
 )
 
@@ -62,10 +63,12 @@ def test_records_with_a_given_server_leave_as_in_a_loop(
 ) -> None:
     rng, arrivals, services, free = drawn(case)
     server = rng.integers(0, len(free), len(arrivals)) // 2  # some servers get nothing
-    left, after = kernel.grouped(arrivals, services, free, kernel.Groups.of(server, len(free)))
+    left, after, work = groups.dealt(arrivals, services, free, Groups.of(server, len(free)))
     expected = one_by_one(arrivals, services, free, server)
     np.testing.assert_allclose(left, expected[0], rtol=0, atol=1e-7)
     np.testing.assert_allclose(after, expected[1], rtol=0, atol=1e-7)
+    due = np.bincount(server, services, minlength=len(free))
+    np.testing.assert_allclose(work, due, rtol=0, atol=1e-7)
 
 
 @pytest.mark.parametrize("count", [1, 2, 1000, (1 << 20) + 5])
@@ -77,11 +80,36 @@ def test_times_are_put_in_order_and_equal_ones_stay_as_they_are(count: int) -> N
 
 
 def test_groups_know_their_records() -> None:
-    groups = kernel.Groups.of(np.array([2, 0, 2, 4, 0, 0]), 5)
-    assert groups.counts.tolist() == [3, 0, 2, 0, 1]
-    assert [groups.of_server(i).tolist() for i in range(5)] == [[1, 4, 5], [], [0, 2], [], [3]]
-    assert groups.sums(np.arange(6.0)).tolist() == [10.0, 0.0, 2.0, 0.0, 3.0]
-    assert kernel.Groups.of(np.zeros(0, np.intp), 3).sums(np.zeros(0)).tolist() == [0.0, 0.0, 0.0]
+    found = Groups.of(np.array([2, 0, 2, 4, 0, 0]), 5)
+    assert found.order.tolist() == [1, 4, 5, 0, 2, 3]
+    assert found.counts.tolist() == [3, 0, 2, 0, 1]
+    assert len(Groups.of(np.zeros(0, np.intp), 3)) == 0
+
+
+@pytest.mark.parametrize("count", [5, 256, 2000, 20_003, (1 << 18) + 3])
+@pytest.mark.parametrize("servers", [1, 3, 60, 20_000, 70_000])
+def test_groups_that_are_woven_know_them_too(count: int, servers: int) -> None:
+    server = np.random.default_rng(count).integers(0, servers, count)
+    found = Groups.of(server, servers)
+    np.testing.assert_array_equal(np.sort(found.order), np.arange(count))
+    np.testing.assert_array_equal(found.counts, np.bincount(server, minlength=servers))
+    few = min(servers, 4)
+    mine = [one.tolist() for one in found.first(few)]
+    assert mine == [np.flatnonzero(server == n).tolist() for n in range(few)]
+    plain = found.order[found.places(np.arange(count))]
+    np.testing.assert_array_equal(plain, np.argsort(server, kind="stable"))
+    if servers == 3 and count > 5:
+        assert found.strand > 1
+
+
+@pytest.mark.parametrize("what", [np.add, np.fmax])
+@pytest.mark.parametrize("count", [8, 15, 16, 1003])
+def test_sums_and_maxima_run_through_woven_values(what: np.ufunc, count: int) -> None:
+    values = np.random.default_rng(count).normal(0, 1, count)
+    woven = groups._woven(np.arange(count), 8)
+    found = values[woven]
+    groups.running(what, found, 8)
+    np.testing.assert_allclose(found, what.accumulate(values)[woven], atol=1e-12)
 
 
 @few
@@ -152,8 +180,8 @@ def test_a_stream_may_be_cut_into_blocks_anywhere(servers: int, kind: str) -> No
                 left, free = kernel.robin(came, took, free, turn)
                 turn = (turn + len(part)) % servers
             elif kind == "given":
-                groups = kernel.Groups.of(server[part], servers)
-                left, free = kernel.grouped(came, took, free, groups)
+                found_groups = Groups.of(server[part], servers)
+                left, free, _ = groups.dealt(came, took, free, found_groups)
             else:
                 left, free = shared(came, took, free)
             found.append(left)

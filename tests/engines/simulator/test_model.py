@@ -12,7 +12,7 @@ from penstock.control.history import History
 from penstock.control.loop import Tick
 from penstock.engines.simulator import costs, service
 from penstock.engines.simulator.batch import Pool
-from penstock.engines.simulator.chance import Chooser
+from penstock.engines.simulator.chance import Chooser, Dealer
 from penstock.engines.simulator.model import Keys, Node
 from penstock.engines.simulator.node import Placement, packed, place, slowdown
 from penstock.engines.simulator.service import (
@@ -72,6 +72,26 @@ def test_choices_are_as_frequent_as_their_weights(weights: list[float]) -> None:
     drawn = Chooser(np.array(weights)).draw(np.random.default_rng(0), 400_000)
     found = np.bincount(drawn, minlength=len(weights)) / 400_000
     np.testing.assert_allclose(found, np.array(weights) / sum(weights), atol=0.004)
+    dealt = Dealer(np.array(weights), np.random.default_rng(0)).deal(400_000).counts / 400_000
+    np.testing.assert_allclose(dealt, np.array(weights) / sum(weights), atol=0.004)
+
+
+def test_many_places_are_dealt_to_evenly_though_numbers_are_few() -> None:
+    counts = Dealer(np.ones(40_000), np.random.default_rng(0)).deal(4_000_000).counts
+    spread = ((counts - 100.0) ** 2 / 100).sum()  # chi squared
+    assert spread == pytest.approx(40_000, abs=5 * (2 * 40_000) ** 0.5)
+
+
+@pytest.mark.parametrize("servers", [2, 3, 175])
+def test_who_gets_a_record_does_not_depend_on_how_many_are_dealt_at_once(servers: int) -> None:
+    def dealt(counts: list[int]) -> list[int]:
+        dealer = Dealer(np.arange(1.0, servers + 1), np.random.default_rng(0))
+        found = []
+        for count in counts:
+            found += dealer.deal(count).server.tolist()
+        return found
+
+    assert dealt([5, 1, 0, 2, 4000, 3, 989]) == dealt([5000])
 
 
 def test_keys_are_spread_over_instances() -> None:

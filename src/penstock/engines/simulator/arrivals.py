@@ -30,7 +30,10 @@ class Rate:
         """When the integral reaches each count, all of them between two times."""
         low, high = self.between(start, end)
         if self._steady(start, end):
-            return start + (counts - low) * ((end - start) / (high - low))
+            times = counts - low
+            times *= (end - start) / (high - low)
+            times += start
+            return times
         return np.clip(self.load.arrival(counts - 1.0), start, end)
 
     def _steady(self, start: float, end: float) -> bool:

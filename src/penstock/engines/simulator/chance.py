@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
+from penstock.engines.simulator.groups import Groups
+
 Floats = npt.NDArray[np.float64]
+
+_CELLS = 1 << 16
+"""Numbers that a dealer draws."""
 
 
 class Chooser:
@@ -42,3 +49,45 @@ class Chooser:
         place <<= 1
         place |= given_up  # no branch that is as likely as not
         return self._pairs.take(place)
+
+
+class Dealer:
+    """Chooses for many at once, and puts those together that get the same place.
+
+    Numbers are dealt out to the places, to each as many as its weight is worth in full. A record
+    draws a number; the few that draw one that is left over are chosen for by what the weights are
+    worth beyond whole numbers. So each place is as likely as its weight says, not nearly so. What
+    a record gets does not depend on how many are dealt at once: numbers are drawn four at a time,
+    and what is left of them is for the next; those few are chosen for from a stream of their own.
+    """
+
+    def __init__(self, weights: Floats, rng: np.random.Generator) -> None:
+        self._size = len(weights)
+        worth = weights * (_CELLS / weights.sum())
+        whole = np.floor(worth).astype(np.intp)
+        narrow = np.uint16 if self._size <= _CELLS else np.uint32
+        self._place: npt.NDArray[np.integer[Any]] = np.zeros(_CELLS, narrow)
+        self._dealt = int(whole.sum())
+        self._place[: self._dealt] = np.repeat(np.arange(self._size), whole)
+        rest = worth - whole
+        self._chooser = Chooser(rest if rest.any() else weights)
+        self._rng, self._aside = rng, rng.spawn(1)[0]
+        self._spare = np.zeros(0, np.uint16)
+
+    def deal(self, count: int) -> Groups:
+        """Groups of so many records."""
+        drawn = self._drawn(count)
+        place = self._place.take(drawn, mode="wrap")
+        if self._dealt < _CELLS:
+            over = np.flatnonzero(drawn >= self._dealt)
+            place[over] = self._chooser.draw(self._aside, len(over))
+        return Groups.of(place, self._size)
+
+    def _drawn(self, count: int) -> npt.NDArray[np.uint16]:
+        spare = self._spare
+        more = -(-max(0, count - len(spare)) // 4)
+        drawn = self._rng.bit_generator.random_raw(more).view(np.uint16)
+        if len(spare):
+            drawn = np.concatenate((spare, drawn))
+        self._spare = drawn[count:].copy()
+        return drawn[:count]

@@ -1,17 +1,14 @@
-"""What is measured: pipelines over the last seconds, and latencies over windows and the run."""
+"""What is measured of pipelines, over the last seconds."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-
-from penstock.dataflow.graph import Constraint
-from penstock.metrics.snapshot import LatencyMetrics
 
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.intp]
@@ -97,7 +94,7 @@ class Gauge:
 
     def __init__(self, instances: int, inlets: int = 1) -> None:
         self._size = (instances, inlets)
-        self._last: dict[int, float] = {}
+        self._last: dict[int, Floats] = {}
         self._past: deque[tuple[float, Spell]] = deque()
         self._cycles: deque[Cycle] = deque()
         self._passed = 1.0
@@ -118,10 +115,10 @@ class Gauge:
         entry: the inlet of each, or of all; each: what each of them gathered, if they did.
         """
         now, total = self.now, float(service.sum())
-        wait = float(left.sum()) - float(came.sum()) - total
+        wait = 0.0 if left is came else float(left.sum()) - float(came.sum()) - total
         now.taken += len(came)
         now.service += total
-        now.squares += _squares(service)
+        now.squares += _squares(service) if total else 0.0
         now.wait += wait
         now.gathered += gathered
         now.rows += rows
@@ -149,18 +146,25 @@ class Gauge:
     def out(self, count: int) -> None:
         self.now.out += count
 
-    def gaps(self, which: int, times: Floats) -> None:
-        """Times at which records came to one of the instances that are watched for that."""
-        if not len(times):
+    def gaps(self, watched: Sequence[Floats]) -> None:
+        """Times at which records came to each of the instances that are watched for that."""
+        parts: list[Floats] = []
+        breaks, at = [], 0
+        for which, times in enumerate(watched):
+            if not len(times):
+                continue
+            part = times[:_WATCHED]
+            last = self._last.get(which)
+            self._last[which] = times[-1:].copy()
+            parts += [part] if last is None else [last, part]
+            at += len(part) + (last is not None)
+            breaks.append(at)
+        if not breaks:
             return
-        last = self._last.get(which)
-        self._last[which] = float(times[-1])
-        times = times[:_WATCHED]
-        gaps = np.empty(len(times))
-        np.subtract(times[1:], times[:-1], out=gaps[1:])
-        gaps[0] = 0.0 if last is None else times[0] - last
-        gaps = gaps[last is None :]
-        self.now.gaps += len(gaps)
+        came = np.concatenate(parts)
+        gaps = came[1:] - came[:-1]
+        gaps[np.array(breaks[:-1], np.intp) - 1] = 0.0  # from one instance to the next
+        self.now.gaps += at - len(breaks)
         self.now.gap += float(gaps.sum())
         self.now.gap_squares += _squares(gaps)
 
@@ -224,75 +228,3 @@ def variation(count: int, total: float, squares: float) -> float | None:
         return None
     mean = total / count
     return math.sqrt(max(0.0, squares / count - mean * mean)) / mean
-
-
-_DECADE = 100
-_LOWEST = -7.0
-_BINS = 12 * _DECADE
-_SAMPLE = 4096
-
-
-class LatencyGauge:
-    """Latencies of one constraint over its window and over the run.
-
-    Means are exact. Percentiles come from a sample in bins 2.3 % apart, so what is kept does not
-    grow with the records.
-    """
-
-    def __init__(self, constraint: Constraint) -> None:
-        self.constraint = constraint
-        self._recent: deque[tuple[float, int, float, Floats]] = deque()
-        self._rows = 0
-        self._sum = 0.0
-        self._bins = np.zeros(_BINS)
-
-    def add(self, end: float, latencies: Floats) -> None:
-        """Take in the latencies of a step that ended at a time."""
-        total = float(latencies.sum())
-        if math.isnan(total):  # some came by ways on which the constraint does not lie
-            latencies = latencies[~np.isnan(latencies)]
-            total = float(latencies.sum())
-        if not len(latencies):
-            return
-        sample = latencies[:: len(latencies) // _SAMPLE + 1]
-        places = (np.log10(np.maximum(sample, 1e-7)) - _LOWEST) * _DECADE
-        counts = np.bincount(np.minimum(places.astype(np.intp), _BINS - 1), minlength=_BINS)
-        bins = np.asarray(counts * (len(latencies) / len(sample)), np.float64)
-        self._recent.append((end, len(latencies), total, bins))
-        self._rows += len(latencies)
-        self._sum += total
-        self._bins += bins
-        self._forget(end)
-
-    def _forget(self, now: float) -> None:
-        while self._recent and self._recent[0][0] <= now - self.constraint.window + 1e-9:
-            self._recent.popleft()
-
-    def window(self, now: float) -> LatencyMetrics | None:
-        """Over the constraint's window; None if no record ended in it."""
-        self._forget(now)
-        if not self._recent:
-            return None
-        rows = sum(r for _, r, _, _ in self._recent)
-        total = sum(s for _, _, s, _ in self._recent)
-        return self._metrics(rows, total, sum((b for *_, b in self._recent), np.zeros(_BINS)))
-
-    def total(self) -> LatencyMetrics | None:
-        """Over the run."""
-        return self._metrics(self._rows, self._sum, self._bins) if self._rows else None
-
-    def _metrics(self, rows: int, total: float, bins: Floats) -> LatencyMetrics:
-        p50, p95, p99 = _percentiles(bins, (0.5, 0.95, 0.99))
-        bound = self.constraint.latency
-        return LatencyMetrics(self.constraint.name, bound, total / rows, p50, p95, p99, rows)
-
-
-def _percentiles(bins: Floats, shares: Iterable[float]) -> list[float]:
-    below = np.cumsum(bins)
-    found = []
-    for share in shares:
-        wanted = share * below[-1]
-        at = int(np.searchsorted(below, wanted))
-        into = 1.0 - (below[at] - wanted) / bins[at]
-        found.append(float(10 ** (_LOWEST + (at + into) / _DECADE)))
-    return found

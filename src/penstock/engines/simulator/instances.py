@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.engines.simulator import kernel
-from penstock.engines.simulator.chance import Chooser
+from penstock.engines.simulator.chance import Chooser, Dealer
+from penstock.engines.simulator.groups import Groups
+from penstock.engines.simulator.groups import dealt as by_groups
 from penstock.engines.simulator.model import Dispatch
 from penstock.engines.simulator.shared import shared
 
@@ -25,7 +26,7 @@ _WATCHED = 4
 class Given:
     """Records that were given to instances.
 
-    ready: when each could begin but for those before it; server: the instance of each, or None
+    ready: when each could begin but for those before it; groups: which instance has which, or None
     where they took turns from `turn` on; work and rows: what each instance got; gathered: seconds
     that all of them together waited for the cadence.
     """
@@ -33,11 +34,17 @@ class Given:
     ready: Floats
     service: Floats
     left: Floats
-    server: Numbers | None
+    groups: Groups | None
     turn: int
     work: Floats
     rows: npt.NDArray[np.intp]
     gathered: float
+
+    def servers(self, which: npt.NDArray[np.intp]) -> Numbers:
+        """The instances of some records."""
+        if self.groups is None:
+            return (self.turn + which) % len(self.rows)
+        return self.groups.server[which]
 
 
 class Instances:
@@ -63,74 +70,79 @@ class Instances:
         self.slow: Floats | None = None
         self.shares = shares
         self._rng = rng
-        self._chooser = None if shares is None else Chooser(shares)
-        self._chance = dispatch is Dispatch.CHANCE
+        chance = dispatch is Dispatch.CHANCE
+        self._weights = np.ones(count) if shares is None and chance else shares
+        self._dealer: Dealer | None = None
+        self._chooser: Chooser | None = None
         self._shared = dispatch is Dispatch.SHARED and shares is None and count > 1
         self._cadence = cadence
-        self._phases = np.arange(count) * 0.6180339887498949 % 1.0 * cadence
+        self._phases: Floats = np.arange(count, dtype=np.float64) * 0.6180339887498949 % 1.0
+        self._phases *= cadence
         self._turn = 0
-        self._groups: kernel.Groups | None = None
+
+    def deal(self, count: int) -> Groups | None:
+        """Who gets which of so many records, where it is not simply the next in turn."""
+        if self.count == 1 or self._weights is None:
+            return None
+        self._dealer = self._dealer or Dealer(self._weights, self._rng)
+        return self._dealer.deal(count)
+
+    def choose(self, count: int) -> Numbers | None:
+        """The same as the instance of each record."""
+        if self.count == 1 or self._weights is None:
+            return None
+        self._chooser = self._chooser or Chooser(self._weights)
+        return self._chooser.draw(self._rng, count)
 
     def give(self, ready: Floats, service: Floats) -> Given:
         """Give records to instances; they are sorted by when they are ready."""
-        turn, server = self._turn, self.choose(len(ready))
+        turn, groups = self._turn, self.deal(len(ready))
         if self.slow is not None:
-            service = service * self.slow[self._of_each(server, len(ready))]
+            service = service * self._of_each(self.slow, groups, len(ready))
         gathered = 0.0
         if self._cadence:
-            flushed = self._flushed(ready, self._of_each(server, len(ready)))
+            flushed = self._flushed(ready, self._of_each(self._phases, groups, len(ready)))
             gathered = float(flushed.sum() - ready.sum())
             ready = flushed
-        self._groups = None if server is None else kernel.Groups.of(server, self.count)
-        left, work, rows = self._queue(ready, service)
+        left, work, rows = self._queue(ready, service, groups)
         self._turn = (turn + len(ready)) % self.count
-        return Given(ready, service, left, server, turn, work, rows, gathered)
+        return Given(ready, service, left, groups, turn, work, rows, gathered)
 
-    def choose(self, count: int) -> Numbers | None:
-        """The instance of each record, where it is not simply the next in turn."""
-        if self.count == 1:
-            return None
-        if self._chooser is not None:
-            return self._chooser.draw(self._rng, count)
-        if self._chance:
-            drawn = self._rng.random(count)
-            drawn *= self.count
-            return drawn.astype(np.uint16 if self.count <= 65536 else np.intp)
-        return None
+    def _of_each(self, values: Floats, groups: Groups | None, count: int) -> Floats:
+        """For each record what is said of its instance."""
+        turns = (self._turn + np.arange(count)) % self.count if groups is None else groups.server
+        return values.take(turns)
 
-    def _of_each(self, server: Numbers | None, count: int) -> Numbers:
-        return (self._turn + np.arange(count)) % self.count if server is None else server
-
-    def _flushed(self, ready: Floats, server: Numbers) -> Floats:
+    def _flushed(self, ready: Floats, phase: Floats) -> Floats:
         """When the gathering that each record falls into ends; instances do not do it together."""
-        phase = self._phases[server]
         return np.ceil((ready - phase) / self._cadence) * self._cadence + phase
 
-    def _queue(self, ready: Floats, service: Floats) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
-        if service[0] == 0.0 and not service.any() and float(self.free.max()) <= ready[0]:
-            return ready, np.zeros(self.count), dealt(len(ready), self.count, self._turn)
-        if self._groups is not None:
-            left, self.free, work = kernel.dealt(ready, service, self.free, self._groups)
-            return left, work, self._groups.counts
+    def _queue(
+        self, ready: Floats, service: Floats, groups: Groups | None
+    ) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
+        rows = dealt(len(ready), self.count, self._turn) if groups is None else groups.counts
+        if service[0] == 0.0 and not service.any() and float(self.free.max()) <= ready.min():
+            return ready, np.zeros(self.count), rows
+        if groups is not None:
+            left, self.free, work = by_groups(ready, service, self.free, groups)
+            return left, work, rows
         if self._shared:
             left, self.free = shared(ready, service, self.free)
             even = np.full(self.count, service.sum() / self.count)
             return left, even, dealt(len(ready), self.count, 0)
         left, self.free = kernel.robin(ready, service, self.free, self._turn)
-        work = totals(service, self.count, self._turn)
-        return left, work, dealt(len(ready), self.count, self._turn)
+        return left, totals(service, self.count, self._turn), rows
 
-    def watched(self, given: Given) -> Iterator[tuple[int, Floats]]:
+    def watched(self, given: Given) -> list[Floats]:
         """When the records of a few instances were ready; all of them where the queue is one."""
         if self._shared:
-            yield 0, given.ready
-            return
-        for which in range(min(self.count, _WATCHED)):
-            if self._groups is None:
-                mine = slice((which - given.turn) % self.count, None, self.count)
-                yield which, given.ready[mine]
-            else:
-                yield which, given.ready[self._groups.of_server(which)]
+            return [given.ready]
+        few = min(self.count, _WATCHED)
+        if given.groups is not None:
+            return [given.ready[mine] for mine in given.groups.first(few)]
+        return [
+            given.ready[(which - given.turn) % self.count :: self.count] for which in range(few)
+        ]
 
     def hold(self, until: float, servers: Numbers | None = None) -> None:
         """Let instances stand still until a time; all of them if none are named."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from penstock.engines.simulator.records import Queue, Records, joined
+from penstock.engines.simulator.records import NOTHING, Queue, Records, joined
 from penstock.engines.simulator.source import Source
 from penstock.engines.simulator.work import Allotted, Counts, Work
 
@@ -54,6 +54,13 @@ class Jobs:
             self.entry[which],
         )
 
+    def parted(self, end: float) -> tuple[Jobs, Jobs]:
+        """Those that leave by `end`, and those that stay."""
+        go = self.left <= end
+        if go.all():
+            return self, NO_JOBS
+        return self[np.flatnonzero(go)], self[np.flatnonzero(~go)]
+
     @property
     def begun(self) -> Floats:
         return self.left - self.allotted.service
@@ -65,6 +72,11 @@ class Jobs:
             if len(mine):
                 work.take_back(inlet.entry, self.allotted[mine])
                 inlet.queue.put_back(self.records[mine])
+
+
+NO_JOBS = Jobs(
+    NOTHING, Allotted(np.zeros(0), ()), np.zeros(0), np.zeros(0, np.intp), np.zeros(0, np.uint8)
+)
 
 
 def merged(first: Jobs, second: Jobs) -> Jobs:

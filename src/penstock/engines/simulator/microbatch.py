@@ -12,16 +12,17 @@ import numpy.typing as npt
 
 from penstock.engines.simulator.batch import Machine, Pool, Times, entries, shape_of, times
 from penstock.engines.simulator.instances import totals
-from penstock.engines.simulator.jobs import Inlet, Jobs
+from penstock.engines.simulator.jobs import NO_JOBS, Inlet, Jobs
+from penstock.engines.simulator.latency import Ages
 from penstock.engines.simulator.model import MicroBatch, Model
 from penstock.engines.simulator.network import Outlet
 from penstock.engines.simulator.records import Records
-from penstock.engines.simulator.stage import NO_JOBS, Stage, in_order
+from penstock.engines.simulator.stage import Stage, in_order
 from penstock.engines.simulator.work import Allotted, Work
 
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.integer[Any]]
-Latencies = Mapping[str, Floats]
+Latencies = Mapping[str, Sequence[Ages]]
 
 _MEMORY = 2.0
 """Seconds after which two thirds of what a pipeline wanted of processors are forgotten."""
@@ -217,7 +218,7 @@ class BatchStage(Stage):
         each = start - np.maximum(records.time, min(free, start))
         gathered = float(each.sum())
         self.gauge.served(records.time, start + service, service, gathered, rows, entry, each)
-        self.gauge.gaps(0, np.array([start]))
+        self.gauge.gaps([np.array([start])])
         self.gauge.batch(done, len(records))
         now.batches += 1
         now.batch_seconds += done + took.commit - start
@@ -291,7 +292,7 @@ def work_through(
 
 def _together(some: Sequence[Latencies]) -> Latencies:
     names = dict.fromkeys(name for one in some for name in one)
-    return {name: np.concatenate([one[name] for one in some if name in one]) for name in names}
+    return {name: [ages for one in some for ages in one.get(name, ())] for name in names}
 
 
 def _parts(work: Work, model: Model, entry: str) -> _Parts:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from penstock.dataflow.graph import Graph
 from penstock.engines.simulator.node import Placement
@@ -45,16 +46,27 @@ class Leaving:
     records: Records
     outputs: Counts | None
 
+    def __getitem__(self, which: slice | npt.NDArray[np.generic]) -> Leaving:
+        return Leaving(self.records[which], None if self.outputs is None else self.outputs[which])
 
-def emitted(leaving: Sequence[Leaving], ordered: bool) -> Records:
-    """What goes out of a pipeline: every record as often as it is to come out."""
+    def count(self, until: float) -> int:
+        """Records that come of those that leave by a time."""
+        go = self.records.time <= until
+        return int(np.count_nonzero(go) if self.outputs is None else self.outputs[go].sum())
+
+
+def emitted(leaving: Sequence[Leaving], until: float) -> Records:
+    """What goes out of a pipeline by a time, in order: every record as often as it is to."""
     parts = []
     for one in leaving:
         records = one.records
         if one.outputs is not None:
-            records = records[np.repeat(np.arange(len(records)), one.outputs)]
+            records = records.repeated(one.outputs)
         parts.append(records)
-    return joined(parts).by_time() if ordered else joined(parts)
+    out = joined(parts).by_time()
+    if not len(out) or out.time[-1] <= until:
+        return out
+    return out[: int(np.searchsorted(out.time, until, "right"))]
 
 
 class Network:

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from penstock.dataflow.graph import Graph
 from penstock.engines.simulator import network as net
 from penstock.engines.simulator.batch import Pool
-from penstock.engines.simulator.gauge import LatencyGauge
 from penstock.engines.simulator.jobs import Inlet
+from penstock.engines.simulator.latency import Ages, LatencyGauge
 from penstock.engines.simulator.microbatch import BatchStage, work_through
 from penstock.engines.simulator.model import Model
 from penstock.engines.simulator.network import Network
@@ -236,9 +236,7 @@ class Simulation:
         times = (self._made[n] * s.mean() / s.instances for n, s in self.stages.items())
         return sum(self._pending.values()) * max(times) / 4
 
-    def _note(
-        self, stage: Stage, latencies: Mapping[str, npt.NDArray[np.float64]], end: float
-    ) -> None:
+    def _note(self, stage: Stage, latencies: Mapping[str, Sequence[Ages]], end: float) -> None:
         for name, ages in latencies.items():
             self.latency[name].add(end, ages)
         self.delivered.update(stage.delivered)

@@ -13,23 +13,19 @@ import numpy.typing as npt
 from penstock.engines.simulator import kernel
 from penstock.engines.simulator.gauge import Gauge
 from penstock.engines.simulator.instances import Given, Instances
-from penstock.engines.simulator.jobs import Inlet, Jobs, merged, together
+from penstock.engines.simulator.jobs import NO_JOBS, Inlet, Jobs, merged, together
+from penstock.engines.simulator.latency import Ages
 from penstock.engines.simulator.model import Model
 from penstock.engines.simulator.network import Leaving, Outlet, emitted
-from penstock.engines.simulator.records import NOTHING, Queue, Records, joined
+from penstock.engines.simulator.records import Queue, Records, joined
 from penstock.engines.simulator.source import Source
 from penstock.engines.simulator.work import Allotted, Work
 
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.integer[Any]]
 
-NO_JOBS = Jobs(
-    NOTHING,
-    Allotted(np.zeros(0), ()),
-    np.zeros(0),
-    np.zeros(0, np.intp),
-    np.zeros(0, np.uint8),
-)
+_FEW = 8
+"""Of so many records one may be sorted that stays: to pick the others out takes longer."""
 
 
 class Stage:
@@ -57,6 +53,8 @@ class Stage:
         self.inlets = tuple(inlets)
         self.outlets = tuple(outlets)
         self.pipeline = work.pipeline
+        inside = self.pipeline.operators
+        self._inner = [i for i in self.inlets if i.writer in inside and i.writer != i.entry]
         self.instances = work.pipeline.parallelism
         self.draining = False
         self.gauge = Gauge(self.instances, len(self.inlets))
@@ -67,6 +65,7 @@ class Stage:
         self.inherited: list[tuple[Work, Sequence[Inlet], Jobs]] = []
         self._ends = ends
         self._model = model
+        self._window = model.step(work.tail).window if model.batch is None else 0.0
         self.bound = model.queue  # records that may wait for an instance
         keys = None if work.keyed is None else model.step(work.keyed).keys
         self.servers = Instances(
@@ -80,7 +79,7 @@ class Stage:
 
     # --- a step of time -----------------------------------------------------------------------
 
-    def run(self, begin: float, end: float, most: int | None) -> Mapping[str, Floats]:
+    def run(self, begin: float, end: float, most: int | None) -> Mapping[str, Sequence[Ages]]:
         """Take what comes by `end`, `most` at most, and let out what leaves by then.
 
         Returns the latencies of the records that left, by constraint.
@@ -134,28 +133,26 @@ class Stage:
         self.gauge.served(
             records.time, given.left, given.service, given.gathered, given.rows, entry, each
         )
-        for which, times in self.servers.watched(given):
-            self.gauge.gaps(which, times)
+        self.gauge.gaps(self.servers.watched(given))
         allotted = Allotted(given.service, allotted.visits)
         return given.work, _Served(records, allotted, given, entry)
 
     def _parted(self, served: _Served | Jobs, end: float) -> tuple[list[Leaving], Jobs]:
-        """Those that leave by `end`, and those that stay."""
+        """Those that leave by `end`, and perhaps a few that do not, and all that stay."""
         late = served.left > end
         kept = np.flatnonzero(late)
-        outputs, births = served.allotted.outputs, served.records.births
+        outputs, entry = served.allotted.outputs, served.entry
+        records = Records(served.left, served.records.births)
         if not len(kept):
-            self._count(served.entry, len(late))
-            return [Leaving(Records(served.left, births), outputs)], NO_JOBS
-        whole, rest = slice(None, kept[0]), kept[0] + np.flatnonzero(~late[kept[0] :])
-        gone = []
-        for part in (whole, rest):  # those before the first that stays need not be picked out
-            records = Records(served.left[part], {name: b[part] for name, b in births.items()})
-            entry = served.entry if served.entry.ndim == 0 else served.entry[part]
-            self._count(entry, len(records))
-            gone.append(Leaving(records, None if outputs is None else outputs[part]))
-        stays = served[kept] if isinstance(served, Jobs) else served.jobs(kept, self.instances)
-        return gone, stays
+            self._count(entry, len(late))
+            return [Leaving(records, outputs)], NO_JOBS
+        stays = served[kept] if isinstance(served, Jobs) else served.jobs(kept)
+        go = ~late
+        self._count(entry if entry.ndim == 0 else entry[go], len(late) - len(kept))
+        if _FEW * len(kept) < len(late):
+            return [Leaving(records, outputs)], stays
+        every, first = Leaving(records, outputs), int(kept[0])
+        return [every[:first], every[first:][go[first:]]], stays
 
     def _count(self, entry: npt.NDArray[np.uint8], count: int) -> None:
         """Note records that leave, by where they came in."""
@@ -167,39 +164,45 @@ class Stage:
         ):
             self.gauge.done(inlet.entry, int(n))
 
-    def let_out(self, end: float) -> Mapping[str, Floats]:
+    def let_out(self, end: float) -> Mapping[str, Sequence[Ages]]:
         """Take nothing, only let out."""
         return self._let_out(end, [], NO_JOBS)
 
-    def _let_out(self, end: float, fresh: list[Leaving], staying: Jobs) -> Mapping[str, Floats]:
+    def _let_out(
+        self, end: float, fresh: list[Leaving], staying: Jobs
+    ) -> Mapping[str, Sequence[Ages]]:
         """Send on everything that leaves by `end`; latencies by constraint."""
         groups = [(self.work, self.inlets, self.jobs), *self.inherited]
         self.jobs, self.inherited = staying, []
+        leaving = []
         for at, (work, inlets, jobs) in enumerate(groups):
             if not len(jobs):
                 continue
-            go = jobs.left <= end
-            gone, stays = jobs[np.flatnonzero(go)], jobs[np.flatnonzero(~go)]
+            gone, stays = jobs.parted(end)
             if work.pipeline.operators == self.pipeline.operators:
                 self._count(gone.entry, len(gone))
-            fresh.append(Leaving(Records(gone.left, gone.records.births), gone.allotted.outputs))
+            leaving.append(Leaving(Records(gone.left, gone.records.births), gone.allotted.outputs))
             if at == 0:
                 self.jobs = merged(stays, staying)
             elif len(stays):
                 self.inherited.append((work, inlets, stays))
-        out = self._at_window_end(emitted(fresh, ordered=bool(self.outlets)))
-        for outlet in self.outlets:
-            outlet.put(out)
-        self.gauge.out(len(out))
-        self.delivered.update(dict.fromkeys(self.work.sinks, len(out)))
-        return _latencies(fresh, self._ends)
+        leaving += fresh
+        if self.outlets or self._window:
+            out = self._at_window_end(emitted(leaving, end))
+            for outlet in self.outlets:
+                outlet.put(out)
+            sent = len(out)
+        else:
+            sent = sum(one.count(end) for one in leaving)
+        self.gauge.out(sent)
+        self.delivered.update(dict.fromkeys(self.work.sinks, sent))
+        return _latencies(leaving, self._ends, end)
 
     def _at_window_end(self, out: Records) -> Records:
         """What goes out leaves with the end of its window, if the last operator has one."""
-        window = self._model.step(self.work.tail).window
-        if not window or not len(out) or self._model.batch is not None:
+        if not self._window or not len(out):
             return out
-        ends = np.ceil(out.time / window) * window
+        ends = np.ceil(out.time / self._window) * self._window
         self.gauge.now.held += float(ends.sum() - out.time.sum())
         return Records(ends, out.births)
 
@@ -292,10 +295,9 @@ class Stage:
     @property
     def ways(self) -> tuple[Inlet, ...]:
         """The inlets that are in use: fed from outside, or not yet empty after a regrouping."""
-        inside = self.pipeline.operators
-        return tuple(
-            i for i in self.inlets if i.writer == i.entry or i.writer not in inside or len(i.queue)
-        )
+        if not self._inner:
+            return self.inlets
+        return tuple(i for i in self.inlets if i not in self._inner or len(i.queue))
 
     def mean(self) -> float:
         """Seconds of an instance for a record, on average over the ways in."""
@@ -332,10 +334,9 @@ class _Served:
     def left(self) -> Floats:
         return self.given.left
 
-    def jobs(self, kept: Numbers, instances: int) -> Jobs:
-        given = self.given
-        server = (given.turn + kept) % instances if given.server is None else given.server[kept]
-        entry = np.broadcast_to(self.entry, len(self.left))[kept]
+    def jobs(self, kept: npt.NDArray[np.intp]) -> Jobs:
+        server = self.given.servers(kept)
+        entry = self.entry[kept] if self.entry.ndim else np.full(len(kept), self.entry)
         return Jobs(self.records[kept], self.allotted[kept], self.left[kept], server, entry)
 
 
@@ -353,10 +354,13 @@ def in_order(
     return records[order], together([a for _, _, a in parts])[order], entry[order]
 
 
-def _latencies(leaving: Sequence[Leaving], ends: frozenset[str]) -> Mapping[str, Floats]:
+def _latencies(
+    leaving: Sequence[Leaving], ends: frozenset[str], until: float
+) -> Mapping[str, Sequence[Ages]]:
     """How old records are, for the constraints that end with this pipeline."""
-    found: dict[str, list[Floats]] = {}
+    found: dict[str, list[Ages]] = {}
     for one in leaving:
         for name in ends.intersection(one.records.births):
-            found.setdefault(name, []).append(one.records.time - one.records.births[name])
-    return {name: np.concatenate(parts) for name, parts in found.items()}
+            ages = Ages.of(one.records.time, one.records.births[name], until)
+            found.setdefault(name, []).append(ages)
+    return found

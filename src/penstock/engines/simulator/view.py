@@ -118,17 +118,26 @@ def _to_output(spell: Spell) -> float | None:
 def _instances(sim: Simulation, stage: Stage, spell: Spell) -> tuple[InstanceMetrics, ...]:
     hosts = sim.placement.hosts[stage.pipeline.name].tolist()
     seconds, names = spell.seconds, sim.placement.executors
+    parts = _key_parts(stage)
     return tuple(
         InstanceMetrics(
             index,
             rows,
             min(1.0, busy / seconds) if seconds else None,
             None if names[host] in sim.placement.starting else names[host],
+            index if index < parts else None,
         )
         for index, (rows, busy, host) in enumerate(
             zip(spell.rows.tolist(), spell.busy.tolist(), hosts, strict=True)
         )
     )
+
+
+def _key_parts(stage: Stage) -> int:
+    """Parts into which keys are dealt out, where each instance has one of them; else 0."""
+    if stage.work.stateful is None or (stage.pipeline.ceiling or 0) > stage.instances:
+        return 0
+    return 1 if stage.work.keyed is None else stage.instances
 
 
 def _operators(sim: Simulation, stage: Stage, spell: Spell) -> dict[str, OperatorMetrics]:
@@ -138,6 +147,8 @@ def _operators(sim: Simulation, stage: Stage, spell: Spell) -> dict[str, Operato
     each = rate / done if done else None if rate else 0.0
     found = {}
     alone = len(stage.pipeline.operators) == 1
+    gaps = variation(spell.gaps, spell.gap, spell.gap_squares)
+    arriving = _arriving(sim, stage)
     slow, wait = _slowness(stage, spell)
     for name, (rows_in, rows_out) in stage.work.operators(spell.done).items():
         step = sim.model.step(name)
@@ -153,12 +164,25 @@ def _operators(sim: Simulation, stage: Stage, spell: Spell) -> dict[str, Operato
             rate_out=rows_out * each if seconds and each is not None else None,
             service=service if spell.taken else None,
             service_cv=variation(spell.taken, spell.service, spell.squares) if alone else None,
-            arrival_cv=variation(spell.gaps, spell.gap, spell.gap_squares),
+            arrival_cv=gaps if name in arriving else None,
             busy=min(1.0, rows_in * service / stage.instances / seconds) if seconds else None,
             measured=alone or bool(spell.batches),
             cpu=need / service if spell.batches and service else None,
         )
     return found
+
+
+def _arriving(sim: Simulation, stage: Stage) -> frozenset[str]:
+    """The operators to which all records come as they came to the pipeline.
+
+    Behind what makes more or fewer of them, the times between records are others.
+    """
+    found = []
+    for inlet in stage.ways:
+        path = stage.work.paths[inlet.entry]
+        other = [at for at, name in enumerate(path) if sim.model.step(name).ratio != 1]
+        found.append({*path[: other[0] + 1]} if other else {*path, *stage.work.sinks})
+    return frozenset.intersection(*map(frozenset, found)) if found else frozenset()
 
 
 def _slowness(stage: Stage, spell: Spell) -> tuple[float, float]:
@@ -197,13 +221,17 @@ def _channels(sim: Simulation, spells: Mapping[str, Spell]) -> dict[str, Channel
 def _executors(sim: Simulation, spells: Mapping[str, Spell]) -> dict[str, ExecutorMetrics]:
     names, cores = sim.placement.executors, sim.model.node.cores
     busy, cpu = np.zeros(len(names)), np.zeros(len(names))
-    counts = {}
+    counts, parts = {}, {}
     seconds = max((spell.seconds for spell in spells.values()), default=0.0)
     for name, hosts in sim.placement.hosts.items():
         spell = spells[name]
         busy += np.bincount(hosts, spell.busy, minlength=len(names))
         cpu += np.bincount(hosts, _on_processor(sim.stages[name], spell), minlength=len(names))
         counts[name] = np.bincount(hosts, minlength=len(names)).tolist()
+        dealt = hosts[: _key_parts(sim.stages[name])]
+        if len(dealt):
+            ends = np.cumsum(np.bincount(dealt, minlength=len(names)))
+            parts[name] = np.split(np.argsort(dealt, kind="stable"), ends[:-1])
     stateful = {n for n, s in sim.stages.items() if s.work.stateful is not None}
     memory = sim.memory().tolist()
     found = {}
@@ -219,6 +247,7 @@ def _executors(sim: Simulation, spells: Mapping[str, Spell]) -> dict[str, Execut
             memory=min(1.0, memory[at]),
             instances=here,
             state_parts={name: n for name, n in here.items() if name in stateful},
+            partitions={name: tuple(p[at].tolist()) for name, p in parts.items() if len(p[at])},
         )
     return found
 
