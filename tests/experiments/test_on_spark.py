@@ -290,21 +290,21 @@ def _testers(cores: Callable[[int], int], met: float) -> list[Record]:
 
 
 def test_dynamic_allocation_is_held_to_the_executors_that_were_there() -> None:
-    cases = {"latency": _testers(lambda at: 6, 0.9), "static": _testers(lambda at: 6, 0.8),
-             "dynamic allocation": _testers(lambda at: 2 if at <= 50 else 6, 0.7)}  # fmt: skip
+    cases = {"latency": _testers(lambda at: 12, 0.9), "static": _testers(lambda at: 8, 0.8),
+             "dynamic allocation": _testers(lambda at: 4 if at <= 50 else 8, 0.7)}  # fmt: skip
     found = data("nephele-6", cases)
     held = "slot hours of the executors that were there,"
-    assert value("nephele-6", found, f"{held} static plan")[0] == pytest.approx(600 / 3600)
-    assert value("nephele-6", found, f"{held} dynamic allocation")[0] == pytest.approx(400 / 3600)
-    assert value("nephele-6", found, "most executors under dynamic allocation")[0] == 3
-    assert value("nephele-6", found, "executors under dynamic allocation at the end")[0] == 3
+    assert value("nephele-6", found, f"{held} static plan")[0] == pytest.approx(800 / 3600)
+    assert value("nephele-6", found, f"{held} dynamic allocation")[0] == pytest.approx(600 / 3600)
+    assert value("nephele-6", found, "most executors under dynamic allocation")[0] == 2
+    assert value("nephele-6", found, "executors under dynamic allocation at the end")[0] == 2
     what = "rows delivered of each that came, dynamic allocation"
     assert value("nephele-6", found, what)[0] == 1
     what = "share that meets the bound under Spark's dynamic allocation"
     assert value("nephele-6", found, what)[0] == 0.7
     drawn = experiments.get("nephele-6").picture(found).panels[-1]
     assert drawn.y == "executors"
-    assert [line.y[0] for line in drawn.lines] == [3, 3, 1]
+    assert [line.y[0] for line in drawn.lines] == [3, 2, 1]
 
 
 def test_only_one_case_leaves_the_executors_to_spark_and_all_have_the_same_cluster() -> None:
@@ -317,7 +317,7 @@ def test_only_one_case_leaves_the_executors_to_spark_and_all_have_the_same_clust
     assert left == ["dynamic allocation"]
     dynamic, static = plays["dynamic allocation"], plays["static"]
     assert dynamic.plan == static.plan
-    assert dynamic.conf["spark.dynamicAllocation.executorIdleTimeout"] == "13000ms"
+    assert dynamic.conf["spark.dynamicAllocation.executorIdleTimeout"] == "11000ms"
     assert set(static.conf) < set(dynamic.conf)
 
 

@@ -198,7 +198,7 @@ FIGURE_6 = Experiment(
     size={"step": 60.0},
     quick={"step": 20.0},
     spark=prime_spark.cases,
-    spark_size={"step": 13.0, "rate": 225, "latency": "2s"},
+    spark_size={"step": 11.0, "rate": 225, "latency": "2s"},
     on_spark=prime_spark.ON_SPARK,
     notes=(
         "Simulated is the seed's graph, which the workload prime-tester has too: 32 sources, the "

@@ -4,10 +4,12 @@ Testers wait for 5 ms instead of reckoning, so that two cores can run more than 
 that of a system that works in batches: seconds. The static testers are the fewest that the peak
 does not jam, as in the seed, on as few executors as have slots for them.
 
-Every case has a new cluster of the same size. The policy turns testers and executors, the static
-plan has what the peak needs for good, and under dynamic allocation the plan is the static one and
-executors come and go as Spark has them. It starts with one; its times are Spark's defaults but one:
-an executor goes when it had nothing to do for a step, which is what Spark's 60 s are in the seed.
+Every case has a new cluster of the same kind, whose executors are cold: two steps with few numbers
+come first. The policy turns testers, on as many executors as there may be; the static plan has the
+executors that the peak needs. Under dynamic allocation the plan is the static one, and executors
+come and go as Spark has them: one at first, more while tasks are pending for a second, fewer when
+one had nothing to do for a step, which is what Spark's default of 60 s is in the seed. All other
+times are Spark's defaults.
 """
 
 from __future__ import annotations
@@ -30,35 +32,38 @@ from penstock.plan.plan import Pipeline, Plan
 from penstock.report.figures import Line, Panel
 
 WAIT = 0.005
-EXECUTORS, CORES = 6, 2
+EXECUTORS, CORES = 3, 4
 CLUSTER = f"local-cluster[{EXECUTORS},{CORES},1024]"
 SLOTS = EXECUTORS * CORES
 DYNAMIC = "dynamic allocation"
 ON_SPARK = (
-    f"a cluster of Spark's own in one machine, of up to {EXECUTORS} executors with {CORES} slots "
-    "each, and testers that wait."
+    f"testers that wait, on Spark's own cluster in one machine, of up to {EXECUTORS} executors "
+    f"with {CORES} slots each. The policy turns testers and has all executors for good, the static "
+    "plan has those that its testers fill. Dynamic allocation has the static plan and begins with one "
+    "executor; one that had nothing to do goes after a step instead of 60 s, which are a step in "
+    "the seed. Its executors are those that Spark had, whatever a plan says."
 )
 
 
 def cases(step: float, rate: int, latency: str) -> Sequence[Case]:
     """Four rates where the seed has six, so that a step is longer than the guard's cool-down."""
+    few = rate // 9
     rates = tuple(rate * n for n in range(1, 5))
-    steps = (*rates, rates[-1], *reversed(rates[:-1]))
+    steps = (few, few, *rates, rates[-1], *reversed(rates[:-1]))
     load = f"steps:{','.join(map(str, steps))}@{step:g}s"
     testers = math.ceil(1.1 * rates[-1] * WAIT)
-    executors = math.ceil((testers + 1) / CORES)
-    plan = Plan((Pipeline(("source",)), Pipeline(("test", "sink"), testers)), executors)
+    pipelines = (Pipeline(("source",)), Pipeline(("test", "sink"), testers))
+    filled = math.ceil((testers + 1) / CORES)
 
-    def play(policy: str, idle: float | None = None) -> SparkPlay:
-        limits = Limits(slots=SLOTS, executors=EXECUTORS)
-        return SparkPlay(partial(flow, load, latency), len(steps) * step, policy, plan,
-                         guard=Guard(), limits=limits, slots=SLOTS, master=CLUSTER,
-                         conf=allocation(idle))  # fmt: skip
+    def play(policy: str, executors: int, idle: float | None = None) -> SparkPlay:
+        return SparkPlay(partial(flow, load, latency), len(steps) * step, policy,
+                         Plan(pipelines, executors), guard=Guard(), limits=Limits(slots=SLOTS),
+                         slots=SLOTS, master=CLUSTER, conf=allocation(idle))  # fmt: skip
 
     return (
-        Case("latency", play("latency")),
-        Case("static", play("static")),
-        Case(DYNAMIC, play("static", idle=step)),
+        Case("latency", play("latency", EXECUTORS)),
+        Case("static", play("static", filled)),
+        Case(DYNAMIC, play("static", filled, idle=step)),
     )
 
 
@@ -129,7 +134,9 @@ def panel(data: Data, names: Mapping[str, str], tones: Mapping[str, int]) -> Pan
 
 CLAIMS = (
     *(Claim(f"slot hours of the executors that were there, {who}", None, _hours(case), only="spark")
-      for who, case in (("policy", "latency"), ("static plan", "static"), (DYNAMIC, DYNAMIC))),
+      for who, case in (("static plan", "static"), (DYNAMIC, DYNAMIC))),
+    Claim("share that meets the bound, static testers", None,
+          lambda data: reading.met(data, "static"), only="spark"),
     Claim("most executors under dynamic allocation", None, _most, only="spark"),
     Claim("executors under dynamic allocation at the end", None, _last, only="spark"),
     Claim("rows delivered of each that came, dynamic allocation", None, _delivered, only="spark"),
