@@ -39,9 +39,9 @@ DYNAMIC = "dynamic allocation"
 ON_SPARK = (
     f"testers that wait, on Spark's own cluster in one machine, of up to {EXECUTORS} executors "
     f"with {CORES} slots each. The policy turns testers and has all executors for good, the static "
-    "plan has those that its testers fill. Dynamic allocation has the static plan and begins with one "
-    "executor; one that had nothing to do goes after a step instead of 60 s, which are a step in "
-    "the seed. Its executors are those that Spark had, whatever a plan says."
+    "plan has those that its testers fill. Dynamic allocation has the static plan and begins with "
+    "one executor; one that had nothing to do goes after a step instead of 60 s, which are a step "
+    "in the seed. Its executors are those that Spark had, whatever a plan says."
 )
 
 
