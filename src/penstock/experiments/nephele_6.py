@@ -39,6 +39,11 @@ def bounded(bound: int, step: float) -> Scenario:
     return prime_tester(latency=f"{bound}ms", step=step)
 
 
+def _met(case: str) -> Read:
+    """The share of intervals that meet the bound; on Spark without those of the warm-up."""
+    return lambda data: (prime_spark if data.engine == "spark" else reading).met(data, case)
+
+
 def _hours(case: str) -> Read:
     return lambda data: reading.task_hours(data, case)
 
@@ -129,8 +134,10 @@ FIGURE_6 = Experiment(
         Claim(
             "share of intervals that meet the bound",
             0.91,
-            lambda data: reading.met(data, "latency"),
+            _met("latency"),
             better="higher",
+            on_spark="on two processors new executors stay slow for longer than the steps that do "
+            "not count",
         ),
         Claim(
             "testers at the end of the warm-up",
@@ -184,7 +191,7 @@ FIGURE_6 = Experiment(
         Claim(
             "share that meets the bound under Spark's dynamic allocation",
             None,
-            lambda data: reading.met(data, "dynamic allocation"),
+            _met("dynamic allocation"),
         ),
         Claim(
             "task hours of dynamic allocation",
