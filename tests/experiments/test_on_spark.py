@@ -302,6 +302,7 @@ def test_dynamic_allocation_is_held_to_the_executors_that_were_there() -> None:
         "share of intervals that meet the bound": 1.0,
         "share that meets the bound, static testers": 0.8,
         "share that meets the bound under Spark's dynamic allocation": 0.75,
+        "slot hours of the executors that were there, policy": 960 / 3600,
         "slot hours of the executors that were there, static plan": 640 / 3600,
         "slot hours of the executors that were there, dynamic allocation": 480 / 3600,
         "most executors under dynamic allocation": 2,
