@@ -136,8 +136,6 @@ FIGURE_6 = Experiment(
             0.91,
             _met("latency"),
             better="higher",
-            on_spark="on two processors new executors stay slow for longer than the steps that do "
-            "not count",
         ),
         Claim(
             "testers at the end of the warm-up",
