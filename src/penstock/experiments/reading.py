@@ -23,11 +23,12 @@ def task_hours(data: Data, case: str) -> float:
     return float(summary(data, case)["slot_seconds"]) / 3600
 
 
-def slot_hours(data: Data, case: str) -> float:
+def slot_hours(data: Data, case: str, since: float = 0.0) -> float:
     """Slots of the executors that were there, whoever decided on them, times the time."""
-    ticks = data.of(case)
-    held = (tick["cores"] * (tick["at"] - last["at"]) for last, tick in pairwise(ticks))
-    return float(ticks[0]["cores"] * ticks[0]["at"] + sum(held)) / 3600
+    ticks = [tick for tick in data.of(case) if tick["at"] > since]
+    times = pairwise([since, *(tick["at"] for tick in ticks)])
+    held = (t["cores"] * (end - begin) for t, (begin, end) in zip(ticks, times, strict=True))
+    return float(sum(held)) / 3600
 
 
 def met(data: Data, case: str, constraint: str | None = None) -> float | None:
