@@ -18,6 +18,17 @@ class LatencyTotals(Protocol):
 
 
 @runtime_checkable
+class OwnTime(Protocol):
+    """Has a time of its own, which passes when it is told to, however fast the machine is."""
+
+    def drain_for(self, seconds: float) -> bool:
+        """Take nothing more from outside, and let so many seconds of its time pass at most.
+
+        Whether nothing is left in it; then it can be stopped.
+        """
+
+
+@runtime_checkable
 class Transitions(Protocol):
     """Goes on watching a change after it is through: what came of it is known only later."""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock import policies
 from penstock.control import directory, given, terms
-from penstock.control.abilities import Evidence, LatencyTotals, Transitions
+from penstock.control.abilities import Evidence, LatencyTotals, OwnTime, Transitions
 from penstock.control.asked import Asked
 from penstock.control.clock import Clock
 from penstock.control.exactness import Verdict
@@ -290,9 +290,34 @@ class _Run:
         return self.last.snapshot.rows_ingested >= self.rows_to_come
 
     def drain(self, history: History) -> None:
+        self.show("draining")
+        if isinstance(self.engine, OwnTime):
+            self.drain_in_turns(self.engine, history)
+        else:
+            self.drain_beside(history)
+        if not self.interrupts.at_once:
+            self.keep(self.observed(), history, "draining")
+
+    def drain_in_turns(self, engine: OwnTime, history: History) -> None:
+        """In turns of the engine's time, so that what is recorded is always the same.
+
+        A Ctrl-C ends it: whoever simulates loses nothing by that. The longer it takes the longer
+        are the turns, since an hour in turns of a second would be all records and no news.
+        """
+        asked, passed, turn = self.interrupts.count, 0.0, _TURN
+        while not engine.drain_for(turn):
+            if self.interrupts.at_once or self.interrupts.count > asked:
+                self.show("stopping")
+                self.engine.stop(drain=False)
+                return
+            self.keep(self.observed(), history, "draining")
+            passed += turn
+            turn = max(_TURN, passed / 100)
+        self.engine.stop(drain=True)
+
+    def drain_beside(self, history: History) -> None:
         """Stop the engine in a thread of its own, so that this one can go on watching."""
         stopping = _Stopping(self.engine)
-        self.show("draining")
         cut, shown = False, self.now()
         while not stopping.done(_SLICE):
             if self.interrupts.at_once and not cut:
@@ -303,8 +328,6 @@ class _Run:
                 shown = self.now()
                 self.keep(self.observed(), history, "draining")
         stopping.result()
-        if not self.interrupts.at_once:
-            self.keep(self.observed(), history, "draining")
 
     def observed(self) -> Tick:
         plan = self.engine.plan

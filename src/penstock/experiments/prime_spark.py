@@ -40,10 +40,10 @@ SLOTS = EXECUTORS * CORES
 SHARE = 0.91
 DYNAMIC, BEST = "dynamic allocation", "best static"
 ON_SPARK = (
-    "a local master with more slots than cores, and testers that wait. The best static plan has the "
-    "fewest testers that meet the bound while the highest rate comes, found by trying one more "
-    "after the other; its hours are reckoned, not run. Dynamic allocation has the static testers on "
-    f"Spark's own cluster in one machine, of up to {EXECUTORS} executors with {CORES} slots each; "
+    "a local master with more slots than cores, and testers that wait. The best static plan has "
+    "the fewest testers that meet the bound while the highest rate comes, found by trying one more "
+    "after the other; its hours are reckoned, not run. Dynamic allocation has the static testers "
+    f"on Spark's own cluster in one machine, of up to {EXECUTORS} executors with {CORES} slots; "
     "starting and feeding these takes of the same two cores, so that its latencies are worse for "
     "that too. One that had nothing to do goes after a step instead of 60 s, which are a step in "
     "the seed."

@@ -86,7 +86,8 @@ def test_new_executors_take_longer(tmp_path: Path) -> None:
     engine = started(chain("a"), plan, {}, "10/s", tmp_path, nodes=2)
     engine.advance(1)
     more = apart(("a", 1), executors=2)
-    assert engine.apply(more).duration == Timing().executor_start
+    times = Timing()  # and one of the instances moves there
+    assert engine.apply(more).duration == times.executor_start + times.restart
     assert engine.observe().executors.keys() == {"0", "1"}
     with pytest.raises(Refused, match="wants 3 executors and the simulated cluster has 2"):
         engine.apply(apart(("a", 1), executors=3))
@@ -256,9 +257,8 @@ def test_an_executor_that_fails_is_missed_and_its_records_are_done_again(tmp_pat
     engine.advance(5.2 + 1.0 + Timing().executor_start - 16.9 - 0.1)
     assert hosts(engine) == after
     engine.advance(0.2)
-    assert hosts(engine) == {**after, "4": 0}  # nobody moves without a change of plan
-    engine.apply(apart(("a", 6), executors=4))
-    assert hosts(engine)["4"] > 0
+    assert sorted(hosts(engine).values()) == [1, 1, 1, 2]  # it gets its share at once
+    assert hosts(engine)["4"] == 1
     engine.stop()
     seen = engine.observe()
     assert seen.rows_delivered == seen.rows_ingested

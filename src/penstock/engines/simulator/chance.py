@@ -74,13 +74,15 @@ class Dealer:
         self._rng, self._aside = rng, rng.spawn(1)[0]
         self._spare = np.zeros(0, np.uint16)
 
-    def deal(self, count: int) -> Groups:
-        """Groups of so many records."""
+    def deal(self, count: int, head: int | None = None) -> Groups:
+        """Groups of so many records; head: the place of the first, where that is settled."""
         drawn = self._drawn(count)
         place = self._place.take(drawn, mode="wrap")
         if self._dealt < _CELLS:
             over = np.flatnonzero(drawn >= self._dealt)
             place[over] = self._chooser.draw(self._aside, len(over))
+        if head is not None:
+            place[:1] = head
         return Groups.of(place, self._size)
 
     def _drawn(self, count: int) -> npt.NDArray[np.uint16]:

@@ -6,6 +6,7 @@ is called, and work is done when somebody looks, so many small advances cost no 
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -126,9 +127,11 @@ class SimulatorEngine:
             at, change = sim.now, Change(sim.plan, plan)
             if not change:
                 return Transition(at, (), 0.0, 0.0, reason, settled=True)
-            cost = transition.cost(sim, change)
+            cost, places = transition.cost(sim, change), sim.placement
             self._pass(cost.preparation)
-            sim.switch(plan, cost.pauses)
+            if sim.placement is not places:  # something broke meanwhile, or came back
+                cost = transition.cost(sim, change)
+            sim.switch(plan, cost.pauses, cost.moves)
             left = sum(s.waiting(sim.now) for s in sim.stages.values())
             self._pass(cost.interruption)
             self._changed = sim.now
@@ -178,15 +181,29 @@ class SimulatorEngine:
             self._catch_up()
             sim = self._sim
             if drain:
-                sim.close_sources()
-                while sim.in_flight and not self._cut:
-                    self._pass(self._step)
+                self.drain_for(math.inf)
             self._phase, self._drained = "stopped", drain and not sim.in_flight
             if not self._drained:
                 sim.put_back()
             self._store.write(sim)
 
     # --- time ---------------------------------------------------------------------------------
+
+    def drain_for(self, seconds: float) -> bool:
+        """Take nothing more from outside, and let time pass until nothing is left.
+
+        After so many seconds it stops, and says whether it is through.
+        """
+        with self._lock:
+            self._expect("running")
+            self._catch_up()
+            sim = self._sim
+            if not sim.closed:
+                sim.close_sources()
+            until = sim.now + seconds
+            while sim.in_flight and sim.now < until and not self._cut:
+                self._pass(min(until, max(sim.now + self._step, sim.next_departure())) - sim.now)
+            return not sim.in_flight
 
     def advance(self, seconds: float) -> None:
         """Let time pass."""

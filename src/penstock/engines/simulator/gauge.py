@@ -132,10 +132,10 @@ class Gauge:
             now.ways[2] += np.bincount(entry, each, minlength=inlets)
 
     def worked(
-        self, begin: float, end: float, given: Floats, before: Floats, after: Floats, held: Floats
+        self, begin: float, end: float, given: Floats, had: Floats, left: Floats, held: Floats
     ) -> None:
-        """What instances did in a step: the work they got, and what they had of it left."""
-        busy = given + (np.maximum(before, begin) - begin) - np.maximum(after - end, 0.0)
+        """What instances did in a step: the work they had and got, without what is left of it."""
+        busy = given + had - left
         busy -= np.clip(held - begin, 0.0, end - begin)
         self.now.busy += np.clip(busy, 0.0, end - begin)
         self.now.seconds += end - begin

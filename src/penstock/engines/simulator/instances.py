@@ -79,13 +79,18 @@ class Instances:
         self._phases: Floats = np.arange(count, dtype=np.float64) * 0.6180339887498949 % 1.0
         self._phases *= cadence
         self._turn = 0
+        self._head: int | None = None
 
     def deal(self, count: int) -> Groups | None:
-        """Who gets which of so many records, where it is not simply the next in turn."""
+        """Who gets which of so many records, where it is not simply the next in turn.
+
+        Who was given back because its instance was full is meant for that one still.
+        """
         if self.count == 1 or self._weights is None:
             return None
         self._dealer = self._dealer or Dealer(self._weights, self._rng)
-        return self._dealer.deal(count)
+        head, self._head = self._head, None
+        return self._dealer.deal(count, head)
 
     def choose(self, count: int) -> Numbers | None:
         """The same as the instance of each record."""
@@ -94,9 +99,16 @@ class Instances:
         self._chooser = self._chooser or Chooser(self._weights)
         return self._chooser.draw(self._rng, count)
 
-    def give(self, ready: Floats, service: Floats) -> Given:
-        """Give records to instances; they are sorted by when they are ready."""
-        turn, groups = self._turn, self.deal(len(ready))
+    def give(self, ready: Floats, service: Floats, groups: Groups | None = None) -> Given:
+        """Give records to instances; they are sorted by when they are ready.
+
+        groups: which instance has which, where that is settled.
+        """
+        turn = self._turn
+        if not len(ready):
+            none = np.zeros(self.count)
+            return Given(ready, service, ready, None, turn, none, none.astype(np.intp), 0.0)
+        groups = self.deal(len(ready)) if groups is None else groups
         if self.slow is not None:
             service = service * self._of_each(self.slow, groups, len(ready))
         gathered = 0.0
@@ -107,6 +119,23 @@ class Instances:
         left, work, rows = self._queue(ready, service, groups)
         self._turn = (turn + len(ready)) % self.count
         return Given(ready, service, left, groups, turn, work, rows, gathered)
+
+    @property
+    def can_block(self) -> bool:
+        """Whether a full instance keeps records from the others."""
+        return self.count > 1 and not self._shared and not self._cadence
+
+    def give_back(self, given: Given, enters: Floats, service: Floats, free: Floats) -> Given:
+        """Give only those that can enter, and let the next one know its instance.
+
+        enters: when each does; free: when instances were free before anything was given.
+        """
+        count, self.free, self._turn = len(enters), free, given.turn
+        groups = given.groups
+        if groups is not None:
+            self._head = int(groups.server[count]) if count < len(groups) else None
+            groups = Groups.of(groups.server[:count], self.count)
+        return self.give(enters, service, groups)
 
     def _of_each(self, values: Floats, groups: Groups | None, count: int) -> Floats:
         """For each record what is said of its instance."""
@@ -144,6 +173,11 @@ class Instances:
             given.ready[(which - given.turn) % self.count :: self.count] for which in range(few)
         ]
 
+    def to_do(self, free: Floats, at: float) -> Floats:
+        """Seconds of work that instances have at a time; of a shared queue each has as much."""
+        left = np.maximum(free - at, 0.0)
+        return np.full(self.count, left.mean()) if self._shared else left
+
     def hold(self, until: float, servers: Numbers | None = None) -> None:
         """Let instances stand still until a time; all of them if none are named."""
         which = slice(None) if servers is None else servers
@@ -152,22 +186,33 @@ class Instances:
 
     def reset(self, now: float, server: Numbers, left: Floats) -> None:
         """Forget what was given but for records that instances have begun with."""
-        self.free = np.maximum(self.held, now)
+        self.free, self._head = np.maximum(self.held, now), None
         if self._shared:  # which instance has a record of a shared queue is nobody's business
             server = np.arange(len(left)) % self.count
         np.maximum.at(self.free, server, left)
 
-    def room(self, bound: int, mean: float, begin: float, end: float) -> float:
+    def room(self, bound: int, held: Numbers, mean: float, begin: float, end: float) -> float:
         """Records that fit in until `end` so that no instance has more than a bound waiting.
 
-        What is gathered waits before the instance, not for it, so a cadence takes no room.
+        held: records of each that will not have left by then. What is gathered waits before the
+        instance, not for it, so a cadence takes no room.
         """
-        idle = (end - begin) - np.maximum(self.free - self._cadence - begin, 0.0)
-        fits = np.maximum(bound + idle / mean, 0.0)
+        if self._cadence:
+            idle = (end - begin) - np.maximum(self.free - self._cadence - begin, 0.0)
+            return self._tightest(np.maximum(bound + idle / mean, 0.0))
+        places = bound + 1 - held + np.maximum(end - np.maximum(self.free, begin), 0.0) / mean
+        if not self.can_block:
+            return max(0.0, float(places.sum()))
+        places = np.maximum(places, 0.0)
+        likely = self._tightest(places + 4.0 * np.sqrt(places) + 6.0)  # as good as never more
+        return min(float(places.sum()), likely)
+
+    def _tightest(self, places: Floats) -> float:
+        """Records until the first instance has no place left, where each gets its share."""
         if self.shares is None:
-            return float(fits.min()) * self.count
+            return float(places.min()) * self.count
         with np.errstate(divide="ignore"):
-            return float(np.min(fits / self.shares))
+            return float(np.min(places / self.shares))
 
 
 def dealt(count: int, servers: int, turn: int) -> npt.NDArray[np.intp]:

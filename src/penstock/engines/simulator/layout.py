@@ -140,6 +140,7 @@ class Layout:
             node=Node(cores=cores),
             queue=None,
             packed=packed,
+            stays=True,
             timing=Timing(executor_start=10.0),
         )
         plan = Plan(tuple(pipelines), self.machines[0])

@@ -246,6 +246,10 @@ class BatchStage(Stage):
         jobs.running += min(end - begin, carried + jobs.batch_seconds - beyond)
         self._carried = float(self.servers.free[0])
 
+    def move(self, now: float, servers: Numbers, pause: float) -> None:
+        """State is moved between two batches, and none begins without it."""
+        self.servers.hold(max(now, float(self.servers.free[0])) + pause)
+
     def fail(self, now: float, servers: Numbers, until: float) -> int:
         """A batch that loses a task is done again as a whole."""
         every = [(self.work, self.inlets, self.jobs), *self.inherited]
@@ -255,6 +259,12 @@ class BatchStage(Stage):
         self.servers.free[:] = now
         self.servers.hold(until)
         return sum(len(jobs) for _, _, jobs in every)
+
+    def next_departure(self, now: float) -> float:
+        """The same, or when the next batch begins."""
+        found = super().next_departure(now)
+        waits = any(inlet.queue.first() <= now for inlet in self.inlets)
+        return min(found, max(now, float(self.servers.free[0]), self._beat())) if waits else found
 
     def room(self, begin: float, end: float) -> float:
         bound, mean = self._model.queue, self.mean() + self._cost.row

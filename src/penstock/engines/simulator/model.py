@@ -216,6 +216,8 @@ class Model:
     for operators that run all the time, as in Storm or Nephele. For these the admission of a source
     is how many of its records may be under way in the flow. packed: the first plan fills executor
     after executor, one pipeline after the other, where instances are else put where the fewest are.
+    stays: when executors come, what runs stays where it is, as in Storm, and only new instances go
+    there; else they get their share of what runs at once, as in Spark.
     """
 
     steps: Mapping[str, Step] = field(default_factory=dict)
@@ -230,6 +232,7 @@ class Model:
     timing: Timing = field(default_factory=Timing)
     batch: MicroBatch | None = None
     packed: bool = False
+    stays: bool = False
 
     def __post_init__(self) -> None:
         if self.nodes < 1 or self.node.cores < 1:

@@ -68,10 +68,46 @@ class Placement:
         starting = {name: at for name, at in self.starting.items() if at > now}
         return replace(self, starting=starting)
 
+    def evened(self) -> Placement:
+        """The same with executors as even as they can be, by as few moves as that takes.
 
-def place(before: Placement | None, plan: Plan) -> Placement:
+        Who has too many gives away of the pipeline of which it has most. Executors that are not
+        there yet neither give nor take.
+        """
+        loads = self.loads()
+        there = np.array([name not in self.starting for name in self.executors])
+        over = _excess(loads, there)
+        if not over.any():
+            return self
+        sizes = [len(where) for where in self.hosts.values()]
+        where = np.concatenate(list(self.hosts.values()))
+        which = np.repeat(np.arange(len(sizes)), sizes)
+        beside = _rank(where * len(sizes) + which)  # of the same pipeline on the same executor
+        order = np.lexsort((-which, -beside, where))
+        going = np.sort(order[_rank(where[order]) < over[where[order]]])
+        left = np.where(there, loads - over, loads.sum() + 1)
+        where[going] = _emptiest(left, len(going))
+        parts = np.split(where, np.cumsum(sizes)[:-1])
+        return replace(self, hosts=dict(zip(self.hosts, parts, strict=True)))
+
+
+def moved(before: Placement, after: Placement) -> dict[str, Numbers]:
+    """The instances of each pipeline that were and are there, on another executor than before."""
+    place = {name: at for at, name in enumerate(after.executors)}
+    kept = np.array([place.get(name, -1) for name in before.executors], np.intp)
+    found = {}
+    for name, now in after.hosts.items():
+        then = before.hosts.get(name, np.zeros(0, np.intp))[: len(now)]
+        which = np.flatnonzero(kept[then] != now[: len(then)])
+        if len(which):
+            found[name] = which
+    return found
+
+
+def place(before: Placement | None, plan: Plan, *, stays: bool = False) -> Placement:
     """Instances that stay, stay where they are; new ones go where the fewest are.
 
+    Where executors come, they then get their share of what runs, unless all of it `stays`.
     A pipeline that is new takes the places of the pipeline before it that held its first
     operator, if there was one of the same name.
     """
@@ -87,7 +123,29 @@ def place(before: Placement | None, plan: Plan) -> Placement:
     awaited = {} if before is None else before.starting
     starting = {name: awaited[name] for name in executors if name in awaited}
     _fill(hosts, executors, starting)
-    return Placement(executors, hosts, named, starting)
+    found = Placement(executors, hosts, named, starting)
+    came = before is not None and not set(executors) <= set(before.executors)
+    return found.evened() if came and not stays else found
+
+
+def _excess(loads: Numbers, there: npt.NDArray[np.bool_]) -> Numbers:
+    """How many each executor has more than its share; who has most keeps what does not divide."""
+    over = np.zeros_like(loads)
+    if there.any():
+        share, rest = divmod(int(loads[there].sum()), int(there.sum()))
+        goal = np.full(int(there.sum()), share)
+        goal[np.argsort(-loads[there], kind="stable")[:rest]] += 1
+        over[there] = np.maximum(loads[there] - goal, 0)
+    return over
+
+
+def _rank(groups: Numbers) -> Numbers:
+    """The place of each among those of the same group, in their order."""
+    order = np.argsort(groups, kind="stable")
+    sizes = np.unique(groups, return_counts=True)[1]
+    found = np.empty(len(groups), np.intp)
+    found[order] = np.arange(len(groups)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return found
 
 
 def _fill(

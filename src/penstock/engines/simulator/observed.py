@@ -139,13 +139,8 @@ def recording(run_dir: Path) -> Recording:
 
 def _today(seen: Sequence[Seen]) -> Seen:
     """The last turn; of a run that has ended, the last one that something was still to come in."""
-    last = seen[-1]
-    if not last.snapshot.drained:
-        return last
-    end = last.snapshot.rows_offered
-    before = [s for s in seen if not s.snapshot.drained]
-    coming = [s for s in before if end is None or s.snapshot.rows_offered != end]
-    return (coming or before or [last])[-1]
+    coming = [s for s in seen if not s.snapshot.ending]
+    return (coming or seen)[-1]
 
 
 def _periods(seen: Sequence[Seen]) -> Iterator[tuple[Plan, list[Snapshot]]]:
@@ -156,12 +151,7 @@ def _periods(seen: Sequence[Seen]) -> Iterator[tuple[Plan, list[Snapshot]]]:
 
 def _at_work(snapshots: Sequence[Snapshot]) -> Iterator[Snapshot]:
     """Those that show a plan and nothing else: neither a change nor the end of the input."""
-    offered: int | None = None
-    for one in snapshots:
-        ended = one.rows_offered is not None and one.rows_offered == offered
-        offered = one.rows_offered
-        if one.settled and not one.drained and not ended:
-            yield one
+    return (one for one in snapshots if one.settled and not one.ending)
 
 
 def _fresh(moment: Moment, before: Moment | None) -> Moment:

@@ -18,6 +18,7 @@ from penstock.engines.simulator.jobs import Inlet
 from penstock.engines.simulator.latency import Ages, LatencyGauge
 from penstock.engines.simulator.microbatch import BatchStage, work_through
 from penstock.engines.simulator.model import Model
+from penstock.engines.simulator.moving import Move, moves
 from penstock.engines.simulator.network import Network
 from penstock.engines.simulator.node import Placement, packed, place, slowdown, used
 from penstock.engines.simulator.pressure import limits
@@ -29,7 +30,8 @@ from penstock.models.topology import Topology
 from penstock.plan.plan import Pipeline, Plan
 
 _MOST = 100_000
-"""Records from outside in one step, so that memory is bounded and caches are not left."""
+"""Records that come to a pipeline in one step, or go through an operator of it, so that memory is
+bounded and caches are not left."""
 
 _FINEST = 0.01
 
@@ -61,6 +63,7 @@ class Simulation:
         self.model = model
         self.window = window
         self.now = 0.0
+        self.closed = False  # whether sources were told to stop
         self._loads = loads
         self._step, self._finest = step, finest
         self._seed = seed + (resumed << 32)
@@ -81,21 +84,36 @@ class Simulation:
         self._streams: dict[str, np.random.Generator] = {}
         self._pending: dict[str, int] = {}  # what sources admit to the flow, by pipeline
         self._made: dict[str, float] = {}  # records of each pipeline for one of the sources
+        self._fans = np.ones((1, len(self.sources)))  # what comes of a record of each source
         self._topology: Topology
 
     # --- plans --------------------------------------------------------------------------------
 
-    def switch(self, plan: Plan, pauses: Mapping[str, float] | None = None) -> None:
+    def placed(self, plan: Plan) -> Placement:
+        """Where the instances of a plan would be."""
+        if self.stages:
+            return place(self.placement, plan, stays=self.model.stays)
+        return packed(plan) if self.model.packed else place(None, plan)
+
+    def moves(self, after: Placement) -> dict[str, Move]:
+        """What would move if instances were placed otherwise."""
+        state = {name: self.state(stage) for name, stage in self.stages.items()}
+        batched = self.model.batch is not None
+        return moves(self.placement, after, state, self.model.timing, batched=batched)
+
+    def switch(
+        self,
+        plan: Plan,
+        pauses: Mapping[str, float] | None = None,
+        moves: Mapping[str, Move] | None = None,
+    ) -> None:
         """Go over to a plan; pauses: seconds for which pipelines of it stand still."""
         same = set(self.plan.pipelines) & set(plan.pipelines) if self.stages else set()
         old = {s.pipeline: s for s in self.stages.values()}
         gone = [s for p, s in old.items() if p not in same]
         for stage in gone:
             stage.stop(self.now)
-        if self.stages:
-            self.placement = place(self.placement, plan)
-        else:
-            self.placement = packed(plan) if self.model.packed else place(None, plan)
+        self.placement = self.placed(plan)
         self._topology = Topology(self.graph, plan)
         self.stages = {}
         for name, pipeline in self._topology.pipelines.items():
@@ -115,12 +133,15 @@ class Simulation:
             source.births = net.begins(self.graph, plan, name)
         for name, pause in (pauses or {}).items():
             self.stages[name].servers.hold(self.now + pause)
+        for name, move in (moves or {}).items():
+            self.stages[name].move(self.now, move.instances, move.pause)
         for name, hosts in self.placement.hosts.items():
             for executor, until in self.placement.starting.items():
                 there = hosts == self.placement.executors.index(executor)
                 self.stages[name].servers.hold(until, np.flatnonzero(there))
         self.plan = plan
         self._admit()
+        self._fan_out()
         pool = None if self.model.batch is None else Pool(*self._slots(), self.now)
         for stage in self.stages.values():
             stage.servers.slow = None
@@ -149,6 +170,18 @@ class Simulation:
             if pending and feeds:
                 each = max(1, math.ceil(pending * self._made[name] / stage.instances))
                 stage.bound = each if stage.bound is None else min(stage.bound, each)
+
+    def _fan_out(self) -> None:
+        """How many records come of one of each source: of all together, and the most anywhere."""
+        out: dict[str, npt.NDArray[np.float64]] = {}
+        peaks = [np.ones(len(self._loads))]
+        for name, stage in self.stages.items():
+            own = [float(source in stage.pipeline.operators) for source in self._loads]
+            comes = sum((out[up] for up in self._topology.upstream[name]), np.array(own))
+            ways = [stage.work.visits(inlet.entry) for inlet in stage.ways]
+            peaks.append(comes * max(map(max, ways)))
+            out[name] = comes * max(way[-1] for way in ways)
+        self._fans = np.array(peaks)
 
     def _deliver_what_waits_inside(self) -> None:
         """A sink that is fused with what it reads has no queue of its own any more."""
@@ -221,7 +254,7 @@ class Simulation:
             stage.gauge.close(end, self.window)
         self.now = end
         if min(self.placement.starting.values(), default=math.inf) <= end:
-            self._place(self.placement)
+            self._arrive()
         self._contend(end - begin)
 
     def _under_way(self) -> float:
@@ -245,18 +278,32 @@ class Simulation:
     def _end(self) -> float:
         """The end of the next step: shorter where records are many or queues are filling up."""
         step = self._step
-        rate = sum(load.rate(self.now) for load in self._loads.values())
+        rate = float((self._fans @ [load.rate(self.now) for load in self._loads.values()]).max())
         if rate * step > _MOST:
             step = _MOST / rate
         for stage in self.stages.values():
             if stage.bound is not None:
                 full = stage.bound * stage.mean()
-                if full < 2 * step and float(stage.servers.free.max()) - self.now > full / 2:
+                filling = float(stage.servers.free.max()) - self.now > full / 2
+                if full < 2 * step and (filling or stage.blocked):
                     step = max(self._finest, full / 2)
         if self._pending:
             step = max(_FINEST, min(step, self._shortest()))
         grid = math.floor(self.now / step + 1e-6) * step
-        return grid + step if grid + step > self.now else grid + 2 * step
+        end = grid + step if grid + step > self.now else grid + 2 * step
+        return max(end, self.next_departure()) if self.closed else end
+
+    def next_departure(self) -> float:
+        """When something leaves a pipeline, or comes to the next, if nothing comes from outside.
+
+        Before that nothing changes, however long it takes; now, if nothing is known of what will.
+        """
+        times = [
+            stage.next_departure(self.now) for stage in (*self.stages.values(), *self._leftover)
+        ]
+        times += [q.first() for q in self.network.queues.values() if q.first() > self.now]
+        found = min(times, default=math.inf)
+        return found if found < math.inf else self.now
 
     def _contend(self, seconds: float) -> None:
         """Instances on one executor slow each other down in the next step as in this one."""
@@ -306,6 +353,7 @@ class Simulation:
 
     def close_sources(self) -> None:
         """Take nothing more from outside."""
+        self.closed = True
         for source in self.sources.values():
             source.close(self.now)
         for stage in self.stages.values():
@@ -320,6 +368,17 @@ class Simulation:
     def lose(self, executor: str, until: float) -> None:
         """An executor is gone; another takes its place at a time."""
         self._place(self.placement.without(executor, until))
+
+    def _arrive(self) -> None:
+        """Executors are there that take the place of others, and get their share of what runs."""
+        there = self.placement.at(self.now)
+        there = there if self.model.stays else there.evened()
+        moves = self.moves(there)
+        self._place(there)
+        for name, stage in self.stages.items():
+            stage.servers.slow = None
+            if name in moves:
+                stage.move(self.now, moves[name].instances, moves[name].pause)
 
     def _place(self, placement: Placement) -> None:
         """Go over to other executors under the same plan."""

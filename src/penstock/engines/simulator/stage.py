@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.engines.simulator import kernel
+from penstock.engines.simulator.entering import Inside, entered
 from penstock.engines.simulator.gauge import Gauge
 from penstock.engines.simulator.instances import Given, Instances
 from penstock.engines.simulator.jobs import NO_JOBS, Inlet, Jobs, merged, together
@@ -57,6 +58,7 @@ class Stage:
         self._inner = [i for i in self.inlets if i.writer in inside and i.writer != i.entry]
         self.instances = work.pipeline.parallelism
         self.draining = False
+        self.blocked = False  # whether a full instance has kept records from the others
         self.gauge = Gauge(self.instances, len(self.inlets))
         self.delivered: Counter[str] = Counter()
         self._came = self._arrivals(now)
@@ -89,9 +91,10 @@ class Stage:
         staying = NO_JOBS
         parts = self._taken(end, most)
         if parts:
-            work, served = self._serve(parts, begin)
+            work, served = self._serve(parts, begin, end)
             fresh, staying = self._parted(served, end)
-        self.gauge.worked(begin, end, work, before, self.servers.free, self.servers.held)
+        had, left = self.servers.to_do(before, begin), self.servers.to_do(self.servers.free, end)
+        self.gauge.worked(begin, end, work, had, left, self.servers.held)
         self._note_arrivals(end)
         return self._let_out(end, fresh, staying)
 
@@ -121,14 +124,28 @@ class Stage:
         return [w if total <= most else -(-w * most // total) for w in waiting]
 
     def _serve(
-        self, parts: Sequence[tuple[int, Records, Allotted]], begin: float
+        self, parts: Sequence[tuple[int, Records, Allotted]], begin: float, end: float
     ) -> tuple[Floats, _Served]:
         """Give records to instances; the work that each instance got, and when records leave."""
         records, allotted, entry = in_order(parts)
         ready = records.time
         if ready[0] < begin:
             ready = np.maximum(ready, begin)
+        free = self.servers.free
         given = self.servers.give(ready, allotted.service)
+        enters = self._entered(ready, given, free, end)
+        self.blocked = enters is not None and len(enters) < len(records)
+        if enters is not None:
+            fit, rest = slice(None, len(enters)), slice(len(enters), None)
+            every = np.broadcast_to(entry, len(records))
+            none = np.zeros(len(records) - len(enters), np.intp)
+            back = Jobs(records[rest], allotted[rest], given.left[rest], none, every[rest])
+            back.give_back(self.work, self.inlets)
+            records, allotted, ready = records[fit], allotted[fit], enters
+            entry = entry if entry.ndim == 0 else entry[fit]
+            given = self.servers.give_back(given, enters, allotted.service, free)
+            if not len(enters):
+                return given.work, _Served(records, allotted, given, entry)
         each = given.ready - ready if entry.ndim and given.gathered else None
         self.gauge.served(
             records.time, given.left, given.service, given.gathered, given.rows, entry, each
@@ -136,6 +153,31 @@ class Stage:
         self.gauge.gaps(self.servers.watched(given))
         allotted = Allotted(given.service, allotted.visits)
         return given.work, _Served(records, allotted, given, entry)
+
+    def _entered(self, ready: Floats, given: Given, free: Floats, end: float) -> Floats | None:
+        """When records come to their instances, if some have to wait for a place there."""
+        if self.bound is None or not self.servers.can_block:
+            return None
+        held = np.bincount(self.jobs.server, minlength=self.instances)
+        places = self.bound + 1
+        if bool(np.all(held + given.rows <= places)) or self._never_full(ready, given, held):
+            return None
+        soon = np.flatnonzero(self.jobs.left <= end)
+        soon = soon[np.argsort(self.jobs.left[soon], kind="stable")]
+        inside = Inside(free, held, self.jobs.server[soon], self.jobs.left[soon])
+        server = given.servers(np.arange(len(ready)))
+        enters = entered(ready, given.service, server, inside, places, end)
+        return None if len(enters) == len(ready) and bool(np.all(enters == ready)) else enters
+
+    def _never_full(self, ready: Floats, given: Given, held: Numbers) -> bool:
+        """Whether so few records are there at a time that they would fit into one instance."""
+        assert self.bound is not None
+        places = self.bound + 1
+        spare = places - int(held.max())
+        if spare < 1 or (len(self.jobs) and float(self.jobs.left.max()) > ready[spare]):
+            return False
+        longest = float((given.left - ready).max())
+        return len(ready) <= places or float((ready[places:] - ready[:-places]).min()) >= longest
 
     def _parted(self, served: _Served | Jobs, end: float) -> tuple[list[Leaving], Jobs]:
         """Those that leave by `end`, and perhaps a few that do not, and all that stay."""
@@ -232,6 +274,12 @@ class Stage:
             free = self.servers.free
             free[:both] = np.maximum(free[:both], old.servers.free[:both])
 
+    def move(self, now: float, servers: Numbers, pause: float) -> None:
+        """Instances go elsewhere once they are through with what they have begun."""
+        if len(self.jobs):
+            self.stop(now)
+        self.servers.hold(now + pause, servers)
+
     def fail(self, now: float, servers: Numbers, until: float) -> int:
         """Instances break: what they had begun or were given is done again; how many rows.
 
@@ -288,6 +336,11 @@ class Stage:
             return len(mine) / inlets
         return 0.9 * sum(mine) / total + 0.1 * len(mine) / inlets
 
+    def next_departure(self, now: float) -> float:
+        """When the next of the records leaves that were taken; infinity if there are none."""
+        every = (self.jobs, *(jobs for _, _, jobs in self.inherited))
+        return min((float(jobs.left.min()) for jobs in every if len(jobs)), default=np.inf)
+
     def held_back(self) -> int:
         """Records from other pipelines that wait and were not taken."""
         return sum(len(i.queue) for i in self.inlets if isinstance(i.queue, Queue))
@@ -318,7 +371,8 @@ class Stage:
         bound, mean = self.bound, self.mean()
         if bound is None or mean == 0:
             return np.inf
-        return self.servers.room(bound, mean, begin, end)
+        held = np.bincount(self.jobs.server[self.jobs.left > end], minlength=self.instances)
+        return self.servers.room(bound, held, mean, begin, end)
 
 
 @dataclass(frozen=True)

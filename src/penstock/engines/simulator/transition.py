@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
+from penstock.engines.simulator.moving import Move
+from penstock.engines.simulator.node import Placement
 from penstock.engines.simulator.simulation import Simulation
 from penstock.plan.change import Ceiling, Change, Executors, Regroup, Rescale
 
@@ -13,11 +17,13 @@ from penstock.plan.change import Ceiling, Change, Executors, Regroup, Rescale
 class Cost:
     """What passes before the new plan is in force, and what stands still when it is.
 
-    phases: seconds under the old plan, by name; pauses: seconds by pipeline of the new plan.
+    phases: seconds under the old plan, by name; pauses: seconds by pipeline of the new plan;
+    moves: by pipeline, instances that stand still while the others go on.
     """
 
     phases: Mapping[str, float]
     pauses: Mapping[str, float]
+    moves: Mapping[str, Move]
     state_rows: int = 0
     state_bytes: int = 0
     keys_moved: float | None = None
@@ -28,7 +34,7 @@ class Cost:
 
     @property
     def interruption(self) -> float:
-        return max(self.pauses.values(), default=0.0)
+        return max((*self.pauses.values(), *(m.pause for m in self.moves.values())), default=0.0)
 
 
 def cost(sim: Simulation, change: Change) -> Cost:
@@ -36,43 +42,64 @@ def cost(sim: Simulation, change: Change) -> Cost:
 
     New executors and instances are started while the flow goes on as before. State that another
     number of instances puts elsewhere is moved while its pipeline stands still; a pipeline that
-    is regrouped is restarted and reads all its state.
+    is regrouped is restarted and reads all its state. An instance that goes to another executor,
+    because its own leaves or others come, is restarted there with its part of the state.
     """
     timing = sim.model.timing
+    after = sim.placed(change.after)
+    moves = sim.moves(after)
     phases: dict[str, float] = {}
     pauses: dict[str, float] = {}
     rows, size, shares = 0, 0.0, []
     for action in change.actions:
         match action:
-            case Executors(before, after) if after > before:
+            case Executors(before, count) if count > before:
                 phases["executors"] = timing.executor_start
-            case Rescale(name, before, after):
-                if after > before:
+            case Rescale(name, before, count):
+                if count > before:
                     phases["instances"] = timing.instance_start
-                share = _moved(sim, name, before, after)
+                share = _dealt_anew(sim, name, before, count)
                 if share:
+                    new = change.after.pipeline_of(name).name
                     held = sim.state(sim.stages[sim.plan.pipeline_of(name).name])
-                    rows, size = rows + round(share * held[0]), size + share * held[1]
                     shares.append(share)
-                    pause = share * held[1] / timing.state_rate + timing.restart
-                    pauses[change.after.pipeline_of(name).name] = pause
+                    if moves.pop(new, None):
+                        share = _elsewhere(sim, name, after, new)
+                    rows, size = rows + round(share * held[0]), size + share * held[1]
+                    pauses[new] = share * held[1] / timing.state_rate + timing.restart
             case Ceiling(name):
                 pauses.setdefault(change.after.pipeline_of(name).name, timing.restart)
-            case Regroup(_, after):
+            case Regroup(_, groups):
                 phases["instances"] = timing.instance_start
-                for operators in after:
+                for operators in groups:
                     name = change.after.pipeline_of(operators[0]).name
+                    moves.pop(name, None)
                     read = _state(sim, operators)
                     pauses[name] = timing.restart + read / timing.state_rate
                     size += read
-    return Cost(phases, pauses, rows, round(size), max(shares, default=None))
+    rows += sum(move.rows for move in moves.values())
+    size += sum(move.bytes for move in moves.values())
+    return Cost(phases, pauses, moves, rows, round(size), max(shares, default=None))
 
 
-def _moved(sim: Simulation, name: str, before: int, after: int) -> float:
+def _dealt_anew(sim: Simulation, name: str, before: int, after: int) -> float:
+    """The share of the keys that another number of instances puts elsewhere."""
     stage = sim.stages.get(sim.plan.pipeline_of(name).name)
     if stage is None or stage.work.keyed is None:
         return 0.0
     return sim.model.step(stage.work.keyed).keys.moved(before, after)
+
+
+def _elsewhere(sim: Simulation, name: str, after: Placement, new: str) -> float:
+    """The share of the keys that another instance gets, or an instance on another executor."""
+    stage = sim.stages[sim.plan.pipeline_of(name).name]
+    assert stage.work.keyed is not None
+    keys = sim.model.step(stage.work.keyed).keys
+    ways = ((sim.placement, stage.pipeline.name), (after, new))
+    served = [keys.places(len(one.hosts[pipeline])) for one, pipeline in ways]
+    names = [np.array(one.executors)[one.hosts[pipeline]] for one, pipeline in ways]
+    host = [of[place] for of, place in zip(names, served, strict=True)]
+    return float(np.mean((served[0] != served[1]) | (host[0] != host[1])))
 
 
 def _state(sim: Simulation, operators: tuple[str, ...]) -> float:

@@ -54,6 +54,7 @@ def snapshot(
         channels=_channels(sim, spells),
         executors=executors,
         settled=settled,
+        ending=sim.closed,
         slot_seconds=slot_seconds,
     )
 
