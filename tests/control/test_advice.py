@@ -62,9 +62,18 @@ def test_a_recorded_run_is_played_to_another_policy() -> None:
     assert wanted[8] == "numbers: parallelism 4 -> 5"
     assert 6 not in wanted
     assert found[0].to_json()["reason"] == "look 1"
-    one = found[-2].to_json()
+    one = found[-1].to_json()
     assert one["changes"] == ["numbers: parallelism 4 -> 5"]
     assert one["numbers"]["congestion"] is None
+
+
+def test_nobody_is_asked_while_a_run_ends() -> None:
+    played("mine")
+    recorded = [one.snapshot.ending for one in seen(Path("mine"))]
+    assert recorded[-1]
+    assert not any(recorded[:-1])
+    found = [*replay(Patient(), dataflow(Path("mine")), seen(Path("mine")), Limits())]
+    assert len(found) == len(recorded) - 1
 
 
 def test_what_is_played_twice_is_the_same_twice() -> None:

@@ -313,6 +313,7 @@ class EngineContract:
 def _assert_all_delivered(harness: Harness, engine: Engine) -> None:
     seen = engine.observe()
     assert seen.drained
+    assert seen.ending
     assert seen.rows_delivered == harness.expected_delivered(seen.rows_ingested)
 
 

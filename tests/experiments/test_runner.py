@@ -142,7 +142,7 @@ def test_it_tells_how_far_it_is(tmp_path: Path) -> None:
 
 
 def test_what_spark_cannot_show_is_refused_with_the_reason(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="made-up is not shown on Spark: it needs more than two"):
+    with pytest.raises(Refused, match="made-up is not shown on Spark: it is made up"):
         carry_out(MADE_UP, Order(tmp_path, engine="spark"))
     assert not list(tmp_path.iterdir())
 

@@ -60,6 +60,7 @@ def test_the_latency_policy_needs_less_than_static_testers_and_meets_its_bound(
     )
     carry_out(brief, Order(tmp_path, seed=7))
     rows = json.loads((tmp_path / "nephele-6" / "table.json").read_text())["rows"]
+    rows = [row for row in rows if "simulator" in row]
     found = {row["what"]: row["simulator"] for row in rows}
     assert found["share of intervals that meet the bound"]["value"] > 0.8
     assert found["task hours beside static testers"]["value"] < 0.95

@@ -151,7 +151,10 @@ def _run(given: argparse.Namespace, moments: list[Moment]) -> int:
 
 
 def _moment(given: argparse.Namespace, home: Path) -> dict[str, Any]:
-    """The context of a moment: the snapshots of its run up to then, and the plan in force."""
+    """The context of a moment: the snapshots of its run up to then, and the plan in force.
+
+    The last moment is the last before the run was ended: how a flow runs dry is no case.
+    """
     from penstock.control import case, history, terms
     from penstock.control.context import Context
     from penstock.dataflow import duration
@@ -159,7 +162,8 @@ def _moment(given: argparse.Namespace, home: Path) -> dict[str, Any]:
     until = None if given.at is None else duration.seconds(given.at)
     moments = history.moments(home)
     run = _run(given, moments)
-    turns = [m.turn for m in moments if m.run == run and (until is None or m.at <= until)]
+    mine = [m for m in moments if m.run == run and not m.ending]
+    turns = [m.turn for m in mine if until is None or m.at <= until]
     if not turns:
         raise InvalidInput(f"nothing was measured in '{home}' by then")
     found = [*history.seen(home, turns[-120:])]

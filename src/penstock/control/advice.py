@@ -98,7 +98,7 @@ def replay(
     """What a policy decides, turn by turn, with its memory; the plans are those of the record.
 
     limits: the budget, or the one of the run that a turn begins. A run that was continued begins
-    anew: with no memory, and with no snapshots of the one before.
+    anew: with no memory, and with no snapshots of the one before. Nobody is asked while it ends.
     """
     memory: Any = None
     held = Limits() if callable(limits) else limits
@@ -108,6 +108,8 @@ def replay(
             memory = None
             held = limits(one) if callable(limits) else limits
             recent.clear()
+        if one.snapshot.ending:
+            continue
         recent.append(one.snapshot)
         context = Context(graph, one.plan, tuple(recent), one.snapshot.at, held)
         decision, memory, error = decided(policy, context, memory)

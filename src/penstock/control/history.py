@@ -12,7 +12,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
@@ -98,12 +98,16 @@ class Seen:
 
 @dataclass(frozen=True)
 class Moment:
-    """When a turn was: `at` of which run of the directory, and in seconds since 1970."""
+    """When a turn was: `at` of which run of the directory, and in seconds since 1970.
+
+    ending: its sources had been told to stop.
+    """
 
     turn: int
     run: int
     at: float
     time: float
+    ending: bool = False
 
 
 def moments(run_dir: Path, since: int = 0) -> list[Moment]:
@@ -111,7 +115,8 @@ def moments(run_dir: Path, since: int = 0) -> list[Moment]:
     with opened(run_dir) as connection:
         if connection is None:
             return []
-        rows = tables.SNAPSHOTS.read(connection, since, names=("turn", "run", "at", "time"))
+        names = [one.name for one in fields(Moment)]
+        rows = tables.SNAPSHOTS.read(connection, since, names=names)
         return [Moment(**row) for row in rows]
 
 

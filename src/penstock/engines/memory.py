@@ -114,6 +114,7 @@ class MemoryEngine:
             pipelines={p.name: self._metrics(p) for p in self._plan.pipelines},
             sinks=sinks,
             drained=self._drained,
+            ending=self._phase == "stopped",
             source_pipelines=frozenset(self._plan.pipeline_of(name).name for name in sources),
             channels=self._channels(),
         )

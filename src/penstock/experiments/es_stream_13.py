@@ -79,7 +79,7 @@ class Beyond:
         before, now = (int(t["at"] // self.step) for t in ticks[-2:])
         if before == now or now > len(self.rates):
             return False
-        data = Data(tuple({"case": "", **r} for r in records), parameters=vars(self))
+        data = Data(tuple({**r, "case": ""} for r in records), parameters=vars(self))
         return not carried(data, "", before)
 
 

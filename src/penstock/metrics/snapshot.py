@@ -185,7 +185,8 @@ class Snapshot(Shown):
 
     load: share of all slots at work; channels are named `writer>reader`, by operators; settled:
     False while the window holds a change of plan or its first batches, whose numbers say nothing
-    of the plan; slot_seconds: what the run has used so far of instances times time.
+    of the plan; ending: the sources have been told to stop, so it shows how the flow runs dry;
+    slot_seconds: what the run has used so far of instances times time.
     """
 
     at: float
@@ -204,6 +205,7 @@ class Snapshot(Shown):
     channels: Mapping[str, ChannelMetrics] = field(default_factory=dict)
     executors: Mapping[str, ExecutorMetrics] = field(default_factory=dict)
     settled: bool = True
+    ending: bool = False
     slot_seconds: float | None = None
     rows_late: int | None = None
 

@@ -89,6 +89,7 @@ VOCABULARY: tuple[Measure, ...] = (
         ("load", _SHARE, "slots at work, of all slots of the executors"),
         ("drained", _FLAG, "the sources have stopped and nothing is in flight"),
         ("settled", _FLAG, "the window holds no change of plan and none of its first batches"),
+        ("ending", _FLAG, "the sources have been told to stop, it runs dry"),
         ("source_pipelines", _NAME, "pipelines that hold a source"),
         ("pipelines", _PARTS, "what was measured of each pipeline"),
         ("operators", _PARTS, "what was measured of each operator"),
@@ -196,6 +197,7 @@ VOCABULARY: tuple[Measure, ...] = (
         ("wait", _S, "mean wait that was measured, without gathering for the cadence"),
         ("utilisation", _RATIO, "work that arrives per second"),
         ("kingman", _S, "Kingman's formula; variation that was not measured is 1 in it"),
+        ("variation", _RATIO, "mean of the squares of the two variations"),
         ("error", _RATIO, "the measured wait for each second of the formula's"),
     ),
 )

@@ -127,6 +127,6 @@ def running(cluster: Cluster) -> SparkEngine:
     engine._executors = cluster.executors()
     engine._wiring = Wiring(1, Plan((Pipeline(("a",)),)), {})
     engine._supervisor = SimpleNamespace(raise_failure=lambda: None, failure=None)
-    engine._gauges = SimpleNamespace(snapshot=lambda at, plan, settled: None)
+    engine._gauges = SimpleNamespace(snapshot=lambda at, plan, **how: None)
     found: SparkEngine = engine
     return found

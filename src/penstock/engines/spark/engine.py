@@ -78,6 +78,7 @@ class SparkEngine:
         self.make_before_break = make_before_break
         self._metering = metering
         self._state = "new"
+        self._ending = False
         self._pipelines: dict[str, RunningPipeline] = {}
         self._lock = threading.RLock()  # held for moments: the pipelines and what is known of them
         self._changing = threading.Lock()  # held for as long as a change or a stop takes
@@ -210,6 +211,7 @@ class SparkEngine:
         with self._changing:
             if self._state == "stopped":
                 return
+            self._ending = True
             self._profiler.stop()
             if drain and self.failure is None:
                 self._drain()
@@ -443,7 +445,9 @@ class SparkEngine:
             if self._executors.dynamic and self._state == "running":
                 self._wiring = _with_executors(self._wiring, self._executors.there)
             at = self.since_start(time.time())
-            self._last = self._gauges.snapshot(at, self._wiring.plan, self._settled(at))
+            self._last = self._gauges.snapshot(
+                at, self._wiring.plan, settled=self._settled(at), ending=self._ending
+            )
             self._pace(self._last)
             return self._last
 

@@ -52,7 +52,7 @@ class Gauges:
         self._placed: tuple[float, Mapping[str, Mapping[str, list[int]]]] = (0.0, {})
         self.estimates: dict[str, Estimate] = {}
 
-    def snapshot(self, at: float, plan: Plan, settled: bool) -> Snapshot:
+    def snapshot(self, at: float, plan: Plan, *, settled: bool, ending: bool) -> Snapshot:
         """Everything measured over the observer's window; `at` is the time of the run."""
         now = time.time()
         self.listen()
@@ -91,6 +91,7 @@ class Gauges:
             channels=self._channels(pipelines, windows),
             executors=executors,
             settled=settled and all(w.batches for w in windows.values() if waiting[w.name]),
+            ending=ending,
             slot_seconds=self.slot_seconds(now, plan.slots),
             rows_late=self._observer.late_rows if self._can_be_late else None,
         )
