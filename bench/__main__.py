@@ -1,10 +1,12 @@
-"""Run benchmarks: `python -m bench [NAME ...]`; all of them without a name.
+"""Run benchmarks: `python -m bench [--keep DIR] [NAME ...]`; all of them without a name.
 
-Results are kept in bench/results/<name>.json, and bench/RESULTS.md is made from them.
+Results are kept in bench/results/<name>.json, and bench/RESULTS.md is made from them. With --keep
+the runs themselves stay too, in a folder for each benchmark.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -12,6 +14,8 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -26,24 +30,24 @@ NAMES = (
 _HERE = Path(__file__).parent
 
 
-def main(wanted: list[str]) -> int:
-    unknown = sorted(set(wanted) - set(NAMES))
+def main(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench")
+    parser.add_argument("--keep", metavar="DIR", type=Path, help="where the runs stay")
+    parser.add_argument("names", metavar="NAME", nargs="*", help=", ".join(NAMES))
+    given = parser.parse_args(words)
+    unknown = sorted(set(given.names) - set(NAMES))
     if unknown:
-        print(f"unknown benchmark {unknown}; there are {', '.join(NAMES)}", file=sys.stderr)
-        return 2
+        parser.error(f"unknown benchmark {unknown}; there are {', '.join(NAMES)}")
     results = _HERE / "results"
     results.mkdir(exist_ok=True)
     missed = 0
-    for name in wanted or NAMES:
+    for name in given.names or NAMES:
         print(f"== {name}", flush=True)
-        folder = Path(tempfile.mkdtemp(prefix=f"penstock-bench-{name}-"))
         began = time.time()
-        try:
+        with _folder(name, given.keep) as folder:
             module = import_module(f"bench.{name}")
             spark = _spark(module) if getattr(module, "SPARK", True) else None
             result: Result = module.run(spark, folder)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
         kept: dict[str, Any] = {
             "when": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
             "machine": f"{os.cpu_count()} cores, {platform.machine()}",
@@ -59,6 +63,20 @@ def main(wanted: list[str]) -> int:
             missed += not claim.holds
     _write_page(results)
     return 1 if missed else 0
+
+
+@contextmanager
+def _folder(name: str, keep: Path | None) -> Iterator[Path]:
+    """Where a benchmark may write: kept, or gone afterwards."""
+    if keep is not None:
+        (keep / name).mkdir(parents=True)
+        yield keep / name
+        return
+    folder = Path(tempfile.mkdtemp(prefix=f"penstock-bench-{name}-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _spark(module: Any) -> Any:
