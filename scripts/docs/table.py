@@ -25,18 +25,45 @@ def main() -> None:
 
 def written(page: str) -> str:
     """The page with the tables as they are now."""
-    made = "\n\n".join(part for part in (table(), experiments()) if part)
+    made = "\n\n".join(part for part in (table(), policies(), experiments()) if part)
     return _BETWEEN.sub(lambda match: f"{match[1]}\n{made}\n\n{match[2]}", page)
 
 
 def table() -> str:
-    """Every claim of every benchmark."""
+    """Every claim of every benchmark but that of the policies, which have a table of their own."""
     lines = ["| benchmark | claim | asked for | found | |", "|---|---|---|---|---|"]
     for file in sorted((ROOT / "bench" / "results").glob("*.json")):
+        if file.stem == "policies":
+            continue
         for claim in json.loads(file.read_text())["claims"]:
             verdict = "holds" if claim["holds"] else "**missed**"
             row = (file.stem, claim["claim"], _asked(claim), f"{claim['value']:.4g}", verdict)
             lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines)
+
+
+def policies() -> str:
+    """A line for each policy, and how many of the claims hold."""
+    data = json.loads((ROOT / "bench" / "results" / "policies.json").read_text())
+    best, *rows = data["rows"]
+    held = sum(claim["holds"] for claim in data["claims"])
+    lines = [
+        f"Policies on Spark, from one instance of each operator, beside the {best['policy']} "
+        f"({held} of {len(data['claims'])} claims hold; what they are, and how they were measured, "
+        "is in bench/RESULTS.md):",
+        "",
+        "| policy | throughput / best plan | instances | under 0.15 of the load | exact |",
+        "|---|---|---|---|---|",
+    ]
+    for row in rows:
+        cells = (
+            row["policy"].partition(":")[0],
+            f"{row['rows/s'] / best['rows/s']:.2f}",
+            str(row["instances then"]),
+            str(row["and under the small load"]),
+            "yes" if row["exact"] else "**no**",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
