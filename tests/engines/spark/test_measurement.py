@@ -196,9 +196,12 @@ def test_work_is_told_from_waiting_and_from_nothing_to_do(
     assert on_processors(waiting) < 0.3
 
     until(lambda: engine.observe().rows_ingested == ROWS, "all records", 60)
-    until(lambda: engine.observe().pipelines["numbers"].busy == 0.0, "an idle window", 30)
-    idle = engine.observe().pipelines["numbers"]
-    assert (idle.busy, idle.batches, idle.rows_in, idle.rate_in) == (0.0, 0, 0, 0.0)
+
+    def idle() -> bool:
+        seen = engine.observe().pipelines["numbers"]
+        return (seen.busy, seen.batches, seen.rows_in, seen.rate_in) == (0.0, 0, 0, 0.0)
+
+    until(idle, "an idle window", 30)
     nothing = engine.observe().operators["pass"]
     assert (nothing.rate_in, nothing.busy) == (0.0, 0.0)
     (executor,) = engine.observe().executors.values()
