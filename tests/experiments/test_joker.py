@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from penstock.experiments import (
     joker_12,
     joker_16,
 )
-from penstock.experiments.experiment import Data
+from penstock.experiments.experiment import Data, Setting
 from penstock.experiments.joker_best import Best
 from penstock.models import instances, splitting
 
@@ -212,6 +213,16 @@ def test_a_cut_that_stays_is_no_cut_that_is_taken_back() -> None:
     assert joker_12._longer(data) == pytest.approx(20 / 15)
 
 
+def test_a_short_run_also_measures_until_queues_are_worked_off(tmp_path: Path) -> None:
+    """A sixth replica only works off what waits before five, and is taken back."""
+    one = experiments.get("joker-14")
+    name = "unequal, 0.2"
+    case = next(c for c in one.made("simulator", one.parameters("simulator", True))
+                if c.name == name)  # fmt: skip
+    records = ({"case": name, **record} for record in case.job(Setting(1, tmp_path)))
+    assert joker_12._steps(name)(Data(tuple(records))) == 4
+
+
 def test_a_fall_is_that_of_the_change_that_is_meant_and_no_other() -> None:
     def emitted(at: float) -> float:
         """100 a second; nothing for 0.5 s from 20 s on, then 150, and nothing from 40 s on."""
@@ -261,8 +272,6 @@ def test_every_experiment_can_be_made_and_says_each_thing_once(one: Any) -> None
 
 
 def test_the_same_seed_gives_the_same_records_and_another_one_others(tmp_path: Any) -> None:
-    from penstock.experiments.experiment import Setting
-
     case = experiments.get("es-stream-18").made(
         "simulator", {"intervals": (2.0,), "parallelism": (2,), "states": ()}
     )[1]
