@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,11 +19,13 @@ from penstock.experiments import (
     es_stream_9,
     es_stream_13,
     es_stream_15,
+    es_stream_18,
     recovery_spark,
 )
 from penstock.experiments.es_stream import COUNT, TOP
 from penstock.experiments.experiment import Data, Record
 from penstock.experiments.play import Play
+from penstock.experiments.rivals import scaled
 from penstock.experiments.table import tabulate
 
 # --- figure 13 ----------------------------------------------------------------------------------
@@ -134,7 +136,34 @@ def test_a_change_is_marked_with_what_there_was_and_what_there_is() -> None:
     assert [(m.at, m.label) for m in machines] == [(2.0, "")]
 
 
+def test_what_runs_stays_where_it_is_when_machines_come(tmp_path: Path) -> None:
+    scenario = es_stream.scenario(COUNT, "1800/s", 0.0, {"read": 4, "views": 6, "count": 4}, 4)
+    engine = scenario.engine(1)
+    engine.start(scenario.graph, scenario.plan, tmp_path)
+    engine.advance(5.0)
+    more = replace(scaled(scenario.plan, {"views": 8}), executors=6)
+    assert engine.apply(more).interruption == 0.0
+
+
 # --- recovery -----------------------------------------------------------------------------------
+
+
+def test_a_recovery_ends_when_no_more_waits_than_a_hundredth_of_a_second_of_its_own_rate() -> None:
+    class Waiting:
+        """A hundred tuples wait, and fifty leave a second."""
+
+        now = 4.0
+
+        def advance(self, seconds: float) -> None:
+            self.now += seconds
+
+        def observe(self) -> Any:
+            waiting = round(100 - 50 * (self.now - 4.0))
+            return SimpleNamespace(pipelines={"count": SimpleNamespace(backlog_rows=waiting)})
+
+    for rate, taken in ((1800, 1.64), (900, 1.82)):
+        found = es_stream_18._recovered(cast(Any, Waiting()), 4.0, rate)
+        assert found == pytest.approx(taken, abs=0.03)
 
 
 def test_arithmetic_is_given_and_a_recovery_that_does_not_grow_differs() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,10 +18,11 @@ from penstock.experiments import (
     joker_5,
     joker_8,
     joker_10,
+    joker_11,
     joker_12,
     joker_16,
 )
-from penstock.experiments.experiment import Data
+from penstock.experiments.experiment import Data, Setting
 from penstock.experiments.joker_best import Best
 from penstock.models import instances, splitting
 
@@ -212,6 +214,28 @@ def test_a_cut_that_stays_is_no_cut_that_is_taken_back() -> None:
     assert joker_12._longer(data) == pytest.approx(20 / 15)
 
 
+def _briefly(name: str, case: str, scratch: Path) -> Data:
+    """One case of an experiment in its smaller size."""
+    one = experiments.get(name)
+    parameters = one.parameters("simulator", True)
+    job = next(c.job for c in one.made("simulator", parameters) if c.name == case)
+    records = ({"case": case, **record} for record in job(Setting(1, scratch)))
+    return Data(tuple(records), parameters=parameters)
+
+
+def test_a_short_run_also_measures_until_queues_are_worked_off(tmp_path: Path) -> None:
+    """A sixth replica only works off what waits before five, and is taken back."""
+    data = _briefly("joker-14", "unequal, 0.2", tmp_path)
+    assert joker_12._steps("unequal, 0.2")(data) == 4
+
+
+def test_what_brings_nothing_is_taken_back_as_in_the_seed(tmp_path: Path) -> None:
+    """A thread that is busy for 0.64 of the time does all that comes, and two do no more."""
+    data = _briefly("joker-11", "0.5", tmp_path)
+    assert joker_11.most("0.5", 3)(data) == 2
+    assert joker_11.most("0.5", 3, at_end=True)(data) == 1
+
+
 def test_a_fall_is_that_of_the_change_that_is_meant_and_no_other() -> None:
     def emitted(at: float) -> float:
         """100 a second; nothing for 0.5 s from 20 s on, then 150, and nothing from 40 s on."""
@@ -261,8 +285,6 @@ def test_every_experiment_can_be_made_and_says_each_thing_once(one: Any) -> None
 
 
 def test_the_same_seed_gives_the_same_records_and_another_one_others(tmp_path: Any) -> None:
-    from penstock.experiments.experiment import Setting
-
     case = experiments.get("es-stream-18").made(
         "simulator", {"intervals": (2.0,), "parallelism": (2,), "states": ()}
     )[1]

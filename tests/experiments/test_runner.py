@@ -110,6 +110,24 @@ def test_an_interrupt_leaves_the_cases_that_are_done(tmp_path: Path) -> None:
     assert "| task hours | - | 1.00 | - |" in (home / "table.md").read_text()
 
 
+def test_an_interrupt_leaves_no_picture_of_data_that_are_gone(tmp_path: Path) -> None:
+    home = tmp_path / "made-up"
+    home.mkdir()
+    for name in ("picture-simulator.png", "picture-simulator.svg", "picture-spark.svg"):
+        (home / name).write_text("of a run before")
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(_two(stop=True), Order(tmp_path))
+    assert [file.name for file in home.glob("picture-*")] == ["picture-spark.svg"]
+
+
+def test_a_file_is_no_place_for_results(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(
+        InvalidInput, match=r"results cannot go to .*taken.made-up: Not a directory"
+    ):
+        carry_out(_two(stop=False), Order(tmp_path / "taken"))
+
+
 def test_cases_beside_each_other_give_the_same_records(done: Path, tmp_path: Path) -> None:
     told: list[float] = []
     order = Order(tmp_path, seed=1, quick=True, pictures=False, jobs=2)

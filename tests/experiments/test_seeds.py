@@ -17,9 +17,9 @@ from penstock.engines.simulator.scenario import (
     twitter_sentiment,
 )
 from penstock.engines.simulator.topologies import LINEAR
-from penstock.experiments import nephele_8
-from penstock.experiments.experiment import Experiment, Setting
-from penstock.experiments.nephele import Buffers
+from penstock.experiments import nephele_8, reading
+from penstock.experiments.experiment import Data, Experiment, Setting
+from penstock.experiments.nephele import Buffers, Fewest
 from penstock.experiments.play import Play
 from penstock.experiments.runner import Order, carry_out
 from penstock.experiments.stela import best, taken
@@ -123,6 +123,16 @@ def test_the_peak_of_the_tweets_is_a_case_of_its_own() -> None:
     load = parse(nephele_8.around_the_peak().load)
     assert max(load.rate(at) for at in range(160)) == load.rate(nephele_8.JUMP) == 6734
     assert load.rate(nephele_8.JUMP - 5) < 6000
+
+
+def test_the_best_static_plan_meets_the_bound_in_the_whole_run_too(tmp_path: Path) -> None:
+    whole = replace(prime_tester(40, rates=(10_000, 14_000)), seconds=20.0, load="14000/s")
+    calm = replace(whole, load="11000/s")
+    job = Fewest(calm, whole, {"test": range(20, 60)}, {"test": 40}, every=5.0)
+    found, *records = job(Setting(1, tmp_path))
+    data = Data(tuple({"case": "", **record} for record in records))
+    assert found["test"] < 50
+    assert (reading.met(data, "") or 0.0) >= 0.91
 
 
 @pytest.mark.parametrize("quick", [True, False])

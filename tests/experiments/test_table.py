@@ -37,6 +37,8 @@ def claim(seed: float | None, **more: object) -> Claim:
         (1.65, 0.9, DIFFERS),
         (1.1, 1.0, DIFFERS),  # close, but it shows no difference
         (1.1, 0.98, DIFFERS),
+        (3.3, 1.02, DIFFERS),  # chance
+        (3.3, 1.03, DIRECTION),
         (1.0, 1.1, AGREES),  # the seed saw none
         (1.0, 1.3, DIFFERS),
         (0.5, 0.9, DIRECTION),
@@ -94,11 +96,8 @@ def test_a_number_the_seed_does_not_give_has_no_verdict() -> None:
 
 def test_a_side_that_the_seed_has_in_words_alone_is_compared() -> None:
     longer = claim(None, neutral=1.0, side="above", why="because")
-    assert [judged(longer, value).verdict for value in (1.2, 1.0, 0.9)] == [
-        DIRECTION,
-        DIFFERS,
-        DIFFERS,
-    ]
+    assert judged(longer, 1.2).verdict == DIRECTION
+    assert {judged(longer, value).verdict for value in (1.005, 1.0, 0.9)} == {DIFFERS}
     assert judged(replace(longer, side="below"), 0.9).verdict == DIRECTION
     assert said(longer) == "> 1.00"
     row = Row(longer, {"simulator": judged(longer, 0.9)})

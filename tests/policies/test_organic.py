@@ -325,6 +325,18 @@ def test_what_was_done_in_time_stays_unless_less_comes_through(rate: float, kept
         assert "undone: nothing waited and nothing does, throughput of o1 fell" in verdict.reason
 
 
+def test_without_headroom_what_brings_nothing_goes_though_nothing_waited() -> None:
+    graph, policy = region(1), Organic(headroom=False)
+    plan = fusion.region_plan(graph)
+    seen = snapshot(plan, 30, 100.0, {"o1": 0.93}, backlog_seconds=0.0, backlog_rows=0)
+    decision, memory = turn(policy, graph, plan, seen, None)
+    assert decision.plan is not None
+    after = snapshot(decision.plan, 65, 100.0, {"o1": 0.47}, backlog_seconds=0.0, backlog_rows=0)
+    verdict, _ = turn(policy, graph, decision.plan, after, memory)
+    assert verdict.plan == plan
+    assert verdict.reason.startswith("undone: throughput of o1 rose 0% <= 10%")
+
+
 # --- giving back --------------------------------------------------------------------------------
 
 

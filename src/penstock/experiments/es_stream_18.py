@@ -103,7 +103,7 @@ class Fault:
         engine = scenario.engine(setting.seed, failures=failures, step=0.02)
         engine.start(scenario.graph, scenario.plan, setting.scratch)
         engine.advance(AT + away)
-        return [{"kind": "recovery", "seconds": _recovered(engine, AT)}]
+        return [{"kind": "recovery", "seconds": _recovered(engine, AT, self.rate)}]
 
     def _again(self, away: float) -> str:
         """Nothing for a while; then all tuples of it and of an interval, as fast as they go."""
@@ -114,12 +114,12 @@ class Fault:
         return "points:" + ",".join(f"{at:g}={rate:.0f}" for at, rate in points)
 
 
-def _recovered(engine: SimulatorEngine, since: float) -> float:
+def _recovered(engine: SimulatorEngine, since: float, rate: int) -> float:
     """Seconds until no more rows wait than one in a hundred of a second's."""
     while engine.now < since + LONGEST:
         engine.advance(0.02)
         seen = engine.observe()
-        if sum(p.backlog_rows or 0 for p in seen.pipelines.values()) <= RATE / 100:
+        if sum(p.backlog_rows or 0 for p in seen.pipelines.values()) <= rate / 100:
             break
     return round(engine.now - since, 3)
 

@@ -59,10 +59,16 @@ KEYS = Keys(100_000)
 """So many that they spread evenly: the seed calls its speed-ups linear, 12x with 13 replicas."""
 
 SEED = Organic(
-    step="one", replicas="region", stateless=False, sources=False, scale_down=False, anticipate=True
+    step="one",
+    replicas="region",
+    stateless=False,
+    sources=False,
+    scale_down=False,
+    anticipate=True,
+    headroom=False,
 )
 """The policy as the seed has it: one replica more of a whole region that has a key, never less,
-and on processor time alone."""
+on processor time alone, and back again if no more comes through."""
 
 OURS = Organic(sources=False)
 """The policy as it is here, but for sources, of which the seed has one thread each."""

@@ -168,7 +168,7 @@ FIGURE_11 = Experiment(
     ),
     picture_11,
     size={"step": 150.0, "profile": 30.0},
-    quick={"step": 50.0, "profile": 10.0},
+    quick={"step": 100.0, "profile": 20.0},
     spark=joker_spark.cases,
     spark_size={"step": 20.0, "swing": 16.0, "profile": 5.0, "busy": (0.5, 0.95)},
     notes=(ONE_MACHINE, "On Spark rates are rows a second instead of thousands."),

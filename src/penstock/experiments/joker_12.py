@@ -244,7 +244,7 @@ FIGURE_14 = Experiment(
     ),
     picture_14,
     size={"seconds": 420.0, "profile": 30.0},
-    quick={"seconds": 170.0, "profile": 10.0},
+    quick={"seconds": 290.0, "profile": 20.0},
     no_spark="what a cut promises is what operators cost beside a hop between threads, and the hop "
     "of Spark is a query of its own, with what each of its batches costs",
     notes=(ONE_MACHINE,),

@@ -166,7 +166,7 @@ FIGURE_16 = Experiment(
     ),
     picture_16,
     size={"seconds": 420.0, "profile": 30.0},
-    quick={"seconds": 200.0, "profile": 15.0},
+    quick={"seconds": 270.0, "profile": 20.0},
     no_spark="what changes of all kinds cost there is measured by a benchmark (bench/rescale.py)",
     notes=(ONE_MACHINE,),
 )  # fmt: skip
@@ -291,7 +291,7 @@ FIGURE_32 = Experiment(
     ),
     picture_32,
     size={"factors": FACTORS, "seconds": 420.0, "profile": 30.0},
-    quick={"factors": (0.1, 1.0), "seconds": 150.0, "profile": 10.0},
+    quick={"factors": (0.1, 1.0), "seconds": 290.0, "profile": 20.0},
     no_spark="the model is told what a hop and each operator cost on a thread of their own, and "
     "queries on two cores have no such costs: what a batch takes depends on the others",
     notes=(

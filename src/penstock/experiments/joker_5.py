@@ -203,7 +203,7 @@ FIGURE_5 = Experiment(
     ),
     picture,
     size={"costs": (16, 128, 1024, 4096), "seconds": 300.0, "profile": 20.0},
-    quick={"costs": (16, 4096), "seconds": 160.0, "profile": 10.0},
+    quick={"costs": (16, 4096), "seconds": 300.0, "profile": 20.0},
     spark=on_spark,
     spark_size={"costs": ("5 ms",), "seconds": 150.0, "load": "2000/s", "profile": 8.0,
                 "static": 30.0},
@@ -266,7 +266,7 @@ FIGURE_6 = Experiment(
     picture_6,
     size={"costs": (64, 512, 4096), "operators": (1, 2, 4, 8), "seconds": 420.0,
           "profile": 30.0},
-    quick={"costs": (64, 4096), "operators": (2, 8), "seconds": 150.0, "profile": 10.0},
+    quick={"costs": (64, 4096), "operators": (2, 8), "seconds": 280.0, "profile": 20.0},
     no_spark="its operators work, for which there are two cores; where operators wait, a cut and a "
     "replica are worth a slot each, however long the region is (joker-5)",
     notes=("The seed gives no numbers for this figure.", ONE_MACHINE),

@@ -141,7 +141,7 @@ FIGURE_8 = Experiment(
     ),
     picture,
     size={"costs": (64, 512, 4096), "seconds": 450.0, "profile": 30.0},
-    quick={"costs": (4096,), "seconds": 180.0, "profile": 14.0},
+    quick={"costs": (4096,), "seconds": 260.0, "profile": 20.0},
     no_spark="its regions work, and all of them would share two cores; what the policy does with "
     "one region of operators that wait is shown by joker-5 and joker-11",
     notes=("The seed gives no numbers for this figure.", _STOPS, ONE_MACHINE),
@@ -261,7 +261,7 @@ FIGURE_9 = Experiment(
     ),
     picture_9,
     size={"costs": (32, 128, 512, 2048, 4096), "seconds": 450.0, "profile": 30.0},
-    quick={"costs": (32, 4096), "seconds": 230.0, "profile": 10.0},
+    quick={"costs": (32, 4096), "seconds": 320.0, "profile": 20.0},
     no_spark="its regions work, and all of them would share two cores; what the policy does with "
     "one region of operators that wait is shown by joker-5 and joker-11",
     notes=(ONE_MACHINE,),

@@ -35,9 +35,14 @@ class Store:
         parameters: Mapping[str, Any],
         command: str,
     ) -> None:
-        """Forget what was run on this engine before."""
-        self.home.mkdir(parents=True, exist_ok=True)
-        self._data(engine).write_text("")
+        """Forget what was run on this engine before, and what was made from it."""
+        try:
+            self.home.mkdir(parents=True, exist_ok=True)
+            self._data(engine).write_text("")
+        except OSError as why:
+            raise InvalidInput(f"results cannot go to {self.home}: {why.strerror}") from None
+        for made in (*self.home.glob("table.*"), *self.home.glob(f"picture-{engine}.*")):
+            made.unlink()
         self._note(
             experiment, engine, seed=seed, parameters=dict(parameters), command=command, cases=[]
         )

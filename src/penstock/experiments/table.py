@@ -21,6 +21,10 @@ UNMEASURED, GIVEN, VARIED = "not measured", "given", "varied"
 VERDICTS = (AGREES, BETTER, DIRECTION, DIFFERS, UNMEASURED)
 """Those of numbers that are compared."""
 
+SLIGHT = 0.01
+"""What is no difference: so small a share of how far the seed's number is from none, or, where the
+seed says a side alone, of the number that would say that there is none."""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -83,7 +87,7 @@ def judged(claim: Claim, value: float | None, engine: EngineName = "simulator") 
         return Cell(None, None, UNMEASURED)
     if claim.side is not None and claim.neutral is not None and claim.basis == "found":
         over = value - claim.neutral if claim.side == "above" else claim.neutral - value
-        return Cell(value, None, DIRECTION if over > 0 else DIFFERS)
+        return Cell(value, None, DIRECTION if over > SLIGHT * abs(claim.neutral) else DIFFERS)
     ratio = value / seed if seed else None
     if claim.basis != "found":
         return Cell(value, ratio, GIVEN if claim.basis == "given" else VARIED)
@@ -91,8 +95,8 @@ def judged(claim: Claim, value: float | None, engine: EngineName = "simulator") 
         return Cell(value, None, "")
     close = abs(value - seed) <= claim.within * abs(seed) + 1e-9 * abs(seed)
     neutral = claim.neutral
-    same_side = neutral is None or seed == neutral or (value - neutral) * (seed - neutral) > 0
     directed = neutral is not None and seed != neutral
+    same_side = neutral is None or not directed or (value - neutral) / (seed - neutral) > SLIGHT
     if engine == "spark" and directed:
         return Cell(value, ratio, DIRECTION if same_side else DIFFERS)
     if close and same_side:

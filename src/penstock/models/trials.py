@@ -69,19 +69,27 @@ class Verdict:
 
 
 def judged(
-    trial: Trial, graph: Graph, plan: Plan, profile: Readings, improvement: float, waiting: float
+    trial: Trial,
+    graph: Graph,
+    plan: Plan,
+    profile: Readings,
+    improvement: float,
+    waiting: float,
+    *,
+    headroom: bool = True,
 ) -> Verdict:
     """Whether growth has paid: by the sections nearest to the sources, for all that they feed.
 
     It has if more rows enter by more than the share `improvement`, or if rows waited before the
     trial and none do now: then there was no more to gain. Where none waited before either, all
-    that came went through already, and it has paid unless less does now, or rows wait.
+    that came went through already, and with `headroom` it has paid unless less does now, or rows
+    wait.
     """
     gains = trial.gains(plan, profile)
     feeding = representatives(graph, trial.sections)
     nearest = [s for s in trial.sections if s in feeding[s]]
     caught_up = trial.base.behind(waiting) is True and profile.behind(waiting) is False
-    early = trial.base.behind(waiting) is False and profile.behind(waiting) is False
+    early = trial.base.behind(waiting) is False and profile.behind(waiting) is False and headroom
     held = {s for s in nearest if early and (gains[s] or 0.0) >= -improvement}
     paid = {s for s in nearest if caught_up or s in held or (gains[s] or 0.0) > improvement}
     known = {s.name: gain for s in nearest if (gain := gains[s]) is not None}

@@ -65,7 +65,8 @@ class Organic:
     scale_down: whether anything is given back; target: how full that may make the instances;
     calm: profiles in a row that must allow it; waiting: seconds of backlog that are none;
     anticipate: whether to act on what is busy though nothing waits yet, where it is known by what
-    rows take; what it does then stays unless less comes through.
+    rows take; headroom: whether what it does then stays unless less comes through, else it has to
+    bring as much as any other change, as in the seed.
     """
 
     bottleneck: float = 0.8
@@ -85,6 +86,7 @@ class Organic:
     calm: int = 2
     waiting: float = 2.0
     anticipate: bool = True
+    headroom: bool = True
 
     name = "organic"
 
@@ -240,7 +242,9 @@ class Organic:
     ) -> Outcome:
         """Keep what paid; else try the next, and go back when nothing is left to try."""
         plan, graph = context.plan, context.graph
-        verdict = judged(trial, graph, plan, profile, self.improvement, self.waiting)
+        verdict = judged(
+            trial, graph, plan, profile, self.improvement, self.waiting, headroom=self.headroom
+        )
         if verdict.unknown:
             names = listed(verdict.unknown, ", ")
             return Decision(None, f"the throughput of {names} is not measured: cannot judge"), state
