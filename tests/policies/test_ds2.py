@@ -216,6 +216,12 @@ def test_a_short_budget_keeps_the_worst_off_as_well_off_as_can_be(
     assert min(found[n] / need[n] for n in wanted) == pytest.approx(best)
 
 
+def test_a_need_beyond_all_numbers_is_fitted_as_quickly() -> None:
+    need = {"a": 3e12, "b": 1e12, "c": 0.5}
+    wanted = {name: math.ceil(x) for name, x in need.items()}
+    assert fitted(wanted, need, dict.fromkeys(need, 1), 41) == {"a": 30, "b": 10, "c": 1}
+
+
 def test_what_a_source_is_offered_is_told_from_what_others_send_it() -> None:
     dag = dags.graph({"s": (), "t": (), "u": ("s", "t")})
     pair = Topology(dag, Plan((Pipeline(("s",)), Pipeline(("t", "u", "u-out")))))

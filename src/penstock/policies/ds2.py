@@ -148,17 +148,22 @@ def _seen(metrics: PipelineMetrics) -> bool:
 def fitted(
     wanted: Mapping[str, int], need: Mapping[str, float], least: Mapping[str, int], budget: int
 ) -> dict[str, int]:
-    """As many instances as a budget has: one by one, who has most for its need gives one up."""
-    found = dict(wanted)
-    heap = [(-_plenty(n, p - 1, need), n) for n, p in found.items()]
+    """As many instances as a budget has: one by one, who has least for its need gets the next.
+
+    Counted upwards, because a budget is a number of machines and a need may be any number.
+    """
+    found = {name: min(most, max(1, least[name])) for name, most in wanted.items()}
+    last = sorted(found, reverse=True)  # of equals, the first names go without
+    heap = [(_plenty(name, found[name], need), at) for at, name in enumerate(last)]
     heapq.heapify(heap)
-    over = sum(found.values()) - budget
-    while over > 0 and heap:
-        _, name = heapq.heappop(heap)
-        if found[name] > max(1, least[name]):
-            found[name] -= 1
-            over -= 1
-            heapq.heappush(heap, (-_plenty(name, found[name] - 1, need), name))
+    left = budget - sum(found.values())
+    while left > 0 and heap:
+        _, at = heapq.heappop(heap)
+        name = last[at]
+        if found[name] < wanted[name]:
+            found[name] += 1
+            left -= 1
+            heapq.heappush(heap, (_plenty(name, found[name], need), at))
     return found
 
 
