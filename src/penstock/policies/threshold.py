@@ -99,7 +99,8 @@ class Threshold:
     def _beyond(self, busy: float) -> str:
         if busy > self.above:
             return f"{busy:.2f} > {self.above:.2f}"
-        return f"{busy:.2f} < {self.below:.2f} for {self.patience} windows"
+        windows = f"{self.patience} window{'s' * (self.patience > 1)}"
+        return f"{busy:.2f} < {self.below:.2f} for {windows}"
 
     def _quiet(self, context: Context, topology: Topology, busy: Mapping[str, float]) -> str:
         """Why nothing changes."""
