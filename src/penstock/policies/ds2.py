@@ -22,7 +22,7 @@ from penstock.models import inflow
 from penstock.models.rates import NotMeasured
 from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
-from penstock.policies import ranges, slots
+from penstock.policies import ranges, slots, words
 
 _ROUNDING = 1e-9
 """Instances more than a whole number that are an error of floating point, not a need."""
@@ -75,11 +75,12 @@ class Ds2:
 
     def _decided(self, context: Context, topology: Topology, need: Mapping[str, float]) -> Decision:
         wanted = {n: _clipped(topology, n, math.ceil(x - _ROUNDING)) for n, x in need.items()}
-        said = [
+        short = [
             f"{n} needs {need[n]:.2f} instances and stands {wanted[n]}"
             for n in wanted
             if wanted[n] < need[n] - _ROUNDING
         ]
+        said = [words.listed(short)] if short else []
         budget = context.limits.slots
         if budget is not None and (total := sum(wanted.values())) > budget:
             least = {n: slots.bounds(topology, n).least for n in wanted}
@@ -90,7 +91,8 @@ class Ds2:
         told = [
             f"{n} needs {need[n]:.2f}: {pipelines[n].parallelism} -> {wanted[n]}" for n in moved
         ]
-        reason = "; ".join([", ".join(told) or "every pipeline has what it needs", *said])
+        what = words.listed(told, ", ") or "every pipeline has what it needs"
+        reason = "; ".join([what, *said])
         plan = slots.scaled_plan(context.plan, wanted) if moved else None
         return Decision(plan, reason, _numbers(need))
 
@@ -135,7 +137,7 @@ def needed(
             elif came:  # what only waits has shown nothing of what follows from it
                 lacking.append(f"selectivity of {name}")
     if lacking:
-        raise NotMeasured(f"not measured: {', '.join(lacking)}")
+        raise NotMeasured(f"not measured: {words.listed(lacking, ', ')}")
     return found
 
 

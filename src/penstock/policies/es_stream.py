@@ -230,7 +230,7 @@ class EsStream:
         if not leaving:
             return plan, []
         fewer = replace(plan, executors=plan.executors - len(leaving), leaving=tuple(leaving))
-        return fewer, [f"{', '.join(leaving)} can go"]
+        return fewer, [f"{words.listed(leaving, ', ')} can go"]
 
 
 def _at_work(latest: Snapshot | None) -> dict[str, float]:
