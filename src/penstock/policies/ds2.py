@@ -10,8 +10,8 @@ from __future__ import annotations
 import heapq
 import math
 import statistics
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from penstock.control.context import Context
@@ -58,9 +58,10 @@ class Ds2:
         try:
             if context.latest is None:
                 raise NotMeasured("nothing has been measured yet")
-            need = needed(topology, context.latest, self.headroom, self.catch_up)
+            seen = remembered(context.snapshots)
+            need = needed(topology, seen, self.headroom, self.catch_up)
         except NotMeasured as why:
-            return Decision(None, str(why)), None
+            return Decision(None, str(why)), memory
         plan, needs, last = memory if memory is not None else (None, (), -math.inf)
         if plan != context.plan:
             needs, last = (), -math.inf
@@ -139,6 +140,29 @@ def needed(
     if lacking:
         raise NotMeasured(f"not measured: {words.listed(lacking, ', ')}")
     return found
+
+
+def remembered(snapshots: Sequence[Snapshot]) -> Snapshot:
+    """The last snapshot, with the last that is known of pipelines that ended no batch in it.
+
+    Batches of a pipeline that is too slow take longer than a window, and it is just then that it
+    matters what a row takes and becomes there.
+    """
+    latest, before = snapshots[-1], window.settled(snapshots)[:-1]
+    found = {name: _remembered(m, before) for name, m in latest.pipelines.items()}
+    return replace(latest, pipelines=found)
+
+
+def _remembered(metrics: PipelineMetrics, before: Sequence[Snapshot]) -> PipelineMetrics:
+    if metrics.service is not None:
+        return metrics
+    for snapshot in reversed(before):
+        one = snapshot.pipelines.get(metrics.name)
+        if one is None or one.parallelism != metrics.parallelism:
+            break
+        if one.service is not None:
+            return replace(metrics, service=one.service, rate_in=one.rate_in, rate_out=one.rate_out)
+    return metrics
 
 
 def _seen(metrics: PipelineMetrics) -> bool:
