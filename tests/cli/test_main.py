@@ -197,6 +197,11 @@ def test_a_case_of_another_flow_is_one_line(penstock: Run, monkeypatch: pytest.M
         code, out, err = penstock("advise", "--snapshot", "case.json", "--policy", "threshold")
         assert (code, out, len(err.splitlines())) == (2, "", 1), err
         assert "of another dataflow: '" in err
+    large = json.dumps({**cases["wordcount"], "now": 10**400})
+    Path("case.json").write_text(large)
+    code, out, err = penstock("advise", "--snapshot", "case.json", "--policy", "threshold")
+    assert (code, out, len(err.splitlines())) == (2, "", 1), err
+    assert "100000000000000000... has more than 18 digits" in err
 
 
 def test_an_error_is_a_json_object_too(penstock: Run) -> None:

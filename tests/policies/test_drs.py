@@ -125,6 +125,11 @@ def test_a_budget_that_is_too_small_is_shared_by_load() -> None:
     assert "5 instances are too few for a load of 7.00" in decision.reason
 
 
+def test_a_budget_below_one_instance_each_is_told() -> None:
+    reason = decided(context(100.0, latency=None, limits=Limits(slots=1))).reason
+    assert "is less than 3: none of them can do with fewer" in reason
+
+
 def test_a_bound_beyond_the_budget_is_cut_and_told() -> None:
     decision = decided(context(100.0, latency=0.075, limits=Limits(slots=10)))
     assert decision.plan is not None

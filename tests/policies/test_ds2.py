@@ -216,6 +216,41 @@ def test_a_short_budget_keeps_the_worst_off_as_well_off_as_can_be(
     assert min(found[n] / need[n] for n in wanted) == pytest.approx(best)
 
 
+def test_batches_longer_than_a_window_are_remembered() -> None:
+    dag = dags.graph({"s": (), "a": ("s",)})
+    found = Topology(dag, dags.plan(dag))
+    now = rates.through(found, {"s": 100.0}, {}, {"a": 25.0})
+    whole = dags.snapshot(found, now)
+    during = replace(whole.pipelines["a"], service=None, rate_in=None, rate_out=None)
+    gap = replace(whole, pipelines={**whole.pipelines, "a": during})
+    shots = [replace(s, at=10.0 + n * s.window) for n, s in enumerate((whole, gap, gap))]
+    memory: Any = None
+    for n, one in enumerate(shots, 1):
+        seen = Context(dag, found.plan, tuple(shots[:n]), one.at)
+        decision, memory = Ds2().decide(seen, memory)
+    assert parallelism(decision.plan) == {"s": 1, "a": 4}
+    alone = Context(dag, found.plan, (gap,), gap.at)
+    assert "service time of a" in Ds2().decide(alone, None)[0].reason
+
+
+def test_a_window_that_shows_nothing_does_not_make_it_count_anew() -> None:
+    dag = dags.graph({"s": (), "a": ("s",)})
+    found = Topology(dag, dags.plan(dag))
+    whole = dags.snapshot(found, rates.through(found, {"s": 100.0}, {}, {"a": 25.0}))
+    blank = replace(whole, pipelines={})
+    memory: Any = None
+    for n, one in enumerate((whole, blank, whole, blank, whole)):
+        shot = replace(one, at=10.0 + n * one.window)
+        decision, memory = Ds2().decide(Context(dag, found.plan, (shot,), shot.at), memory)
+    assert parallelism(decision.plan) == {"s": 1, "a": 4}
+
+
+def test_a_need_beyond_all_numbers_is_fitted_as_quickly() -> None:
+    need = {"a": 3e12, "b": 1e12, "c": 0.5}
+    wanted = {name: math.ceil(x) for name, x in need.items()}
+    assert fitted(wanted, need, dict.fromkeys(need, 1), 41) == {"a": 30, "b": 10, "c": 1}
+
+
 def test_what_a_source_is_offered_is_told_from_what_others_send_it() -> None:
     dag = dags.graph({"s": (), "t": (), "u": ("s", "t")})
     pair = Topology(dag, Plan((Pipeline(("s",)), Pipeline(("t", "u", "u-out")))))

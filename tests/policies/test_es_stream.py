@@ -143,6 +143,13 @@ def test_a_budget_caps_and_says_what() -> None:
     assert low.plan is None or low.plan.slots <= 4
 
 
+def test_instances_that_are_too_few_even_so_are_said_to_be() -> None:
+    decision = decided(context(50.0, limits=Limits(slots=6)))
+    assert "x stays behind its load" in decision.reason
+    assert "inf" not in decision.reason
+    assert all(math.isfinite(number) for number in decision.numbers.values())
+
+
 def test_what_is_not_measured_is_named() -> None:
     seen = context()
     (one,) = seen.snapshots

@@ -160,6 +160,13 @@ def test_a_bottleneck_that_cannot_grow_is_told() -> None:
     assert decision.plan is None
     assert "cannot be met: x gets 1.50 of the work it can do" in decision.reason
     assert "already has the 4 instances it may have" in decision.reason
+
+
+def test_a_bottleneck_that_cannot_grow_enough_is_told_while_it_grows() -> None:
+    graph = chain("x", x={"max_parallelism": 5})
+    decision = decided(context(graph, {"x": metrics("x", 4, 6.0, 9.0)}))
+    assert instances(decision, "x") == (5,)
+    assert "cannot be met: x has work for 6.00 instances and may have 5" in decision.reason
     at_rho_one = decided(context(chain("x"), {"x": metrics("x", 4, 4.0, 0.0)}))
     assert instances(at_rho_one, "x") == (8,)
 

@@ -15,7 +15,7 @@ from penstock.control.context import Context
 from penstock.control.guard import Guard
 from penstock.control.past import Made, Past
 from penstock.dataflow.graph import Constraint
-from penstock.metrics.snapshot import ExecutorMetrics
+from penstock.metrics.snapshot import ExecutorMetrics, PipelineMetrics
 from penstock.models import rates
 from penstock.models.topology import Topology
 from penstock.plan.change import Change
@@ -179,6 +179,36 @@ def test_a_decision_takes_less_than_two_seconds(large: Context, name: str) -> No
     start = time.process_time()
     assert DECIDE[name](large) is not None
     assert time.process_time() - start < 2
+
+
+def crowded(context: Context) -> Context:
+    """All at work all the time, and more comes than they do."""
+    seen = with_loads(context, 1, 1.3, 0.95)
+    (snapshot,) = seen.snapshots
+    jammed = {
+        n: replace(m, rate_in=70.0, rate_out=70.0, busy=1.0) for n, m in snapshot.pipelines.items()
+    }
+    return replace(seen, snapshots=(replace(snapshot, pipelines=jammed),))
+
+
+def unmeasured(context: Context) -> Context:
+    """Nothing is known of any pipeline."""
+    (snapshot,) = context.snapshots
+    blank = {n: PipelineMetrics(n, m.parallelism) for n, m in snapshot.pipelines.items()}
+    return replace(context, snapshots=(replace(snapshot, pipelines=blank),))
+
+
+@pytest.mark.parametrize("name", sorted(DECIDE.keys() - {"scale-out", "scale-in"}))
+@pytest.mark.parametrize("seen", [crowded, unmeasured])
+def test_a_person_can_read_the_reason(seen: Callable[[Context], Context], name: str) -> None:
+    decision, _ = DECIDE[name](seen(many(chain=True)))
+    assert 0 < len(decision.reason) < 3000
+
+
+def test_a_person_can_read_why_executors_come_and_go() -> None:
+    context = many(chain=False, executors=100)
+    assert len(scale_out(context, 1).reason) < 2000
+    assert len(scale_in(context, 2).reason) < 2000
 
 
 def test_executors_with_a_thousand_instances_each_leave_as_quickly() -> None:

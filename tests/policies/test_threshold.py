@@ -60,6 +60,8 @@ def test_fewer_only_after_several_windows_in_a_row() -> None:
     assert parallelism(decision.plan)["a"] == 2
     assert decision.reason == "a is busy 0.30 < 0.40 for 3 windows: 3 -> 2"
     assert memory is None
+    at_once, _ = Threshold(patience=1).decide(calm, None)
+    assert at_once.reason == "a is busy 0.30 < 0.40 for 1 window: 3 -> 2"
 
 
 def test_a_pipeline_to_which_nothing_comes_is_idle_not_unknown() -> None:

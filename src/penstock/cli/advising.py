@@ -86,8 +86,18 @@ def _lines(found: Iterable[Advice], *, whole: bool = False) -> Iterator[str]:
 
 def _read(path: str) -> Any:
     try:
-        return json.loads(Path(path).expanduser().read_text())
+        return json.loads(Path(path).expanduser().read_text(), parse_int=_whole)
     except OSError as error:
         raise InvalidInput(f"cannot read the case '{path}': {error.strerror}") from None
     except ValueError as error:
-        raise InvalidInput(f"the case '{path}' is not JSON: {error}") from None
+        raise InvalidInput(f"the case '{path}' is not JSON we can read: {error}") from None
+
+
+def _whole(digits: str) -> int:
+    """A whole number that arithmetic can go on with. Raises ValueError."""
+    if len(digits) > _DIGITS:
+        raise ValueError(f"{digits[:_DIGITS]}... has more than {_DIGITS} digits")
+    return int(digits)
+
+
+_DIGITS = 18

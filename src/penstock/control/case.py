@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -130,26 +131,41 @@ def _possible(snapshot: Snapshot, place: str) -> None:
     for word, number in (("at", snapshot.at), ("window", snapshot.window)):
         if not 0 <= number < math.inf:
             raise InvalidInput(f"{place}.{word}: {number} is no time of 0 s or more")
-    parts: dict[str, Mapping[str, Any]] = {
+    named: dict[str, Mapping[str, Any]] = {
         "pipelines": snapshot.pipelines,
         "operators": snapshot.operators,
         "executors": snapshot.executors,
     }
-    for part, found in parts.items():
+    for part, found in named.items():
         for name, one in found.items():
             where = f"{place}.{part}.{name}"
             if one.name != name:
                 raise InvalidInput(f"{where}.name: it is called '{one.name}'")
-            for word in _COUNTED:
-                value = getattr(one, word, None)
-                if value is not None and value < 0:
-                    raise InvalidInput(f"{where}.{word}: {value:g} is below 0")
             for word in ("parallelism", "slots"):
                 if getattr(one, word, 1) < 1:
                     raise InvalidInput(f"{where}.{word}: {getattr(one, word)} is below 1")
+    for where, number in _numbers(snapshot, place):
+        if number < -_ROUNDING:
+            raise InvalidInput(f"{where}: {number:g} is below 0")
 
 
-_COUNTED = ("rate_in", "rate_out", "arrival_rate", "service", "busy", "backlog_rows")
+_ROUNDING = 1e-6
+"""Differences of times that were measured may be so much below 0."""
+
+
+def _numbers(value: Any, place: str) -> Iterator[tuple[str, float]]:
+    """All numbers of what was measured, and where they stand."""
+    if is_dataclass(value):
+        for one in fields(value):
+            yield from _numbers(getattr(value, one.name), f"{place}.{one.name}")
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _numbers(inner, f"{place}.{name}")
+    elif isinstance(value, tuple):
+        for at, inner in enumerate(value):
+            yield from _numbers(inner, f"{place}[{at}]")
+    elif isinstance(value, int | float):
+        yield place, value
 
 
 def _known(what: str, names: Iterable[tuple[str, str]], graph: Graph) -> None:

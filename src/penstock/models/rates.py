@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from penstock.metrics import derived
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
+from penstock.models.attempts import listed
 from penstock.models.topology import Topology
 
 CONGESTED = 1.2
@@ -130,7 +131,7 @@ def measured(topology: Topology, snapshot: Snapshot, congested: float = CONGESTE
         raise NotMeasured("the window holds a change of plan, so its numbers say nothing yet")
     lacking = [*_lacking(topology, snapshot)]
     if lacking:
-        raise NotMeasured(f"not measured: {', '.join(lacking)}")
+        raise NotMeasured(f"not measured: {listed(lacking, ', ')}")
     found: dict[str, Rate] = {}
     for name in topology.pipelines:
         metrics = snapshot.pipelines[name]

@@ -172,6 +172,10 @@ def resolve(sequence: Sequence, rho_max: float, wait_share: float) -> Outcome | 
                 f"{s.name} gets {s.utilisation:.2f} of the work it can do and already has the "
                 f"{s.parallelism} instances it may have"
             )
+        elif sequence.most[s.name] <= s.load:
+            trouble.append(
+                f"{s.name} has work for {s.load:.2f} instances and may have {sequence.most[s.name]}"
+            )
     return Outcome(wanted, trouble=tuple(trouble))
 
 

@@ -13,6 +13,7 @@ from penstock.control.context import Context
 from penstock.dataflow import duration
 from penstock.errors import InvalidInput
 from penstock.plan.decision import Decision
+from penstock.policies import words
 from penstock.policies.policy import Policy
 
 BUSY = 0.8
@@ -87,7 +88,7 @@ class WithBackup:
                 said.append(f"{pipeline.name} {old} -> {new}")
         if not said:
             return decision, (inner, since)
-        reason = f"{self._why(latest.load)}: state is committed every {', '.join(said)}"
+        reason = f"{self._why(latest.load)}: state is committed every {words.listed(said, ', ')}"
         return Decision(plan, reason, {"load": latest.load}), (inner, context.now)
 
     def _why(self, load: float) -> str:

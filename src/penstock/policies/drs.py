@@ -200,7 +200,7 @@ class _Look:
             Server(n, self.late[n].load, min(bounds(n).least, k), k) for n, k in wanted.items()
         ]
         found = jackson.within(servers, slots)
-        cut = words.listed([f"{n} {found[n]} not {k}" for n, k in wanted.items() if found[n] < k])
+        cut = words.curtailed(found, wanted)
         self.said.append(f"the budget of {slots} instances is less than {total}: {cut}")
         return found
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import heapq
 import math
 import statistics
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from penstock.control.context import Context
@@ -22,7 +22,7 @@ from penstock.models import inflow
 from penstock.models.rates import NotMeasured
 from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
-from penstock.policies import ranges, slots
+from penstock.policies import ranges, slots, words
 
 _ROUNDING = 1e-9
 """Instances more than a whole number that are an error of floating point, not a need."""
@@ -58,9 +58,10 @@ class Ds2:
         try:
             if context.latest is None:
                 raise NotMeasured("nothing has been measured yet")
-            need = needed(topology, context.latest, self.headroom, self.catch_up)
+            seen = remembered(context.snapshots)
+            need = needed(topology, seen, self.headroom, self.catch_up)
         except NotMeasured as why:
-            return Decision(None, str(why)), None
+            return Decision(None, str(why)), memory
         plan, needs, last = memory if memory is not None else (None, (), -math.inf)
         if plan != context.plan:
             needs, last = (), -math.inf
@@ -75,11 +76,12 @@ class Ds2:
 
     def _decided(self, context: Context, topology: Topology, need: Mapping[str, float]) -> Decision:
         wanted = {n: _clipped(topology, n, math.ceil(x - _ROUNDING)) for n, x in need.items()}
-        said = [
+        short = [
             f"{n} needs {need[n]:.2f} instances and stands {wanted[n]}"
             for n in wanted
             if wanted[n] < need[n] - _ROUNDING
         ]
+        said = [words.listed(short)] if short else []
         budget = context.limits.slots
         if budget is not None and (total := sum(wanted.values())) > budget:
             least = {n: slots.bounds(topology, n).least for n in wanted}
@@ -90,7 +92,8 @@ class Ds2:
         told = [
             f"{n} needs {need[n]:.2f}: {pipelines[n].parallelism} -> {wanted[n]}" for n in moved
         ]
-        reason = "; ".join([", ".join(told) or "every pipeline has what it needs", *said])
+        what = words.listed(told, ", ") or "every pipeline has what it needs"
+        reason = "; ".join([what, *said])
         plan = slots.scaled_plan(context.plan, wanted) if moved else None
         return Decision(plan, reason, _numbers(need))
 
@@ -135,8 +138,31 @@ def needed(
             elif came:  # what only waits has shown nothing of what follows from it
                 lacking.append(f"selectivity of {name}")
     if lacking:
-        raise NotMeasured(f"not measured: {', '.join(lacking)}")
+        raise NotMeasured(f"not measured: {words.listed(lacking, ', ')}")
     return found
+
+
+def remembered(snapshots: Sequence[Snapshot]) -> Snapshot:
+    """The last snapshot, with the last that is known of pipelines that ended no batch in it.
+
+    Batches of a pipeline that is too slow take longer than a window, and it is just then that it
+    matters what a row takes and becomes there.
+    """
+    latest, before = snapshots[-1], window.settled(snapshots)[:-1]
+    found = {name: _remembered(m, before) for name, m in latest.pipelines.items()}
+    return replace(latest, pipelines=found)
+
+
+def _remembered(metrics: PipelineMetrics, before: Sequence[Snapshot]) -> PipelineMetrics:
+    if metrics.service is not None:
+        return metrics
+    for snapshot in reversed(before):
+        one = snapshot.pipelines.get(metrics.name)
+        if one is None or one.parallelism != metrics.parallelism:
+            break
+        if one.service is not None:
+            return replace(metrics, service=one.service, rate_in=one.rate_in, rate_out=one.rate_out)
+    return metrics
 
 
 def _seen(metrics: PipelineMetrics) -> bool:
@@ -148,17 +174,22 @@ def _seen(metrics: PipelineMetrics) -> bool:
 def fitted(
     wanted: Mapping[str, int], need: Mapping[str, float], least: Mapping[str, int], budget: int
 ) -> dict[str, int]:
-    """As many instances as a budget has: one by one, who has most for its need gives one up."""
-    found = dict(wanted)
-    heap = [(-_plenty(n, p - 1, need), n) for n, p in found.items()]
+    """As many instances as a budget has: one by one, who has least for its need gets the next.
+
+    Counted upwards, because a budget is a number of machines and a need may be any number.
+    """
+    found = {name: min(most, max(1, least[name])) for name, most in wanted.items()}
+    last = sorted(found, reverse=True)  # of equals, the first names go without
+    heap = [(_plenty(name, found[name], need), at) for at, name in enumerate(last)]
     heapq.heapify(heap)
-    over = sum(found.values()) - budget
-    while over > 0 and heap:
-        _, name = heapq.heappop(heap)
-        if found[name] > max(1, least[name]):
-            found[name] -= 1
-            over -= 1
-            heapq.heappush(heap, (-_plenty(name, found[name] - 1, need), name))
+    left = budget - sum(found.values())
+    while left > 0 and heap:
+        _, at = heapq.heappop(heap)
+        name = last[at]
+        if found[name] < wanted[name]:
+            found[name] += 1
+            left -= 1
+            heapq.heappush(heap, (_plenty(name, found[name], need), at))
     return found
 
 

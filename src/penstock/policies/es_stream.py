@@ -152,6 +152,8 @@ class EsStream:
         told = [
             f"one more of {name} would spare {rows:.2g} rows {'<=' if rows <= price else '>'} "
             f"{price:.2g}"
+            if math.isfinite(rows)
+            else f"{name} stays behind its load"
             for name, rows in spared.items()
         ]
         return [words.listed(told)] if told else [], {
@@ -228,7 +230,7 @@ class EsStream:
         if not leaving:
             return plan, []
         fewer = replace(plan, executors=plan.executors - len(leaving), leaving=tuple(leaving))
-        return fewer, [f"{', '.join(leaving)} can go"]
+        return fewer, [f"{words.listed(leaving, ', ')} can go"]
 
 
 def _at_work(latest: Snapshot | None) -> dict[str, float]:
@@ -282,5 +284,5 @@ def _within_budget(
         for n, k in wanted.items()
     ]
     found = jackson.within(servers, slots)
-    cut = words.listed([f"{n} {found[n]} not {k}" for n, k in wanted.items() if found[n] < k])
+    cut = words.curtailed(found, wanted)
     return found, [f"the budget of {slots} instances is less than the {total} wanted: {cut}"]

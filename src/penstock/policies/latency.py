@@ -292,7 +292,7 @@ class _Adjustment:
         vertices = [self.stations[n].vertex(bounds(n).least, k) for n, k in wanted.items()]
         found = spread(vertices, slots - others)
         given = found.instances
-        cut = words.listed([f"{n} {given[n]} not {k}" for n, k in wanted.items() if given[n] < k])
+        cut = words.curtailed(given, wanted)
         said = f"the budget of {slots} instances is less than the {others + sum(wanted.values())}"
         too_little = "" if found.met else ", too little for the load"
         return given, [f"{said} needed{too_little}: {cut}"]

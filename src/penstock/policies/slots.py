@@ -157,11 +157,20 @@ def describe(start: Growth, end: Growth) -> str:
     for name in end.given:
         told = f"{name} {start.instances(name)} -> {end.instances(name)}"
         ratio, behind = start.rates[name].congestion, start.rates[name].behind
-        over = f" > {start.over:.2f}" if ratio > start.over * (1 + model.ROUNDING) else ""
+        above = start.over * (1 + model.ROUNDING) < ratio < math.inf
+        over = f" > {start.over:.2f}" if above else ""
         over += f", {behind:.0f} s of rows wait" if behind else ""
-        parts.append(f"{told} (congestion {ratio:.2f}{over}, ETP {shares[name]:.0%})")
+        parts.append(f"{told} ({_ratio(start, name)}{over}, ETP {shares[name]:.0%})")
     calm = "" if start.congested else "nothing is congested; "
-    return calm + (", ".join(parts) or "nobody gets one")
+    return calm + (words.listed(parts, ", ") or "nobody gets one")
+
+
+def _ratio(growth: Growth, name: str) -> str:
+    """How congested a pipeline is."""
+    rate = growth.rates[name]
+    if math.isinf(rate.congestion):
+        return f"none of {rate.arrival:.4g} rows/s done"
+    return f"congestion {rate.congestion:.2f}"
 
 
 def numbers(start: Growth, end: Growth) -> dict[str, float]:
@@ -169,7 +178,8 @@ def numbers(start: Growth, end: Growth) -> dict[str, float]:
     shares = start.shares(end.given)
     found: dict[str, float] = {}
     for name in end.given:
-        found[f"{name}.congestion"] = start.rates[name].congestion
+        ratio = start.rates[name].congestion
+        found |= {f"{name}.congestion": ratio} if math.isfinite(ratio) else {}
         found[f"{name}.etp"] = shares[name]
         found[f"{name}.given"] = end.given[name]
     found["throughput"] = model.throughput(start.topology, start.rates)
@@ -196,7 +206,7 @@ def all_bounded(start: Growth, names: Iterable[str]) -> Decision:
     """That none of these can have one more instance, with their bounds."""
     found = [name for name in start.topology.pipelines if name in {*names}]
     said = [
-        f"{n} (congestion {start.rates[n].congestion:.2f}) has {start.instances(n)} of "
+        f"{n} ({_ratio(start, n)}) has {start.instances(n)} of "
         f"{bounds(start.topology, n).most} instances"
         for n in found
     ]
@@ -292,4 +302,4 @@ def check(over: float, calm: float, catch_up: float) -> None:
 
 def _names(growth: Growth) -> str:
     found = [name for name in growth.topology.pipelines if name in growth.congested]
-    return f"{', '.join(found)} {'is' if len(found) == 1 else 'are'}"
+    return f"{words.listed(found, ', ')} {'is' if len(found) == 1 else 'are'}"

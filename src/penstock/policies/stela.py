@@ -20,7 +20,7 @@ from penstock.models.inflow import CATCH_UP
 from penstock.models.rates import CONGESTED, NotMeasured
 from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
-from penstock.policies import slots, strategies
+from penstock.policies import slots, strategies, words
 from penstock.policies.slots import Choice, Growth
 from penstock.policies.strategies import RANKINGS
 
@@ -176,7 +176,7 @@ def scale_in(context: Context, executors: int, congested: float = CONGESTED) -> 
         said.append(f"{leaving} goes, ETP sum {placed.sum(leaving):.2f} is the lowest")
         placed = placed.without(leaving, start.topology)
         if placed.moved:
-            where = ", ".join(dict.fromkeys(placed.moved))
+            where = words.listed([*dict.fromkeys(placed.moved)], ", ")
             said.append(f"{len(placed.moved)} of its instances move to {where}")
     kept = {p.name: p.parallelism - placed.dropped.count(p.name) for p in plan.pipelines}
     for name in dict.fromkeys(placed.dropped):
@@ -261,8 +261,9 @@ def _unplaced(topology: Topology, snapshot: Snapshot) -> str | None:
     seen = {n for e in snapshot.executors.values() for n, count in e.instances.items() if count}
     lost = [name for name in topology.pipelines if name not in seen]
     if lost:
-        return f"it is not known on which executors {', '.join(lost)} runs"
+        runs = "runs" if len(lost) == 1 else "run"
+        return f"it is not known on which executors {words.listed(lost, ', ')} {runs}"
     odd = sorted(seen - set(topology.pipelines))
     if odd:
-        return f"executors run {', '.join(odd)}, which is no pipeline of the plan"
+        return f"executors run {words.listed(odd, ', ')}, which is no pipeline of the plan"
     return None

@@ -13,7 +13,7 @@ from penstock.metrics import derived, rounding, window
 from penstock.metrics.snapshot import Snapshot
 from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
-from penstock.policies import slots
+from penstock.policies import slots, words
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Threshold:
         topology = Topology(context.graph, context.plan)
         busy, lacking = _busy(topology, latest)
         if lacking:
-            return Decision(None, f"not measured: {', '.join(lacking)}"), None
+            return Decision(None, f"not measured: {words.listed(lacking, ', ')}"), None
         before, last = memory or ({}, -math.inf)
         new = window.begins_after(latest, last)
         calm = _calm(busy, self.below, before, int(new))
@@ -60,11 +60,12 @@ class Threshold:
         wanted = {**self._fewer(topology, busy, calm), **self._more(context, topology, busy)}
         if not wanted:
             return Decision(None, self._quiet(context, topology, busy), _numbers(busy)), after
-        reason = ", ".join(
+        told = [
             f"{n} is busy {self._beyond(busy[n])}: {topology.pipelines[n].parallelism} -> {p}"
             for n, p in wanted.items()
-        )
+        ]
         plan = slots.scaled_plan(context.plan, wanted)
+        reason = words.listed(told, ", ")
         return Decision(plan, reason, _numbers({n: busy[n] for n in wanted})), None
 
     def _more(
@@ -99,19 +100,20 @@ class Threshold:
     def _beyond(self, busy: float) -> str:
         if busy > self.above:
             return f"{busy:.2f} > {self.above:.2f}"
-        return f"{busy:.2f} < {self.below:.2f} for {self.patience} windows"
+        windows = f"{self.patience} window{'s' * (self.patience > 1)}"
+        return f"{busy:.2f} < {self.below:.2f} for {windows}"
 
     def _quiet(self, context: Context, topology: Topology, busy: Mapping[str, float]) -> str:
         """Why nothing changes."""
         over = [n for n in topology.pipelines if busy[n] > self.above]
         if over:
-            found = ", ".join(f"{n} is busy {self._beyond(busy[n])}" for n in over)
+            found = words.listed([f"{n} is busy {self._beyond(busy[n])}" for n in over], ", ")
             if context.limits.slots is not None and context.plan.slots >= context.limits.slots:
                 return f"{found}, but the budget of {context.limits.slots} instances is used"
-            stands = (
+            stands = [
                 f"{n} stands {slots.bounds(topology, n).most} instances at most" for n in over
-            )
-            return f"{found}, but {', '.join(stands)}"
+            ]
+            return f"{found}, but {words.listed(stands, ', ')}"
         most = max(busy, key=lambda n: busy[n])
         return f"nothing to do: {most} is busiest, {busy[most]:.2f} <= {self.above:.2f}"
 

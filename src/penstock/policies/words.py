@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from penstock.plan.change import Action, Cadence, Executors, Rescale
 from penstock.plan.plan import Plan
@@ -19,6 +19,12 @@ def listed(texts: Sequence[str], between: str = "; ") -> str:
 def turned(before: Plan, after: Plan) -> str:
     """What is different in a plan that has the same pipelines in the same order."""
     return listed([str(action) for action in _actions(before, after)]) or "no change"
+
+
+def curtailed(found: Mapping[str, int], wanted: Mapping[str, int]) -> str:
+    """Who gets fewer instances than it should have."""
+    cut = [f"{name} {found[name]} not {k}" for name, k in wanted.items() if found[name] < k]
+    return listed(cut) or "none of them can do with fewer"
 
 
 def _actions(before: Plan, after: Plan) -> Iterator[Action]:
