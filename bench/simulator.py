@@ -201,7 +201,7 @@ def run(spark: Any, folder: Path) -> Result:
         rows,
         [
             Claim("million visits a second and core, in turn at worst", turns / 1e6, least=20),
-            Claim("the same by chance or by key at worst", others / 1e6, least=15),
+            Claim("the same by chance or by key at worst", others / 1e6, least=20),
             Claim("visits, penstock / SimPy, at worst", min(turns, others) / events, least=100),
             Claim("minutes for an hour of 100,000 instances", large["minutes"], most=10),
             Claim("memory after an hour / after a quarter of it", large["growth"], most=1.05),

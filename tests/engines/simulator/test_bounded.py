@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.simulator import entering
+from penstock.engines.simulator import entering, stage
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.entering import Inside, entered
+from penstock.engines.simulator.entering import Inside, entered, fits, one_by_one
+from penstock.engines.simulator.groups import Groups, dealt
 from penstock.engines.simulator.model import Dispatch, Keys, Step
 from penstock.engines.simulator.service import Empirical, Exponential
 
@@ -124,6 +125,21 @@ def test_a_shared_queue_does_not_stand_still_behind_one_slow_record(tmp_path: Pa
     assert found[1] == found[0]
 
 
+def test_what_fits_is_not_looked_at_record_by_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage, "entered", _unexpected)
+    steps = {"a": Step(Exponential(0.01))}
+    engine = started(chain("a"), apart(("a", 50)), steps, "4000/s", tmp_path, queue=60,
+                     dispatch=Dispatch.CHANCE)  # fmt: skip
+    engine.advance(20.0)
+    assert engine.observe().pipelines["a"].rows_in > 50 * 60 * 20
+
+
+def _unexpected(*_: object) -> np.ndarray:
+    raise AssertionError("no instance was full")
+
+
 @st.composite
 def steps(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray, Inside, int, float]:
     servers, places = draw(st.integers(1, 4)), draw(st.integers(1, 4))
@@ -149,9 +165,9 @@ def steps(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray, Inside, 
     return ready, service, server, given, places, end
 
 
-@given(steps(), st.integers(0, 8))
+@given(steps(), st.integers(0, 8), st.sampled_from([0, 400]))
 def test_records_enter_when_there_is_a_place(
-    step: tuple[np.ndarray, np.ndarray, np.ndarray, Inside, int, float], rounds: int
+    step: tuple[np.ndarray, np.ndarray, np.ndarray, Inside, int, float], rounds: int, few: int
 ) -> None:
     ready, service, server, inside, places, end = step
     departures = [
@@ -169,9 +185,23 @@ def test_records_enter_when_there_is_a_place(
         free[one] = max(free[one], now) + took
         departures[one].append(free[one])
         expected.append(now)
-    before, entering._ROUNDS = entering._ROUNDS, rounds
-    try:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(entering, "_ROUNDS", rounds)
+        patched.setattr(entering, "_FEW", few)
         found = entered(ready, service, server, inside, places, end)
-    finally:
-        entering._ROUNDS = before
     assert found.tolist() == expected
+
+
+@given(steps())
+def test_records_fit_if_all_of_them_enter_when_they_are_ready(
+    step: tuple[np.ndarray, np.ndarray, np.ndarray, Inside, int, float],
+) -> None:
+    ready, service, server, inside, places, _ = step
+    holder = np.repeat(np.arange(len(inside.free)), inside.held)
+    before = np.concatenate([np.arange(n, 0, -1) * -1.0 for n in inside.held]) + 5.0
+    order = np.argsort(before, kind="stable")
+    free = np.where(inside.held > 0, 4.0, 0.0)
+    whole = Inside(free, inside.held, holder[order], before[order])
+    left, _, _ = dealt(ready, service, free, Groups.of(server, len(free)))
+    enters = one_by_one(ready, service, server, whole, places, np.inf)
+    assert fits(ready, left, server, before, holder, places) == (enters.tolist() == ready.tolist())

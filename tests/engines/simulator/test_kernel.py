@@ -71,12 +71,22 @@ def test_records_with_a_given_server_leave_as_in_a_loop(
     np.testing.assert_allclose(work, due, rtol=0, atol=1e-7)
 
 
-@pytest.mark.parametrize("count", [1, 2, 1000, (1 << 20) + 5])
+@pytest.mark.parametrize("count", [1, 2, 1000, 5000, (1 << 20) + 5])
 def test_times_are_put_in_order_and_equal_ones_stay_as_they_are(count: int) -> None:
     times = 1e5 + np.random.default_rng(0).integers(0, max(1, count // 3), count) * 1e-3
     np.testing.assert_array_equal(kernel.order(times), np.argsort(times, kind="stable"))
     even = np.full(count, 7.5)
     np.testing.assert_array_equal(kernel.order(even), np.arange(count))
+
+
+@given(st.integers(1, 1000), st.floats(1e-9, 1e6), st.integers(0, 2**32 - 1))
+def test_times_are_in_order_but_for_a_small_part_of_what_they_span(
+    more: int, spread: float, seed: int
+) -> None:
+    times = 1e4 + np.random.default_rng(seed).exponential(spread, kernel._FEW + more)
+    found = times[kernel.order(times)]
+    assert np.sort(found).tolist() == np.sort(times).tolist()
+    assert float((found[:-1] - found[1:]).max()) <= 2**-32 * (times.max() - times.min())
 
 
 def test_groups_know_their_records() -> None:

@@ -67,6 +67,12 @@ def test_times_are_read_from_a_word() -> None:
             service.parse(text)
 
 
+def test_whole_seconds_are_times_too() -> None:
+    drawn = Constant(2).draw(np.random.default_rng(0), 3)
+    assert drawn.dtype == np.float64
+    assert drawn.tolist() == [2.0, 2.0, 2.0]
+
+
 @pytest.mark.parametrize("weights", [[1.0], [1.0, 1.0, 1.0], [0.0, 5.0, 1.0, 0.1], [1e-9, 1.0]])
 def test_choices_are_as_frequent_as_their_weights(weights: list[float]) -> None:
     drawn = Chooser(np.array(weights)).draw(np.random.default_rng(0), 400_000)

@@ -21,12 +21,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from penstock.engines.simulator.groups import Groups, dealt
+from penstock.engines.simulator.groups import Groups, by_server, dealt
 
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.integer[Any]]
 
 _ROUNDS = 8
+
+_FEW = 400
+"""Records that are done one by one in less time than a few rounds take."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +50,28 @@ class Inside:
         return np.bincount(self.server, minlength=len(self.free))
 
 
+def fits(
+    ready: Floats, left: Floats, server: Numbers, before: Floats, holder: Numbers, places: int
+) -> bool:
+    """Whether each record finds a place when it is ready, if they leave as without bounds.
+
+    before and holder: when records leave that instances have already, and which has each, those of
+    one instance in their order.
+    """
+    servers = np.concatenate((holder, server))
+    order = by_server(servers, int(servers.max(initial=0)) + 1)
+    servers, left = servers.take(order), np.concatenate((before, left)).take(order)
+    came = np.concatenate((np.full(len(before), np.inf), ready)).take(order)
+    full = (left[:-places] > came[places:]) & (servers[:-places] == servers[places:])
+    return not full.any()
+
+
 def entered(
     ready: Floats, service: Floats, server: Numbers, inside: Inside, places: int, end: float
 ) -> Floats:
     """When records enter, for those that do by `end`: the first so many."""
+    if len(ready) <= _FEW:
+        return one_by_one(ready, service, server, inside, places, end)
     spare = places - inside.held
     known = _known(server, inside, spare)
     enters = np.fmax.accumulate(np.fmax(ready, known))
@@ -74,7 +95,7 @@ def entered(
 def _turns(server: Numbers, servers: int) -> tuple[Numbers, Numbers]:
     """What puts records together by instance, and for each of these its number there."""
     counts = np.bincount(server, minlength=servers)
-    order = np.argsort(server, kind="stable")
+    order = by_server(server, servers)
     first = np.cumsum(counts) - counts
     return order, np.arange(len(server)) - np.repeat(first, counts)
 
@@ -85,11 +106,11 @@ def _known(server: Numbers, inside: Inside, spare: Numbers) -> Floats:
     mine = server[order]
     leaving = inside.leaving
     ahead = number - spare[mine]  # so many have to leave before this one can enter, but for one
-    by_server = np.argsort(inside.server, kind="stable")
+    old_ones = by_server(inside.server, len(spare))
     first = np.cumsum(leaving) - leaving
     found = np.full(len(server), -np.inf)
     old = (ahead >= 0) & (ahead < leaving[mine])
-    found[order[old]] = inside.left[by_server[first[mine[old]] + ahead[old]]]
+    found[order[old]] = inside.left[old_ones[first[mine[old]] + ahead[old]]]
     never = (ahead >= leaving[mine]) & (leaving < inside.held)[mine]
     found[order[never]] = np.inf
     return found

@@ -25,9 +25,6 @@ _STRAND = 8
 _MANY = 32
 """Records of a server, on average, from which on they are woven."""
 
-_PLACES = np.arange(1 << 17, dtype=np.uint32)
-_PLACES.setflags(write=False)
-
 
 @dataclass(frozen=True)
 class Groups:
@@ -46,21 +43,8 @@ class Groups:
     def of(cls, server: npt.NDArray[np.integer[Any]], servers: int) -> Groups:
         """By the server of each record."""
         count = len(server)
-        bits = max(count - 1, 0).bit_length()
-        order: npt.NDArray[np.integer[Any]]
-        if bits + (servers - 1).bit_length() > 32:
-            # NumPy sorts numbers of 16 bits by radix, which is several times as fast.
-            narrow = server.astype(np.uint16, copy=False) if servers <= 1 << 16 else server
-            order = np.argsort(narrow, kind="stable")
-            counts = np.bincount(server, minlength=servers)
-        else:
-            order = server.astype(np.uint32)  # server and place in one, which is faster still
-            order <<= bits
-            order |= _PLACES[:count] if bits <= 17 else np.arange(count, dtype=np.uint32)
-            order.sort()
-            edges = np.arange(1, servers, dtype=np.uint32) << np.uint32(bits)
-            counts = _steps(order.searchsorted(edges), count)
-            order &= (1 << bits) - 1
+        order = by_server(server, servers)
+        counts = np.bincount(server, minlength=servers)
         strand = _STRAND if count >= _MANY * max(servers, _STRAND) else 1
         return cls(server, _woven(order, strand), counts, strand)
 
@@ -84,13 +68,10 @@ class Groups:
         return [plain[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
-def _steps(edges: Numbers, end: int) -> Numbers:
-    """How far it is from 0 to the first edge, from there to the next, and so on to the end."""
-    steps = np.empty(len(edges) + 1, np.intp)
-    steps[:-1] = edges
-    steps[-1] = end
-    steps[1:] -= edges
-    return steps
+def by_server(server: npt.NDArray[np.integer[Any]], servers: int) -> Numbers:
+    """What puts records together by server; NumPy sorts numbers of 16 bits by radix, fast."""
+    narrow = server.astype(np.uint16, copy=False) if servers <= 1 << 16 else server
+    return np.argsort(narrow, kind="stable")
 
 
 def _woven(values: npt.NDArray[np.integer[Any]], strand: int) -> Numbers:

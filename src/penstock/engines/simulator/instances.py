@@ -178,11 +178,14 @@ class Instances:
         left = np.maximum(free - at, 0.0)
         return np.full(self.count, left.mean()) if self._shared else left
 
-    def hold(self, until: float, servers: Numbers | None = None) -> None:
-        """Let instances stand still until a time; all of them if none are named."""
+    def hold(self, until: float | Floats, servers: Numbers | None = None) -> None:
+        """Let instances stand still until a time; all of them if none are named.
+
+        Who has to stand still for longer already still does.
+        """
         which = slice(None) if servers is None else servers
         self.held[which] = np.maximum(self.held[which], until)
-        self.free[which] = np.maximum(self.free[which], until)
+        self.free[which] = np.maximum(self.free[which], self.held[which])
 
     def reset(self, now: float, server: Numbers, left: Floats) -> None:
         """Forget what was given but for records that instances have begun with."""

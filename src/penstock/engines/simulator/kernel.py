@@ -14,6 +14,8 @@ not to look for that takes a third less time.
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import numpy.typing as npt
 
@@ -23,36 +25,33 @@ Numbers = npt.NDArray[np.intp]
 _LOOP = 128
 """Servers from which on a pass over whole rows of records is faster than running sums."""
 
-_PLACES = 20
-"""Most bits for the place of a record among those that are sorted; the others are for its time."""
+_INSTANT = 1e-200
+"""Seconds that are none."""
 
-_LIFT = 1 << 58
-"""What makes the bits of a number above 0 of it, none so small that processors go out of step."""
+_LITTLE = 1 if sys.byteorder == "little" else -1
+"""Which way round the halves of a number are stored."""
 
-_COUNTED = np.arange(_LIFT, _LIFT + (1 << 17))
-_COUNTED.setflags(write=False)
+_FEW = 4096
+"""Times up to which they are compared with each other to put them in order."""
 
 
 def order(times: Floats) -> Numbers:
     """What puts times in order; of times that are equal but for rounding, the first first.
 
-    Time and place in one whole number are sorted twice as fast as places by their times, and
-    always in the same way, which NumPy's own unstable order is not on every processor. The bits
-    of a number that is not negative are in order as they stand; the last of them make room for
-    the place, so times count to 2**-32 of their distance to the first or better. As numbers with a
-    fraction they are sorted faster than as whole ones.
+    Many are sorted by digits, which takes a third of the time or less, and is the same on every
+    processor: two of 16 bits each, the lower one first, which NumPy sorts by radix. So times count
+    to 2**-32 of what they span.
     """
-    count = len(times)
-    bits = max(count - 1, 0).bit_length()
-    if bits > _PLACES:
-        return np.argsort(times, kind="stable")
-    since = np.subtract(times, float(times.min()))
-    keys: Numbers = since.view(np.int64)
-    keys &= -(1 << bits)
-    keys += _COUNTED[:count] if count <= len(_COUNTED) else np.arange(_LIFT, _LIFT + count)
-    since.sort()
-    keys &= (1 << bits) - 1
-    return keys
+    if len(times) > _FEW:
+        first = float(times.min())
+        span = float(times.max()) - first
+        if span > _INSTANT:
+            since = times - first
+            since *= ((1 << 32) - 1) / span
+            low, high = since.astype(np.uint32).view(np.uint16).reshape(-1, 2).T[::_LITTLE]
+            found = np.argsort(low, kind="stable")
+            return found.take(np.argsort(high.take(found), kind="stable"))
+    return np.argsort(times, kind="stable")
 
 
 def single(arrivals: Floats, services: Floats, free: Floats) -> tuple[Floats, Floats]:

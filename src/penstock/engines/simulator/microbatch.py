@@ -246,6 +246,13 @@ class BatchStage(Stage):
         jobs.running += min(end - begin, carried + jobs.batch_seconds - beyond)
         self._carried = float(self.servers.free[0])
 
+    def stop(self, now: float, *, begun_too: bool = False) -> None:
+        """A batch that goes on ends as a whole, with its commit, whichever tasks have rows."""
+        free, held = self.servers.free, len(self)
+        super().stop(now, begun_too=begun_too)
+        if len(self) == held:
+            self.servers.free = np.maximum(self.servers.free, free)
+
     def move(self, now: float, servers: Numbers, pause: float) -> None:
         """State is moved between two batches, and none begins without it."""
         self.servers.hold(max(now, float(self.servers.free[0])) + pause)

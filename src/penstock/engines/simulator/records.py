@@ -47,8 +47,6 @@ class Records:
         """The same records in order."""
         if _ordered(self.time):
             return self
-        if not self.births:
-            return Records(np.sort(self.time))
         return self.take(kernel.order(self.time))
 
 

@@ -36,7 +36,7 @@ class Constant:
         _check(self.mean)
 
     def draw(self, rng: np.random.Generator, count: int) -> Floats:
-        return np.full(count, self.mean)
+        return np.full(count, self.mean, np.float64)
 
 
 @dataclass(frozen=True)

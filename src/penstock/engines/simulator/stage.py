@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.engines.simulator import kernel
-from penstock.engines.simulator.entering import Inside, entered
+from penstock.engines.simulator.entering import Inside, entered, fits
 from penstock.engines.simulator.gauge import Gauge
 from penstock.engines.simulator.instances import Given, Instances
 from penstock.engines.simulator.jobs import NO_JOBS, Inlet, Jobs, merged, together
@@ -158,26 +158,17 @@ class Stage:
         """When records come to their instances, if some have to wait for a place there."""
         if self.bound is None or not self.servers.can_block:
             return None
-        held = np.bincount(self.jobs.server, minlength=self.instances)
-        places = self.bound + 1
-        if bool(np.all(held + given.rows <= places)) or self._never_full(ready, given, held):
+        jobs, places = self.jobs, self.bound + 1
+        held = np.bincount(jobs.server, minlength=self.instances)
+        if bool(np.all(held + given.rows <= places)):
             return None
-        soon = np.flatnonzero(self.jobs.left <= end)
-        soon = soon[np.argsort(self.jobs.left[soon], kind="stable")]
-        inside = Inside(free, held, self.jobs.server[soon], self.jobs.left[soon])
         server = given.servers(np.arange(len(ready)))
-        enters = entered(ready, given.service, server, inside, places, end)
-        return None if len(enters) == len(ready) and bool(np.all(enters == ready)) else enters
-
-    def _never_full(self, ready: Floats, given: Given, held: Numbers) -> bool:
-        """Whether so few records are there at a time that they would fit into one instance."""
-        assert self.bound is not None
-        places = self.bound + 1
-        spare = places - int(held.max())
-        if spare < 1 or (len(self.jobs) and float(self.jobs.left.max()) > ready[spare]):
-            return False
-        longest = float((given.left - ready).max())
-        return len(ready) <= places or float((ready[places:] - ready[:-places]).min()) >= longest
+        if fits(ready, given.left, server, jobs.left, jobs.server, places):
+            return None
+        soon = np.flatnonzero(jobs.left <= end)
+        soon = soon[np.argsort(jobs.left[soon], kind="stable")]
+        inside = Inside(free, held, jobs.server[soon], jobs.left[soon])
+        return entered(ready, given.service, server, inside, places, end)
 
     def _parted(self, served: _Served | Jobs, end: float) -> tuple[list[Leaving], Jobs]:
         """Those that leave by `end`, and perhaps a few that do not, and all that stay."""
@@ -265,7 +256,10 @@ class Stage:
         self.servers.reset(now, self.jobs.server, self.jobs.left)
 
     def inherit(self, old: Stage) -> None:
-        """Go on with what a stopped stage has begun, and with the instances that stay."""
+        """Go on with what a stopped stage has begun, and with the instances that stay.
+
+        Those that are broken stay so until they are started again.
+        """
         if len(old.jobs):
             self.inherited.append((old.work, old.inlets, old.jobs))
         self.inherited += old.inherited
@@ -273,6 +267,7 @@ class Stage:
             both = min(self.instances, old.instances)
             free = self.servers.free
             free[:both] = np.maximum(free[:both], old.servers.free[:both])
+            self.servers.hold(old.servers.held[:both], np.arange(both))
 
     def move(self, now: float, servers: Numbers, pause: float) -> None:
         """Instances go elsewhere once they are through with what they have begun."""
