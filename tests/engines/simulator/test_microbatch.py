@@ -75,6 +75,22 @@ def test_a_beat_that_finds_nothing_is_made_up_for_when_something_comes(tmp_path:
     assert latency(seen) == pytest.approx(0.5 + 0.15 + 0.15, rel=0.02)
 
 
+def test_a_batch_longer_than_a_window_keeps_its_pipeline_at_work(tmp_path: Path) -> None:
+    engine = started(
+        chain("a", "b"),
+        Plan((Pipeline(("in", "a", "b", "out"), 1),)),
+        {"a": Step(Constant(0.03))},
+        "100/s",
+        tmp_path,
+        batch=BATCH,
+        arrivals=Deterministic(),
+    )
+    engine.advance(5)
+    for _ in range(60):
+        engine.advance(1)
+        assert engine.observe().pipelines["in"].busy == pytest.approx(1.0, abs=0.01)
+
+
 def test_a_cadence_is_a_beat_and_not_a_pause(tmp_path: Path) -> None:
     steps = {"a": Step(Constant(0.003))}  # batches of 0.15 s and 0.3 s a beat of 1 s
     found = run(tmp_path, steps, fused()).pipelines["in"]

@@ -242,8 +242,11 @@ class BatchStage(Stage):
         jobs = self.gauge.now
         jobs.seconds += end - begin
         carried = max(0.0, min(self._carried, end) - begin)
-        beyond = max(0.0, float(self.servers.free[0]) - end) if self._began > -np.inf else 0.0
-        jobs.running += min(end - begin, carried + jobs.batch_seconds - beyond)
+        free = float(self.servers.free[0])
+        # a batch from before that goes on beyond the step is not among those that began in it
+        beyond = max(0.0, free - max(end, self._carried)) if self._began > -np.inf else 0.0
+        inside = max(0.0, jobs.batch_seconds - beyond)
+        jobs.running += min(end - begin, carried + inside)
         self._carried = float(self.servers.free[0])
 
     def stop(self, now: float, *, begun_too: bool = False) -> None:
