@@ -125,6 +125,16 @@ def test_long_steps_while_draining_change_nothing(
     assert engine.observe().at == pytest.approx(short.observe().at, abs=1.0)
 
 
+def test_a_large_batch_is_not_copied_while_it_lasts(tmp_path: Path) -> None:
+    engine = long(tmp_path, 100.0, batch=MicroBatch())
+    engine.observe()
+    held = engine._sim.stages["a"].jobs
+    assert len(held)
+    engine.advance(20.0)
+    engine.observe()
+    assert engine._sim.stages["a"].jobs is held
+
+
 @pytest.mark.parametrize("fused", [False, True])
 def test_memory_does_not_follow_what_is_made_of_a_record(tmp_path: Path, fused: bool) -> None:
     plan = apart(("a", 1), ("b", 1), ("c", 1))

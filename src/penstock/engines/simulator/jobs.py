@@ -59,6 +59,8 @@ class Jobs:
         go = self.left <= end
         if go.all():
             return self, NO_JOBS
+        if not go.any():  # a batch of millions of records is not copied in every step
+            return NO_JOBS, self
         return self[np.flatnonzero(go)], self[np.flatnonzero(~go)]
 
     @property

@@ -212,9 +212,11 @@ class Stage:
             if not len(jobs):
                 continue
             gone, stays = jobs.parted(end)
-            if work.pipeline.operators == self.pipeline.operators:
-                self._count(gone.entry, len(gone))
-            leaving.append(Leaving(Records(gone.left, gone.records.births), gone.allotted.outputs))
+            if len(gone):
+                if work.pipeline.operators == self.pipeline.operators:
+                    self._count(gone.entry, len(gone))
+                records = Records(gone.left, gone.records.births)
+                leaving.append(Leaving(records, gone.allotted.outputs))
             if at == 0:
                 self.jobs = merged(stays, staying)
             elif len(stays):
