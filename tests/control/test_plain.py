@@ -5,7 +5,7 @@ import math
 import sqlite3
 import tempfile
 from contextlib import closing
-from dataclasses import is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import UnionType
@@ -240,10 +240,20 @@ def test_a_case_is_read_as_it_was_written(data: st.DataObject) -> None:
 
 def possible(drawn: PipelineMetrics, pipeline: Pipeline) -> PipelineMetrics:
     """The same numbers, but none that cannot be."""
-    words = ("rate_in", "rate_out", "arrival_rate", "service", "busy", "backlog_rows")
-    given = {word: getattr(drawn, word) for word in words}
-    positive = {word: value if value is None else abs(value) for word, value in given.items()}
-    return replace(drawn, name=pipeline.name, parallelism=pipeline.parallelism, **positive)
+    found = positive(drawn)
+    assert isinstance(found, PipelineMetrics)
+    return replace(found, name=pipeline.name, parallelism=pipeline.parallelism)
+
+
+def positive(value: Any) -> Any:
+    """The same without what is below 0."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{f.name: positive(getattr(value, f.name)) for f in fields(value)})
+    if isinstance(value, dict):
+        return {name: positive(inner) for name, inner in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map(positive, value))
+    return abs(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 def example() -> dict[str, Any]:

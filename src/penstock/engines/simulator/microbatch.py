@@ -62,7 +62,7 @@ class BatchStage(Stage):
         self._lag = 0.0
         self._began = -np.inf
         self._left: int | None = None
-        self._carried = -np.inf
+        self._until = self._carried = -np.inf  # when the last batch ends; as of the step before
         self._parts = {name: _parts(work, model, name) for name in work.paths}
         self._reach = {
             entry: work.visits(entry)[path.index(work.stateful)]
@@ -152,7 +152,8 @@ class BatchStage(Stage):
         self._note(records, allotted.service, rows, entry, took, start, done)
         self._began = start
         self._lag = self._cost.poll * float(self._rng.random())
-        self.servers.free = np.full(self.instances, done + took.commit)
+        self._until = done + took.commit
+        self.servers.free = np.full(self.instances, self._until)
         batch = Allotted(np.full(count, done - start), allotted.visits)
         where = np.zeros(count, np.intp) if server is None else server
         return Jobs(records, batch, np.full(count, done), where, np.broadcast_to(entry, count))
@@ -242,12 +243,11 @@ class BatchStage(Stage):
         jobs = self.gauge.now
         jobs.seconds += end - begin
         carried = max(0.0, min(self._carried, end) - begin)
-        free = float(self.servers.free[0])
         # a batch from before that goes on beyond the step is not among those that began in it
-        beyond = max(0.0, free - max(end, self._carried)) if self._began > -np.inf else 0.0
+        beyond = max(0.0, self._until - max(end, self._carried))
         inside = max(0.0, jobs.batch_seconds - beyond)
         jobs.running += min(end - begin, carried + inside)
-        self._carried = float(self.servers.free[0])
+        self._carried = self._until
 
     def stop(self, now: float, *, begun_too: bool = False) -> None:
         """A batch that goes on ends as a whole, with its commit, whichever tasks have rows."""
@@ -266,6 +266,7 @@ class BatchStage(Stage):
         self.jobs, self.inherited = NO_JOBS, []
         for work, inlets, jobs in every:
             jobs.give_back(work, inlets)
+        self._until = self._carried = min(self._until, now)
         self.servers.free[:] = now
         self.servers.hold(until)
         return sum(len(jobs) for _, _, jobs in every)
