@@ -169,9 +169,15 @@ DECIDE: dict[str, Callable[[Context], Any]] = {
     "round-robin": lambda c: RoundRobin().decide(c, None),
     "least-link-load": lambda c: LeastLinkLoad().decide(c, None),
     "by-gain": lambda c: Stela(automatic=True, by="gain").decide(c, None),
-    "scale-out": lambda c: scale_out(c, 1).plan,  # ten slots, each some ten milliseconds
+    "scale-out": lambda c: scale_out(c, 10).plan,  # a hundred slots
+    "scale-out-by-gain": lambda c: scale_out(c, 1, by="gain").plan,  # ten slots
+    "scale-out-in-turn": lambda c: scale_out(c, 10, by="round-robin").plan,
+    "scale-out-by-load": lambda c: scale_out(c, 10, by="least-link-load").plan,
     "scale-in": lambda c: scale_in(c, 2).plan,
 }
+
+
+POLICIES = sorted(name for name in DECIDE if not name.startswith("scale-"))
 
 
 @pytest.mark.parametrize("name", sorted(DECIDE))
@@ -179,6 +185,22 @@ def test_a_decision_takes_less_than_two_seconds(large: Context, name: str) -> No
     start = time.process_time()
     assert DECIDE[name](large) is not None
     assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize(
+    ("chain", "most"),
+    [
+        (True, 2),
+        (False, 10),  # nearly every slot changes what thousands get, one after the other
+    ],
+)
+def test_a_thousand_slots_are_given_out(chain: bool, most: float) -> None:
+    context = many(chain)
+    start = time.process_time()
+    decision = scale_out(context, 100)
+    assert time.process_time() - start < most
+    assert decision.plan is not None
+    assert decision.plan.slots == context.plan.slots + 1000
 
 
 def crowded(context: Context) -> Context:
@@ -198,7 +220,7 @@ def unmeasured(context: Context) -> Context:
     return replace(context, snapshots=(replace(snapshot, pipelines=blank),))
 
 
-@pytest.mark.parametrize("name", sorted(DECIDE.keys() - {"scale-out", "scale-in"}))
+@pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("seen", [crowded, unmeasured])
 def test_a_person_can_read_the_reason(seen: Callable[[Context], Context], name: str) -> None:
     decision, _ = DECIDE[name](seen(many(chain=True)))

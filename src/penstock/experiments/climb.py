@@ -92,7 +92,7 @@ def stela(context: Context, more: int | None = None) -> Plan | None:
         n: replace(r, arrival=r.processed) if n in start.topology.sources else r
         for n, r in start.rates.items()
     }
-    start = replace(start, rates=rates)
+    start = slots.Growth.of(start.topology, rates, start.over)
     more, most = more or context.plan.executors, context.limits.slots
     room = more if most is None else min(more, most - context.plan.slots)
     end = slots.give_out(start, room, CHOICES["etp"])

@@ -16,6 +16,9 @@ import numpy.typing as npt
 from penstock.models.rates import CONGESTED, Rates, sinks
 from penstock.models.topology import Topology
 
+Weights = npt.NDArray[np.float64]
+"""Numbers in the order of the sinks, or of the pipelines."""
+
 
 def congested(rates: Rates, over: float = CONGESTED) -> frozenset[str]:
     """The pipelines to which more than `over` rows come for each they process, or are behind."""
@@ -57,7 +60,7 @@ class Reach:
         total = float(weights.sum())
         if total <= 0:
             return dict.fromkeys(of, 0.0)
-        return {name: min(1.0, _sum(self.masks[name], weights) / total) for name in of}
+        return {name: min(1.0, weight_of(self.masks[name], weights) / total) for name in of}
 
 
 def etp(topology: Topology, rates: Rates, over: float = CONGESTED) -> dict[str, float]:
@@ -66,7 +69,7 @@ def etp(topology: Topology, rates: Rates, over: float = CONGESTED) -> dict[str, 
     return reach.shares(sinks(topology, rates), topology.pipelines)
 
 
-def _sum(mask: int, weights: npt.NDArray[np.float64]) -> float:
+def weight_of(mask: int, weights: Weights) -> float:
     """The weights whose bits are set."""
     if mask.bit_count() < 2:  # most pipelines near the end reach one sink
         return float(weights[mask.bit_length() - 1]) if mask else 0.0

@@ -107,10 +107,17 @@ def sinks(topology: Topology, rates: Rates) -> Mapping[str, float]:
     """Rows per second delivered by the sinks of each pipeline that holds some."""
     found = {}
     for name, count in topology.outlets.items():
-        # sinks fused with others read their tail; a sink alone delivers what it takes
-        alone = count == len(topology.pipelines[name].operators)
-        found[name] = count * (rates[name].processed if alone else rates[name].output)
+        taken = rates[name].processed if alone(topology, name) else rates[name].output
+        found[name] = count * taken
     return found
+
+
+def alone(topology: Topology, name: str) -> bool:
+    """Whether a pipeline holds sinks only: these deliver what it takes, and others what it makes.
+
+    Sinks fused with others read their tail.
+    """
+    return topology.outlets[name] == len(topology.pipelines[name].operators)
 
 
 def throughput(topology: Topology, rates: Rates) -> float:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from penstock.control.context import Context
 from penstock.dataflow.operator import Bounds
@@ -14,7 +19,8 @@ from penstock.metrics import rounding, window
 from penstock.metrics.snapshot import Snapshot
 from penstock.models import inflow
 from penstock.models import rates as model
-from penstock.models.etp import Reach, congested
+from penstock.models.etp import Reach
+from penstock.models.ledger import Ledger
 from penstock.models.rates import CONGESTED, Rates
 from penstock.models.topology import Topology
 from penstock.plan.decision import GAIN_ROWS, Decision
@@ -26,6 +32,8 @@ SPARE = 0.6
 
 CALM = 15.0
 """Seconds for which an instance must have had nothing to do before it goes."""
+
+Counts = npt.NDArray[np.int64]
 
 
 def bounds(topology: Topology, name: str) -> Bounds:
@@ -48,16 +56,39 @@ def scaled_plan(plan: Plan, instances: Mapping[str, int]) -> Plan:
 
 @dataclass(frozen=True)
 class Growth:
-    """A flow while slots are given out: what each pipeline has got and the rates to expect."""
+    """A flow while slots are given out: what each pipeline has got and the rates to expect.
+
+    many, most: the instances of each pipeline and its bound, in the order of the ledger.
+    """
 
     topology: Topology
-    rates: Rates
-    over: float = CONGESTED
+    ledger: Ledger
+    many: Counts
+    most: npt.NDArray[np.float64]
     given: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, topology: Topology, rates: Rates, over: float = CONGESTED) -> Growth:
+        many = [p.parallelism for p in topology.pipelines.values()]
+        most = [bounds(topology, name).most for name in topology.pipelines]
+        return cls(
+            topology,
+            Ledger.of(topology, rates, over),
+            np.array(many, np.int64),
+            np.array([math.inf if bound is None else bound for bound in most]),
+        )
+
+    @property
+    def over(self) -> float:
+        return self.ledger.over
+
+    @cached_property
+    def rates(self) -> Rates:
+        return self.ledger.rates
 
     @cached_property
     def congested(self) -> frozenset[str]:
-        return congested(self.rates, self.over)
+        return frozenset(itertools.compress(self.topology.pipelines, self.ledger.congested))
 
     def shares(self, names: Iterable[str]) -> dict[str, float]:
         """The effective throughput percentage of some pipelines."""
@@ -67,33 +98,62 @@ class Growth:
     def instances(self, name: str) -> int:
         return self.topology.pipelines[name].parallelism + self.given.get(name, 0)
 
+    @property
+    def open(self) -> npt.NDArray[np.bool_]:
+        """Whether the bounds of each pipeline let it have one more instance."""
+        return self.many < self.most
+
     def room(self, name: str) -> bool:
         """Whether the bounds of a pipeline let it have one more instance."""
-        most = bounds(self.topology, name).most
-        return most is None or self.instances(name) < most
+        at = self.ledger.wiring.numbers[name]
+        return bool(self.many[at] < self.most[at])
+
+    def grows(self, at: int) -> bool:
+        """Whether one more instance of a pipeline is taken to bring in more.
+
+        Where nothing is congested, that is what a source gets a slot for.
+        """
+        return 1 not in self.ledger.congested and at in self.ledger.wiring.sources
 
     def give(self, name: str) -> Growth:
-        """One more instance, which does as much as each of the others.
-
-        Where nothing is congested, a source that gets one is taken to bring in more, because
-        that is what the slot is for.
-        """
+        """One more instance, which does as much as each of the others."""
+        at = self.ledger.wiring.numbers[name]
         factor = (self.instances(name) + 1) / self.instances(name)
-        grows = name in self.topology.sources and not self.congested
-        change = model.grown if grows else model.scaled
-        rates = change(self.topology, self.rates, name, factor)
+        ledger = (self.ledger.grown if self.grows(at) else self.ledger.scaled)(at, factor)
+        many = self.many.copy()
+        many[at] += 1
         given = {**self.given, name: self.given.get(name, 0) + 1}
-        return replace(self, rates=rates, given=given)
+        return replace(self, ledger=ledger, many=many, given=given)
+
+    def hoped(self, names: Sequence[str]) -> list[float]:
+        """The throughput that one more instance of each of some would lead to at most."""
+        ledger, gains, now = self.ledger, self.ledger.gains(), self.ledger.throughput
+        able = map(min, ledger.arrival, ledger.capacity)
+        # a window may show less than what comes, though it could be done
+        late = [most - done for most, done in zip(able, ledger.processed, strict=True)]
+        settled = math.fsum([gains[at] * more for at, more in enumerate(late) if more > 0])
+        found = []
+        for at in (ledger.wiring.numbers[name] for name in names):
+            factor = float((self.many[at] + 1) / self.many[at])
+            come = ledger.arrival[at] * (factor if self.grows(at) else 1.0)
+            more = min(come, ledger.capacity[at] * factor) - ledger.processed[at]
+            most = now + settled + max(0.0, more) * gains[at]
+            found.append(math.inf if math.isnan(most) else most)
+        return found
 
 
-Choice = Callable[[Growth], str | None]
-"""Who gets the next slot; None if nobody should."""
+Choice = Callable[[Growth, Any], tuple[str | None, Any]]
+"""Who gets the next slot, None if nobody should, and what to remember for the one after it.
+
+The memory is None at first, and belongs to the growth before the last slot given.
+"""
 
 
 def give_out(growth: Growth, slots: int, choose: Choice) -> Growth:
     """Give slots until there are none left, or nobody to take one."""
+    memory = None
     for _ in range(slots):
-        name = choose(growth)
+        name, memory = choose(growth, memory)
         if name is None:
             break
         growth = growth.give(name)
@@ -129,7 +189,7 @@ def measured(context: Context, over: float = CONGESTED) -> Growth:
     if context.latest is None:
         raise model.NotMeasured("nothing has been measured yet")
     topology = Topology(context.graph, context.plan)
-    return Growth(topology, model.measured(topology, context.latest, over), over)
+    return Growth.of(topology, model.measured(topology, context.latest, over), over)
 
 
 def _allowed(context: Context, executors: int) -> tuple[int, int, list[str]]:

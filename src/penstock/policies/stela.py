@@ -13,11 +13,10 @@ from typing import Any, ClassVar, Literal
 
 from penstock.control.context import Context
 from penstock.errors import InvalidInput
-from penstock.metrics import rounding
 from penstock.metrics.snapshot import Snapshot
-from penstock.models import rates
 from penstock.models.inflow import CATCH_UP
 from penstock.models.rates import CONGESTED, NotMeasured
+from penstock.models.standing import Standing
 from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
 from penstock.policies import slots, strategies, words
@@ -73,7 +72,7 @@ class Stela:
             return strategies.next_turn(context, start, ranking, memory)
         if (why_not := slots.nothing_to_give(context, start)) is not None:
             return Decision(None, why_not), memory
-        name = CHOICES[self.by](start)
+        name, _ = CHOICES[self.by](start, None)
         if name is None:
             return slots.all_bounded(start, start.congested), memory
         best = f"{name} has the highest {_WORDS[self.by]}"
@@ -88,27 +87,33 @@ class Stela:
         return scale_in(context, executors, self.congested)
 
 
-def by_etp(growth: Growth) -> str | None:
+def by_etp(growth: Growth, memory: Standing | None) -> tuple[str | None, Standing]:
     """The congested pipeline with the highest ETP; where nothing is congested, a source.
 
-    Of equals the most congested comes first, of sources the one with fewest instances.
+    Of equals the most congested comes first, of sources the one with fewest instances. Memory:
+    how the pipelines stood before the last slot.
     """
-    return next((name for name in _ranked(growth) if growth.room(name)), None)
+    ranked, standing = _ranked(growth, memory, 1)
+    return next(iter(ranked), None), standing
 
 
-def by_gain(growth: Growth) -> str | None:
+def by_gain(growth: Growth, memory: Standing | None) -> tuple[str | None, Standing]:
     """As `by_etp`, but whose one more instance is expected to raise throughput most.
 
     A large share of the throughput may depend on a pipeline that one instance hardly makes
-    faster. Of equals the highest ETP comes first, and only the highest are tried.
+    faster. Of equals the highest ETP comes first, and only the highest are tried, as long as more
+    can be hoped for.
     """
-    able = [name for name in _ranked(growth) if growth.room(name)][:_TRIED]
-
-    def throughput(name: str) -> float:
-        expected = rates.throughput(growth.topology, growth.give(name).rates)
-        return float(f"{expected:.9g}")  # what rounding adds is no gain
-
-    return max(able, key=throughput, default=None)
+    able, standing = _ranked(growth, memory, _TRIED)
+    if len(able) < 2:
+        return next(iter(able), None), standing
+    hoped = dict(zip(able, growth.hoped(able), strict=True))
+    found: dict[str, float] = {}
+    for name in sorted(able, key=lambda name: hoped[name], reverse=True):
+        if found and _rounded(hoped[name] * (1 + _SLACK)) < max(found.values()):
+            break
+        found[name] = _rounded(growth.give(name).ledger.throughput)
+    return max((name for name in able if name in found), key=lambda name: found[name]), standing
 
 
 CHOICES: Mapping[str, Choice] = {
@@ -121,20 +126,24 @@ _WORDS = {"etp": "ETP", "gain": "expected gain"}
 
 _TRIED = 32
 
+_SLACK = 1e-10
+"""Share of a throughput by which rounding may have lowered what is hoped for."""
 
-def _ranked(growth: Growth) -> list[str]:
-    """The congested pipelines, or else the sources, those that count most first."""
-    congested = [name for name in growth.topology.pipelines if name in growth.congested]
-    candidates = congested or growth.topology.sources
-    shares = growth.shares(candidates)
 
-    def worth(name: str) -> tuple[float, float]:
-        share = rounding.plain(shares[name])
-        if congested:
-            return share, rounding.plain(growth.rates[name].congestion)
-        return share, -growth.instances(name)
+def _rounded(throughput: float) -> float:
+    """What rounding adds is no gain."""
+    return float(f"{throughput:.9g}")
 
-    return sorted(candidates, key=worth, reverse=True)
+
+def _ranked(growth: Growth, memory: Standing | None, count: int) -> tuple[list[str], Standing]:
+    """The congested pipelines that have room, or else the sources, those that count most first."""
+    ledger = growth.ledger
+    standing = memory.after(ledger) if memory else Standing.of(ledger)
+    if 1 in ledger.congested:
+        found = standing.congested(growth.open, count)
+    else:
+        found = standing.sources(growth.open, growth.many, count)
+    return [ledger.wiring.names[at] for at in found], standing
 
 
 def scale_out(

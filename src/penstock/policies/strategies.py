@@ -12,9 +12,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
+
 from penstock.control.context import Context
 from penstock.metrics import rounding
 from penstock.models.inflow import CATCH_UP
+from penstock.models.ledger import Ledger
 from penstock.models.rates import CONGESTED, NotMeasured, Rates
 from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
@@ -22,6 +26,8 @@ from penstock.policies import slots
 from penstock.policies.slots import Choice, Growth
 
 Ranking = Callable[[Topology, Rates], tuple[str, ...]]
+
+Keys = npt.NDArray[np.float64] | npt.NDArray[np.intp]
 
 
 def distance_from_source(topology: Topology, rates: Rates) -> tuple[str, ...]:
@@ -77,13 +83,36 @@ RANKINGS: Mapping[str, Ranking] = {
 }
 
 
-def by(ranking: Ranking) -> Choice:
-    """The choice that goes round in the order of a ranking."""
+_BY_TRAFFIC: Mapping[Ranking, float] = {least_link_load: 1.0, most_link_load: -1.0}
 
-    def choose(growth: Growth) -> str | None:
-        ranked = ranking(growth.topology, growth.rates)
-        turns = sorted(ranked, key=lambda name: growth.given.get(name, 0))
-        return next((name for name in turns if growth.room(name)), None)
+_NEAR = 1e-9
+"""Difference of loads, as a part of the highest, from which rounding cannot turn them."""
+
+
+def by(ranking: Ranking) -> Choice:
+    """The choice that goes round in the order of a ranking.
+
+    Memory: the place of each pipeline in the ranking, where that does not follow the traffic.
+    """
+
+    def choose(growth: Growth, memory: Keys | None) -> tuple[str | None, Keys | None]:
+        names, numbers = growth.ledger.wiring.names, growth.ledger.wiring.numbers
+        turns = np.zeros(len(names))
+        turns[[numbers[name] for name in growth.given]] = [*growth.given.values()]
+        able = np.flatnonzero(growth.open)
+        if not len(able):
+            return None, memory
+        able = able[turns[able] == turns[able].min()]
+        if ranking in _BY_TRAFFIC:
+            keys = _BY_TRAFFIC[ranking] * _traffic(growth.ledger)[able]
+            near = keys <= keys.min() + _NEAR * np.abs(keys).max()
+            able, keys = able[near], rounding.plains(keys[near])
+        else:
+            if memory is None:
+                ranked = ranking(growth.topology, growth.rates)
+                memory = np.argsort([numbers[name] for name in ranked])
+            keys = memory[able]
+        return names[able[np.argmin(keys)]], memory
 
     return choose
 
@@ -172,6 +201,12 @@ def _link_load(topology: Topology, rates: Rates) -> Mapping[str, float]:
         name: rounding.plain(rate.arrival + rate.output * len(topology.downstream[name]))
         for name, rate in rates.items()
     }
+
+
+def _traffic(ledger: Ledger) -> Keys:
+    """The same by number, not rounded."""
+    readers = np.array([len(found) for found in ledger.wiring.readers], np.float64)
+    return np.array(ledger.arrival, np.float64) + np.array(ledger.output, np.float64) * readers
 
 
 def _sorted(topology: Topology, key: Mapping[str, float]) -> tuple[str, ...]:
