@@ -74,6 +74,19 @@ def test_too_many_are_given_back_only_with_something_to_spare() -> None:
     assert decided(context(100.0, many, latency=0.1)).plan is None
 
 
+@pytest.mark.parametrize("latency", [4.0, 0.2])
+def test_a_load_of_just_so_many_instances_has_none_come_and_go(latency: float) -> None:
+    many, seen = (3, 2), set()
+    for turn in range(20):  # x has work for 2.94 instances, and then for 3.06
+        rate = 60.0 * (1.02 if turn % 2 else 0.98)
+        plan = decided(context(rate, many, latency)).plan
+        if plan is not None:
+            many = (plan.pipeline_of("x").parallelism, plan.pipeline_of("y").parallelism)
+        seen.add(many) if turn > 1 else None
+    assert seen == {(4, 2)}
+    assert counts(decided(context(47.0, (4, 2), latency)))[0] == 3  # 2.35 of 3 leave time
+
+
 def test_a_bound_below_the_work_is_told() -> None:
     decision = decided(context(100.0, (8, 4), latency=0.05))
     assert "cannot be met: the operators alone take 0.07 s" in decision.reason

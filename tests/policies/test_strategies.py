@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,11 +73,27 @@ def test_stela_can_go_by_each_of_them(name: str) -> None:
     assert expected.plan is not None
     plan, memory, turns = found.plan, None, []
     for _ in order:
-        decision, memory = stela.decide(replace(asked, plan=plan), memory)
+        grew = Topology(dag, plan)
+        now = rates.through(grew, {"s": 10.0}, {"a": 2.0}, capacity)
+        decision, memory = stela.decide(dags.context(grew, now), memory)
         assert decision.plan is not None
         assert decision.reason.startswith("b is congested; ")
-        turns += [p.name for p in decision.plan.pipelines if p.parallelism > 1]
+        grown = zip(plan.pipelines, decision.plan.pipelines, strict=True)
+        turns += [new.name for old, new in grown if new.parallelism > old.parallelism]
+        plan = decision.plan
     assert tuple(turns) == order
+
+
+@pytest.mark.parametrize("policy", [RoundRobin(), LeastLinkLoad()])
+def test_a_turn_that_was_not_carried_out_is_still_due(policy: Any, tmp_path: Path) -> None:
+    dag = linear()
+    loop = Loop(dag, dags.plan(dag), tmp_path, {"b": 0.03}, limits=Limits(slots=40))
+    memory: Any = None
+    for turn in range(40):  # as with a guard that lets every other change pass
+        decision, memory = policy.decide(loop.measure(), memory)
+        loop.apply(decision.plan if turn % 2 else None)
+    assert loop.throughput() == pytest.approx(100)
+    assert "nothing is congested" in decision.reason
 
 
 def test_every_ranking_can_be_set() -> None:

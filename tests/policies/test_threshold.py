@@ -36,6 +36,13 @@ def test_above_the_threshold_there_is_one_more() -> None:
     assert decision.numbers == pytest.approx({"b.busy": 0.93})
 
 
+def test_more_work_than_there_is_time_is_no_share_of_it() -> None:
+    decision, _ = Threshold().decide(seen({"s": 0.5, "a": 0.5, "b": 2.18}), None)
+    assert decision.reason == "b has work for 2.18 of its time > 0.80: 1 -> 2"
+    full, _ = Threshold().decide(seen({"s": 0.5, "a": 0.5, "b": 1.0}), None)
+    assert full.reason == "b is busy 1.00 > 0.80: 1 -> 2"
+
+
 def test_the_busiest_come_first_when_the_budget_is_short() -> None:
     busy = {"s": 0.5, "a": 0.85, "b": 0.93}
     decision, _ = Threshold(step=3).decide(seen(busy, Limits(slots=7)), None)

@@ -11,7 +11,7 @@ from penstock.dataflow.operator import State
 from penstock.models import splitting
 from penstock.models.attempts import Attempt, listed
 from penstock.models.merging import resized
-from penstock.models.readings import Reading, Readings
+from penstock.models.readings import Reading, Readings, at_work
 from penstock.models.sections import Section
 from penstock.plan import fusion
 from penstock.plan.plan import Pipeline, Plan
@@ -131,7 +131,7 @@ class _Work:
         for pipeline in self.busy:
             busy = self.readings.pipelines[pipeline.name].busy or 0.0
             numbers[f"{pipeline.name}.busy"] = busy
-            words = [f"{pipeline.name} is busy {busy:.2f} > {self.how.bottleneck:.2f}"]
+            words = [f"{at_work(pipeline.name, busy)} > {self.how.bottleneck:.2f}"]
             if self.how.order != "fission":
                 cut, gain = self._cut_words(pipeline)
                 words.append(cut)

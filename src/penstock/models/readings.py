@@ -77,6 +77,17 @@ class Readings:
         return max(known, default=None), bool(known) and len(known) == len(found)
 
 
+def at_work(name: str, busy: float) -> str:
+    """How busy a pipeline is, in words.
+
+    By what rows take it may be more than all of the time: a batch counts where it ends, with the
+    work that was done before the window began.
+    """
+    if round(busy, 2) > 1:
+        return f"{name} has work for {busy:.2f} of its time"
+    return f"{name} is busy {busy:.2f}"
+
+
 def usable(snapshot: Snapshot, since: float, settle: float) -> bool:
     """Whether a snapshot tells of what is in force since then, after so many seconds to settle."""
     whole = snapshot.at - snapshot.window >= since - 1e-6

@@ -33,7 +33,8 @@ class Sequence:
 
     least and most: the instances that each may have; rest: seconds that were measured beside the
     work and the waits of its pipelines, and that no instance takes away; jammed: pipelines whose
-    measured wait says nothing, so that the formula's counts if it is longer.
+    measured wait says nothing, so that the formula's counts if it is longer; overheads: seconds
+    that a batch takes beside its rows over more than the last window, where that is known.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Sequence:
     most: Mapping[str, int]
     rest: float = 0.0
     jammed: frozenset[str] = frozenset()
+    overheads: Mapping[str, float] = field(default_factory=dict)
 
     def vertex(self, name: str, least: int) -> Vertex:
         return self.stations[name].vertex(least, self.most[name], name in self.jammed)
@@ -285,14 +287,16 @@ def _cadences(
     """What is left for gathering, in equal parts for the pipelines of the longest path.
 
     A pipeline that works in batches may take that in addition to what batches cost anyway, but
-    only as long as it spares something of that.
+    only as long as it spares something of that. What batches cost is by more than one window: a
+    window cuts batches in two, and a cadence would follow where.
     """
     part = share * sequence.left / sequence.length
     found = {}
     for (name, s), wait in zip(sequence.stations.items(), waits, strict=True):
-        usual = s.overhead / 2 + wait
+        overhead = sequence.overheads.get(name, s.overhead) if s.overhead else 0.0
+        usual = overhead / 2 + wait
         rho = s.load / instances[name]
-        found[name] = cadence(part + (usual if s.overhead else 0.0), rho)
-        if s.overhead:
-            found[name] = min(found[name], rounded(_SPARED * s.overhead))
+        found[name] = cadence(part + (usual if overhead else 0.0), rho)
+        if overhead:
+            found[name] = min(found[name], rounded(_SPARED * overhead))
     return found

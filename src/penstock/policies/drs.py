@@ -14,6 +14,7 @@ from typing import Any
 from penstock.control.context import Context
 from penstock.dataflow.graph import Constraint
 from penstock.errors import InvalidInput
+from penstock.metrics import rounding
 from penstock.models import inflow, jackson
 from penstock.models.inflow import Inflow
 from penstock.models.jackson import Server, Staffing
@@ -27,10 +28,11 @@ class Drs:
     """Greedy on the total sojourn time of M/M/k queues.
 
     adjust: seconds between two looks; slack: fewer instances are taken only if they would meet
-    the bound with so much to spare; gain: under a budget, instances move only for so much less
-    time in the flow, and without one, queues may take so much of the time at work; most: instances
-    of a pipeline that nothing else bounds; budget: whether it makes the best of a budget also where
-    there are constraints; catch_up: seconds in which rows that wait are to be worked off.
+    the bound with so much to spare, and have so much of their time to spare; gain: under a budget,
+    instances move only for so much less time in the flow, and without one, queues may take so much
+    of the time at work; most: instances of a pipeline that nothing else bounds; budget: whether it
+    makes the best of a budget also where there are constraints; catch_up: seconds in which rows
+    that wait are to be worked off.
     """
 
     adjust: float = 10.0
@@ -128,7 +130,8 @@ class _Look:
                 kept = {n: max(k, held[n]) for n, k in found.instances.items()}
                 found = Staffing(kept, math.fsum(s.number(kept[s.name]) for s in servers), False)
         else:
-            fewer = jackson.fewest(servers, (1 - self.policy.slack) * rows)
+            spared = [self._spared(s) for s in servers]
+            fewer = jackson.fewest(spared, (1 - self.policy.slack) * rows)
             found = fewer if fewer.met and fewer.total < found.total else found
         was = math.fsum(s.number(self.now[s.name]) for s in servers)
         self._gain(was, found.number, rate)
@@ -210,6 +213,15 @@ class _Look:
         most = min((m for m in limits if m is not None), default=self.policy.most)
         least = max(bounds.least, least)
         return Server(name, self.late[name].load, least, max(most, least))
+
+    def _spared(self, server: Server) -> Server:
+        """The same with no fewer instances than have time to spare, of those there are.
+
+        By the model one that is busy nearly all the time may do, and then the load of the next
+        window, which is never quite the same, would need one more again.
+        """
+        enough = math.ceil(rounding.plain(server.load / (1 - self.policy.slack)))
+        return replace(server, least=max(server.least, min(enough, self.now[server.name])))
 
     def _timely(self, name: str, least: int) -> Server:
         """By what comes, with instances for what waits at least, as far as it may have them."""

@@ -32,22 +32,27 @@ _ROUNDING = 1e-9
 class Ds2:
     """The instances that the offered load needs, from true rates, for all pipelines at once.
 
-    headroom: share by which the plan is to carry more than is offered; activation: windows from
-    which it decides; it takes the median of what they say; catch_up: seconds in which rows that
-    wait are to be worked off.
+    headroom: share by which the plan is to carry more than is offered; slack: instances go only
+    if the rest could carry so much more than that, else a load of just so many would have one come
+    and go; activation: windows from which it decides; it takes the median of what they say;
+    catch_up: seconds in which rows that wait are to be worked off; most: instances of a pipeline
+    that nothing else bounds.
     """
 
     name: ClassVar[str] = "ds2"
     headroom: float = 0.0
+    slack: float = 0.1
     activation: int = 3
     catch_up: float = inflow.CATCH_UP
+    most: int = 1000
 
     def __post_init__(self) -> None:
-        if not 0 <= self.headroom < math.inf:
-            raise InvalidInput(f"ds2: a headroom of {self.headroom} is not a share of 0 or more")
+        for name, share in (("headroom", self.headroom), ("slack", self.slack)):
+            if not 0 <= share < math.inf:
+                raise InvalidInput(f"ds2: a {name} of {share} is not a share of 0 or more")
         if self.activation < 1:
             raise InvalidInput(f"ds2: activation takes at least 1 window, not {self.activation}")
-        ranges.check(self, above_zero=("catch_up",))
+        ranges.check(self, above_zero=("catch_up",), one_or_more=("most",))
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
         """Memory: what the last windows asked for, under the plan in force, and the last's end.
@@ -75,7 +80,7 @@ class Ds2:
         return self._decided(context, topology, median), after
 
     def _decided(self, context: Context, topology: Topology, need: Mapping[str, float]) -> Decision:
-        wanted = {n: _clipped(topology, n, math.ceil(x - _ROUNDING)) for n, x in need.items()}
+        wanted = {n: self._wanted(topology, n, x) for n, x in need.items()}
         short = [
             f"{n} needs {need[n]:.2f} instances and stands {wanted[n]}"
             for n in wanted
@@ -96,6 +101,13 @@ class Ds2:
         reason = "; ".join([what, *said])
         plan = slots.scaled_plan(context.plan, wanted) if moved else None
         return Decision(plan, reason, _numbers(need))
+
+    def _wanted(self, topology: Topology, name: str, need: float) -> int:
+        """The instances that are needed; of those there are, none goes without slack."""
+        limits, now = slots.bounds(topology, name), topology.pipelines[name].parallelism
+        spared = min(now, _whole(need * (1 + self.slack)))
+        most = max(self.most, now) if limits.most is None else limits.most
+        return max(1, limits.least, min(most, max(_whole(need), spared)))
 
 
 def needed(
@@ -206,10 +218,8 @@ def _offered(topology: Topology, snapshot: Snapshot, name: str) -> float | None:
     return max(0.0, arrival - math.fsum(sent))
 
 
-def _clipped(topology: Topology, name: str, wanted: int) -> int:
-    limits = slots.bounds(topology, name)
-    most = wanted if limits.most is None else min(wanted, limits.most)
-    return max(1, limits.least, most)
+def _whole(need: float) -> int:
+    return math.ceil(need - _ROUNDING)
 
 
 def _numbers(need: Mapping[str, float]) -> dict[str, float]:

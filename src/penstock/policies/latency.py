@@ -232,7 +232,14 @@ class _Adjustment:
         stations = {name: self.stations[name] for name in self.sequences[constraint]}
         bound, upstream = constraint.latency, self.topology.upstream
         rest = self.rests[constraint.name]
-        return Sequence(constraint.name, bound, stations, upstream, least, self.most, rest)
+        usual = {
+            name: known[s.parallelism]
+            for name, s in stations.items()
+            if s.parallelism in (known := self.overheads[name])
+        }
+        return Sequence(
+            constraint.name, bound, stations, upstream, least, self.most, rest, overheads=usual
+        )
 
     def _most(self, name: str) -> int:
         """Instances that a pipeline may have, and never fewer than it has and has a use for."""

@@ -24,7 +24,7 @@ from penstock.models.adaptation import Memory, changed
 from penstock.models.attempts import Attempt, carried_out, listed
 from penstock.models.failures import Failure
 from penstock.models.growth import Growth
-from penstock.models.readings import Readings, usable
+from penstock.models.readings import Readings, at_work, usable
 from penstock.models.rebalancing import rebalanced
 from penstock.models.sections import Section, sections
 from penstock.models.shrinking import Shrinking
@@ -221,6 +221,8 @@ class Organic:
         top = max(known, key=lambda name: known[name])
         numbers = {f"{top}.busy": known[top]}
         words = f"{top} is busiest, {known[top]:.2f}"
+        if round(known[top], 2) > 1:
+            words = at_work(top, known[top])
         if known[top] <= self.bottleneck:
             return Decision(None, f"{words} <= {self.bottleneck:.2f}{said}", numbers)
         if profile.behind(self.waiting) is False and not self._anticipates(profile):

@@ -22,6 +22,7 @@ from penstock.models.ledger import Ledger
 from penstock.models.rates import CONGESTED, NotMeasured, Rates
 from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
+from penstock.plan.plan import Plan
 from penstock.policies import slots
 from penstock.policies.slots import Choice, Growth
 
@@ -122,23 +123,41 @@ def scale_out(context: Context, executors: int, ranking: Ranking) -> Decision:
     return slots.scale_out(context, executors, by(ranking))
 
 
-def next_turn(
-    context: Context, start: Growth, ranking: tuple[str, ...], memory: Any
-) -> tuple[Decision, Any]:
-    """One more instance for the next of a ranking while something is congested.
+@dataclass(frozen=True)
+class Round:
+    """Who has had a turn in this round, and whose turn it was last, with the instances it had."""
 
-    Memory: who has had a turn in this round.
-    """
+    served: frozenset[str] = frozenset()
+    turn: str | None = None
+    instances: int = 0
+
+    def had(self, plan: Plan) -> frozenset[str]:
+        """Who has had a turn by now.
+
+        One that was not carried out is still due: else the time between two changes would decide
+        who ever gets an instance.
+        """
+        now = {p.name: p.parallelism for p in plan.pipelines}
+        if self.turn is None or now.get(self.turn, 0) <= self.instances:
+            return self.served
+        return self.served | {self.turn}
+
+
+def next_turn(
+    context: Context, start: Growth, ranking: tuple[str, ...], memory: Round | None
+) -> tuple[Decision, Round | None]:
+    """One more instance for the next of a ranking while something is congested."""
     if (why_not := slots.nothing_to_give(context, start)) is not None:
         return Decision(None, why_not), memory
-    served: frozenset[str] = memory or frozenset()
+    served = (memory or Round()).had(context.plan)
     turns = sorted(ranking, key=lambda name: name in served)
     turn = next((name for name in turns if start.room(name)), None)
     if turn is None:
         return slots.all_bounded(start, ranking), memory
     if turn in served:
         served = frozenset()  # the next round begins
-    return slots.one_more(context, start, turn, f"{turn} is next"), served | {turn}
+    decision = slots.one_more(context, start, turn, f"{turn} is next")
+    return decision, Round(served, turn, start.instances(turn))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from penstock.control.context import Context
 from penstock.errors import InvalidInput
 from penstock.metrics import derived, rounding, window
 from penstock.metrics.snapshot import Snapshot
+from penstock.models.readings import at_work
 from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
 from penstock.policies import slots, words
@@ -61,7 +62,7 @@ class Threshold:
         if not wanted:
             return Decision(None, self._quiet(context, topology, busy), _numbers(busy)), after
         told = [
-            f"{n} is busy {self._beyond(busy[n])}: {topology.pipelines[n].parallelism} -> {p}"
+            f"{self._beyond(n, busy[n])}: {topology.pipelines[n].parallelism} -> {p}"
             for n, p in wanted.items()
         ]
         plan = slots.scaled_plan(context.plan, wanted)
@@ -97,17 +98,18 @@ class Threshold:
                 found[name] = fewer
         return found
 
-    def _beyond(self, busy: float) -> str:
+    def _beyond(self, name: str, busy: float) -> str:
+        said = at_work(name, busy)
         if busy > self.above:
-            return f"{busy:.2f} > {self.above:.2f}"
+            return f"{said} > {self.above:.2f}"
         windows = f"{self.patience} window{'s' * (self.patience > 1)}"
-        return f"{busy:.2f} < {self.below:.2f} for {windows}"
+        return f"{said} < {self.below:.2f} for {windows}"
 
     def _quiet(self, context: Context, topology: Topology, busy: Mapping[str, float]) -> str:
         """Why nothing changes."""
         over = [n for n in topology.pipelines if busy[n] > self.above]
         if over:
-            found = words.listed([f"{n} is busy {self._beyond(busy[n])}" for n in over], ", ")
+            found = words.listed([self._beyond(n, busy[n]) for n in over], ", ")
             if context.limits.slots is not None and context.plan.slots >= context.limits.slots:
                 return f"{found}, but the budget of {context.limits.slots} instances is used"
             stands = [
