@@ -24,7 +24,7 @@ from tests.policies.closed import DIAMOND, LINEAR, Loop
 from tests.policies.test_stela import parallelism
 from tests.strategies import few
 
-ONE = Ds2(activation=1, slack=0.0)
+ONE = Ds2(activation=1)
 """As in the paper: the fewest instances, whatever there are, and from one window."""
 
 
@@ -60,8 +60,8 @@ def test_it_scales_down_as_well_and_rests_where_it_is() -> None:
     assert rest.reason == "every pipeline has what it needs"
 
 
-def test_an_instance_goes_only_if_the_rest_could_carry_a_little_more() -> None:
-    policy = Ds2(activation=1)
+def test_with_slack_an_instance_goes_only_if_the_rest_could_carry_a_little_more() -> None:
+    policy = Ds2(activation=1, slack=0.1)
     for need, many in ((2.99, 4), (3.01, 4), (2.73, 4), (2.72, 3), (1.9, 3), (0.0, 1)):
         asked = seen({"s": 500.0, "a": 400.0 / max(need, 1e-9), "b": 9000.0}, a=4)
         plan = policy.decide(asked, None)[0].plan or asked.plan
@@ -70,11 +70,11 @@ def test_an_instance_goes_only_if_the_rest_could_carry_a_little_more() -> None:
     assert policy.decide(short, None)[0].plan is None  # nor does one come for it
 
 
-def test_a_load_of_just_so_many_instances_changes_nothing(tmp_path: Path) -> None:
+def test_with_slack_a_load_of_just_so_many_instances_changes_nothing(tmp_path: Path) -> None:
     dag = dags.graph(LINEAR)
     rate = lambda at: 100.0 * (1.03 if at // 20 % 2 else 0.97)  # noqa: E731
     loop = Loop(dag, dags.plan(dag, {"a": 3}), tmp_path, {"a": 0.03}, rate)
-    loop.run(Ds2(), 60)
+    loop.run(Ds2(slack=0.1), 60)
     assert {p.pipeline_of("a").parallelism for p in loop.plans[12:]} == {4}
 
 
@@ -184,7 +184,7 @@ def test_it_carries_the_load_after_one_step_and_gives_back(shape: Any, tmp_path:
     dag = dags.graph(shape)
     rate = lambda at: 100.0 if at < 60 else 20.0  # noqa: E731
     loop = Loop(dag, dags.plan(dag), tmp_path, {"a": 0.02, "b": 0.05, "c": 0.03}, rate)
-    paper = Ds2(slack=0.0, activation=2, catch_up=math.inf)  # what waits is not to be worked off
+    paper = Ds2(activation=2, catch_up=math.inf)  # what waits is not to be worked off
     loop.run(paper, 5)
     assert parallelism(loop.engine.plan) == {**dict.fromkeys(shape, 1), "a": 2, "b": 5, "c": 3}
     assert len(set(loop.plans)) == 2
@@ -208,7 +208,7 @@ def test_its_plan_carries_the_load_with_as_few_as_possible(
     flow: tuple[Topology, rates.Rates], headroom: float
 ) -> None:
     found, now = flow
-    policy = Ds2(headroom=headroom, slack=0.0, activation=1, most=10**9)
+    policy = Ds2(headroom=headroom, activation=1, most=10**9)
     decision, _ = policy.decide(dags.context(found, now), None)
     if "not measured" in decision.reason:
         return

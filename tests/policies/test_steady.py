@@ -55,7 +55,7 @@ def changes(ticks: list[Tick], since: float = 0.0) -> list[float]:
     return [tick.at for tick in ticks if tick.transition is not None and tick.at > since]
 
 
-@pytest.mark.parametrize("policy", ["ds2", "drs"])
+@pytest.mark.parametrize("policy", ["ds2:slack=0.1", "drs"])
 def test_a_load_of_just_so_many_instances_has_none_come_and_go(policy: str, tmp_path: Path) -> None:
     ticks = turned(policy, (2, 4, 2), EXACT, 150, tmp_path)
     assert changes(ticks) == []

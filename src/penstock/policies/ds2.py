@@ -33,15 +33,15 @@ class Ds2:
     """The instances that the offered load needs, from true rates, for all pipelines at once.
 
     headroom: share by which the plan is to carry more than is offered; slack: instances go only
-    if the rest could carry so much more than that, else a load of just so many would have one come
-    and go; activation: windows from which it decides; it takes the median of what they say;
-    catch_up: seconds in which rows that wait are to be worked off; most: instances of a pipeline
-    that nothing else bounds.
+    if the rest could carry so much more than that; with none, as in the original, a load of just so
+    many may have one come and go; activation: windows from which it decides; it takes the median of
+    what they say; catch_up: seconds in which rows that wait are to be worked off; most: instances
+    of a pipeline that nothing else bounds.
     """
 
     name: ClassVar[str] = "ds2"
     headroom: float = 0.0
-    slack: float = 0.1
+    slack: float = 0.0
     activation: int = 3
     catch_up: float = inflow.CATCH_UP
     most: int = 1000
