@@ -473,6 +473,17 @@ def test_a_cadence_that_hardly_moves_stays() -> None:
     assert kept is None or kept.pipeline_of("x").cadence == near
 
 
+def test_a_cadence_does_not_remember_a_jam() -> None:
+    """Batches of rows that are left from before say nothing of what one takes beside its rows."""
+    graph, policy, memory = chain("x", latency=30.0), Latency(inactive=0), None
+    jam = replace(batches(4, 2.0, 0.2), batch_seconds=5.0, rows_in=10, backlog_rows=60_000)
+    _, memory = policy.decide(context(graph, {"x": jam}, now=100.0), memory)
+    calm = context(graph, {"x": batches(4, 2.0, 0.2)}, now=200.0)
+    decision, memory = policy.decide(calm, memory)
+    assert decision.plan is not None
+    assert decision.plan.pipeline_of("x").cadence == 0.6
+
+
 def test_without_time_left_nothing_is_gathered() -> None:
     graph = chain("x", latency=0.2)
     decision = decided(context(graph, {"x": batches(4, 2.0, 0.3)}, x={"cadence": 1.0}), Latency())

@@ -162,11 +162,16 @@ class _Adjustment:
             if name in stations and stations[name].load >= (1 - policy.load_drop) * load
         }
         self.overheads = {
-            name: crowding.noted(memory.overheads.get(name, {}), s) for name, s in stations.items()
+            name: self._noted(memory.overheads.get(name, {}), s) for name, s in stations.items()
         }
         self.paths: dict[Constraint, Sequence] = {}
         self.most = {name: self._most(name) for name in stations}
         self.least = {name: self._least(name) for name in stations}
+
+    def _noted(self, known: crowding.Overheads, station: Station) -> crowding.Overheads:
+        """What batches took beside their rows; those of a jam are of rows from before."""
+        jammed = station.backlog or station.utilisation >= self.policy.rho_max
+        return known if jammed else crowding.noted(known, station)
 
     def _rest(self, constraint: Constraint, before: float | None) -> float:
         """Seconds of a constraint that count beside the work and the waits of its pipelines.
