@@ -23,7 +23,7 @@ from penstock.policies.drs import Drs
 from penstock.policies.latency import Latency
 from penstock.policies.organic import Organic
 from penstock.policies.stela import Stela
-from penstock.policies.strategies import LeastLinkLoad, RoundRobin
+from penstock.policies.strategies import LeastLinkLoad, Round, RoundRobin
 from tests.models import dags
 from tests.policies.queues import chain
 
@@ -64,8 +64,8 @@ def few(context: Context) -> Context:
 
 CASES: dict[str, tuple[Any, Callable[[], Context], Any, str]] = {
     "stela": (Stela(automatic=True), congested, None, "gain_rows"),
-    "round-robin": (RoundRobin(), congested, frozenset({"s", "a"}), "gain_rows"),
-    "least-link-load": (LeastLinkLoad(), congested, frozenset({"s", "a"}), "gain_rows"),
+    "round-robin": (RoundRobin(), congested, Round(frozenset({"s", "a"})), "gain_rows"),
+    "least-link-load": (LeastLinkLoad(), congested, Round(frozenset({"s", "a"})), "gain_rows"),
     "organic": (Organic(profile=0, settle=0), busy, None, "gain_rows"),
     "latency": (Latency(cadence_share=0.0), queueing, None, "gain_seconds"),
     "drs": (Drs(), lambda: queueing(3.95), None, "gain_seconds"),
@@ -105,7 +105,7 @@ def test_of_two_that_are_congested_the_first_gains_though_no_more_comes_out() ->
     dag = dags.graph({"s": (), "a": ("s",), "b": ("a",)})
     found = Topology(dag, dags.plan(dag))
     now = rates.through(found, {"s": 100.0}, {}, {"a": 50.0, "b": 25.0})
-    decision, _ = RoundRobin().decide(dags.context(found, now), frozenset({"s"}))
+    decision, _ = RoundRobin().decide(dags.context(found, now), Round(frozenset({"s"})))
     assert decision.numbers["throughput.expected"] == decision.numbers["throughput"]
     assert decision.numbers["gain_rows"] == pytest.approx(100.0)  # half of them piled up before a
 

@@ -151,6 +151,15 @@ def test_more_load_never_means_fewer_instances(text: str, flow: Flow, more: floa
     assert after.slots >= before.slots
 
 
+@pytest.mark.parametrize("text", GROWING)
+def test_more_load_never_means_fewer_instances_where_all_are_just_at_work(text: str) -> None:
+    """85 rows a second for three instances that do 85: a product says a last digit less than 3."""
+    dag = dags.graph({"s": ()})
+    flow = Topology(dag, dags.plan(dag, {"s": 3})), {"s": rates.Rate(85.0, 85.0, 85.0, 0.0)}
+    found = [decided(text, flow, more=more)[1].slots for more in (1.0, 1.01, 1.1, 2.0)]
+    assert found == sorted(found)
+
+
 @few
 @given(dags.flows(), st.integers(0, 20).map(lambda n: 2400.0 * n), st.sampled_from((1, 2, 20)))
 @pytest.mark.parametrize("text", DRAINING)

@@ -29,6 +29,10 @@ _ARRIVALS = (
 )
 
 
+_PACE = 5.0
+"""Seconds of work that a batch takes at most, as on Spark: those of a window."""
+
+
 def add(commands: Any, flow: str, load: str, change: str) -> None:
     """Make the command known to the parser."""
     made = commands.add_parser(
@@ -127,7 +131,7 @@ def model(given: argparse.Namespace, flow: Dataflow, nodes: int) -> Model:
         nodes=nodes,
         node=Node(cores=4 if given.cores is None else given.cores),
         arrivals=comes or arrivals.Poisson(),
-        batch=MicroBatch() if given.batches else None,
+        batch=MicroBatch(pace=_PACE) if given.batches else None,
     )
     return made if given.queue is None else replace(made, queue=given.queue)
 

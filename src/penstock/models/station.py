@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from penstock.metrics import derived
+from penstock.metrics import derived, rounding
 from penstock.metrics.snapshot import PipelineMetrics
 from penstock.models.rebalance import Vertex
 
@@ -79,7 +79,7 @@ def station(
     queue = derived.queue(metrics)
     if queue is None:  # nothing comes
         return Station(metrics.name, metrics.parallelism, 0.0, metrics.batch_seconds or 0.0, 0.0)
-    load = queue.utilisation * queue.parallelism
+    load = rounding.plain(queue.utilisation * queue.parallelism)
     backlog = (metrics.backlog_rows or 0) * queue.service
     behind = backlog > patience * load
     passing = behind or drained or _outdated(metrics, cadence)
