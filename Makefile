@@ -34,9 +34,10 @@ setup: $(INSTALLED)
 demo: setup
 	$(BIN)/penstock run wordcount --for 80s --load steps:2000,8000,4000@20s
 
-test: setup lint
+# A browser waits more than it works, so it goes beside the checks.
+test: setup
+	$(MAKE) --no-print-directory --jobs=2 --output-sync lint test-ui
 	$(BIN)/python -m pytest -m 'not spark and not ui' -n auto --hypothesis-profile=repeatable
-	$(MAKE) --no-print-directory test-ui
 	$(BIN)/python -m pytest -m 'spark and not all_workloads' --durations=12 --hypothesis-profile=repeatable
 
 test-fast: $(INSTALLED)
