@@ -295,6 +295,14 @@ def test_the_only_executor_is_away_until_another_was_started(
     assert seen.executors["1"].instances == {"in": 1, "a": 2}
 
 
+def test_a_batch_that_is_lost_is_no_longer_at_work(tmp_path: Path) -> None:
+    engine = only(tmp_path, batch=MicroBatch(planning=60.0))
+    engine.advance(4.0)
+    assert engine.observe().pipelines["in"].busy == 1.0
+    engine.advance(4.0)
+    assert engine.observe().pipelines["in"].busy == 0.0
+
+
 def test_while_no_executor_is_there_none_is_shown_and_a_change_has_to_wait(tmp_path: Path) -> None:
     engine = only(tmp_path)
     engine.advance(6.0)
