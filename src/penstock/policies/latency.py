@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 from penstock.control.context import Context
@@ -270,7 +271,7 @@ class _Adjustment:
         needed = up(self.stations[name].load / self.policy.rho_target)
         return max(self.topology.bounds(name).least, needed)
 
-    @property
+    @cached_property
     def _room(self) -> int:
         """Instances that can run at a time, where that is known: more would only take turns."""
         slots, limits = executors.slots(self.context), self.context.limits
