@@ -38,7 +38,8 @@ demo: setup
 test: setup
 	$(MAKE) --no-print-directory --jobs=2 --output-sync lint test-ui
 	$(BIN)/python -m pytest -m 'not spark and not ui' -n auto --hypothesis-profile=repeatable
-	$(BIN)/python -m pytest -m 'spark and not all_workloads' --durations=12 --hypothesis-profile=repeatable
+	$(BIN)/python -m pytest -m 'spark and command' -n 2 --durations=4
+	$(BIN)/python -m pytest -m 'spark and not command and not all_workloads' --durations=12 --hypothesis-profile=repeatable
 
 test-fast: $(INSTALLED)
 	$(BIN)/python -m pytest -m 'not spark and not ui and not large' -n auto

@@ -15,7 +15,7 @@ import pytest
 
 from penstock.control import history
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.command]
 
 ROOT = Path(__file__).parent.parent
 SHOP = ROOT / "examples" / "shop.py"

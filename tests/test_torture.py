@@ -8,7 +8,7 @@ import pytest
 
 from tests.torture import torture
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.command]
 
 
 @pytest.mark.parametrize(("seed", "cluster"), [(3, False)])
