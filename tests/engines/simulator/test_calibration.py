@@ -52,6 +52,14 @@ def test_a_fit_finds_what_a_batch_costs(found: Calibration, name: str) -> None:
     assert getattr(found.batch, name) == pytest.approx(getattr(TRUTH, name), rel=0.05)
 
 
+def test_a_fit_knows_how_much_a_channel_held_if_the_engine_noted_it(tmp_path: Path) -> None:
+    run_dir = simulated(tmp_path / "run", flow())
+    assert calibration.fit([observed.recording(run_dir)]).batch.channel is None
+    head = run_dir / "run.json"
+    head.write_text(json.dumps({**json.loads(head.read_text()), "settings": {"channel_rows": 500}}))
+    assert calibration.fit([observed.recording(run_dir)]).batch.channel == 500
+
+
 def test_a_fit_finds_what_a_row_costs_on_its_way(found: Calibration) -> None:
     assert found.batch.row == pytest.approx(TRUTH.row, rel=0.15)
 

@@ -5,6 +5,7 @@ The simulator goes by it, and `calibration` finds the costs that make it come ou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -98,6 +99,19 @@ def shape_of(graph: Graph, pipeline: Pipeline) -> Shape:
     parts = max(pipeline.parallelism, pipeline.ceiling or 0) if stateful else 0
     inputs = max(1, len(entries(graph, pipeline.operators)))
     return Shape(pipeline.parallelism, 1 + stateful, parts, inputs)
+
+
+def dealt(tasks: int, inputs: Sequence[float]) -> Floats:
+    """The shares of what comes through some inputs that the tasks of a stage have.
+
+    Spark cuts every input into as many pieces, no fewer than tasks together, and puts neighbours
+    together until there are as many as tasks. Four inputs are one piece each for three tasks, so
+    one of these has two of them.
+    """
+    each = math.ceil(tasks / len(inputs))
+    pieces = np.repeat(np.array(inputs, float) / sum(inputs) / each, each)
+    first = np.arange(tasks) * len(pieces) // tasks
+    return np.add.reduceat(pieces, first)
 
 
 @dataclass(frozen=True)

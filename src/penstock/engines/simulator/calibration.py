@@ -98,7 +98,7 @@ def fit(recordings: Sequence[Recording]) -> Calibration:
     return Calibration(
         graph,
         made.steps,
-        made.batch,
+        replace(made.batch, channel=recordings[-1].channel),
         Node(cores=cores, processors=round(made.processors, 3)),
         quality,
         _timing(recordings, notes),

@@ -179,7 +179,9 @@ class MicroBatch:
     jitter: coefficient of variation of what is once a batch; without it pipelines fall into step
     with each other, which those of Spark do not. poll: how often one that is idle looks for
     records. pace: seconds of work that a batch is cut to
-    where the plan sets no admission (None: never).
+    where the plan sets no admission (None: never). channel: records between two pipelines, those
+    of a batch that is not through yet among them, from which on the writer's next batch has to
+    wait (None: never).
     """
 
     planning: float = 0.04
@@ -196,6 +198,7 @@ class MicroBatch:
     jitter: float = 0.0
     poll: float = 0.0
     pace: float | None = None
+    channel: int | None = None
 
     def __post_init__(self) -> None:
         for one in fields(self):

@@ -10,6 +10,7 @@ from pathlib import Path
 from penstock.control import history
 from penstock.control.history import Seen
 from penstock.dataflow.graph import Graph
+from penstock.engines import rundir
 from penstock.engines.simulator.batch import Machine, Shape, shape_of
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import OperatorMetrics, PipelineMetrics, Snapshot
@@ -94,7 +95,8 @@ class Recording:
     """What a run directory holds for a fit.
 
     plan: the last one; now: the last window that showed a plan at work; today: how the flow stands,
-    or stood before its sources were closed; missing: why windows could not be used.
+    or stood before its sources were closed; missing: why windows could not be used; channel: rows
+    from which on a channel's writer had to wait, where that was noted.
     """
 
     run_dir: Path
@@ -105,6 +107,7 @@ class Recording:
     today: Seen
     transitions: tuple[Transition, ...]
     missing: Mapping[str, int]
+    channel: int | None = None
 
 
 def recording(run_dir: Path) -> Recording:
@@ -134,7 +137,8 @@ def recording(run_dir: Path) -> Recording:
     changed = tuple(one.transition for one in history.transitions(run_dir))
     moments = moments[:: len(moments) // _MOST + 1]
     plan, today = seen[-1].plan, _today(seen)
-    return Recording(run_dir, graph, tuple(moments), plan, now, today, changed, missing)
+    channel = rundir.settings(run_dir).get("channel_rows")
+    return Recording(run_dir, graph, tuple(moments), plan, now, today, changed, missing, channel)
 
 
 def _today(seen: Sequence[Seen]) -> Seen:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import Read
 from penstock.engines.simulator import service
-from penstock.engines.simulator.batch import Machine
+from penstock.engines.simulator.batch import Machine, dealt
 from penstock.engines.simulator.leastsquares import robust
 from penstock.engines.simulator.model import Keys, Step
 from penstock.engines.simulator.observed import Moment, Observation, Placed
@@ -140,6 +140,8 @@ def needs(seen: Observation, costs: Costs, row: float) -> tuple[Floats, Floats]:
         wait[stage] += costs.idle(seen, name)
         keys += costs.touch.get(name, 0.0) * costs.touched(seen, name)
     shares = np.full((shape.stages, shape.tasks), 1 / shape.tasks)
+    if shape.stages == 1:
+        shares[0] = dealt(shape.tasks, [1.0] * shape.inputs)
     if len(seen.shares) == shape.tasks:
         shares[-1] = seen.shares
     work = cpu[:, None] * shares
