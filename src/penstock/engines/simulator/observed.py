@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import pairwise
 from pathlib import Path
 
 from penstock.control import history
@@ -25,10 +25,10 @@ _MOST = 500
 class Observation:
     """One pipeline over one window, on average over its batches; times are seconds a batch.
 
-    seconds: the time that the batches stand for; spent: of all tasks; longest: from the first
-    task's start to the last one's end, if each finds a slot; visits: rows that entered each
-    operator; shares: of the rows, by instance, where keys decide; fresh: no other window shows the
-    same batches.
+    seconds: the time that the batches stand for; spent: of all tasks; behind: of those behind a
+    shuffle; longest: from the first task's start to the last one's end, if each finds a slot;
+    visits: rows that entered each operator; shares: of the rows, by instance, where keys decide;
+    hashed: by their hash, one part an instance; fresh: no other window shows the same batches.
     """
 
     pipeline: Pipeline
@@ -42,13 +42,21 @@ class Observation:
     commit: float
     spent: float
     longest: float
+    behind: float
     operators: Mapping[str, OperatorMetrics]
     visits: Mapping[str, float] = field(default_factory=dict)
     shares: tuple[float, ...] = ()
+    hashed: bool = False
     stateful: str | None = None
     fresh: bool = True
     state_rows: int | None = None
     state_bytes: int | None = None
+
+    def stage(self, operator: str) -> int:
+        """The stage in which an operator works."""
+        names = self.pipeline.operators
+        behind = self.stateful is not None and names.index(operator) >= names.index(self.stateful)
+        return self.shape.stages - 1 if behind else 0
 
     @property
     def whole(self) -> float:
@@ -148,9 +156,14 @@ def _today(seen: Sequence[Seen]) -> Seen:
 
 
 def _periods(seen: Sequence[Seen]) -> Iterator[tuple[Plan, list[Snapshot]]]:
-    for _, group in groupby(enumerate(seen), key=lambda one: _mark(seen, one[0])):
-        some = [one for _, one in group]
-        yield some[0].plan, [one.snapshot for one in some]
+    """The windows of each plan in each start of the run."""
+    begins = [
+        at
+        for at, (before, one) in enumerate(pairwise(seen), 1)
+        if one.first or one.plan != before.plan
+    ]
+    for first, end in pairwise([0, *begins, len(seen)]):
+        yield seen[first].plan, [one.snapshot for one in seen[first:end]]
 
 
 def _at_work(snapshots: Sequence[Snapshot]) -> Iterator[Snapshot]:
@@ -167,13 +180,6 @@ def _fresh(moment: Moment, before: Moment | None) -> Moment:
 
 def _new(one: Observation, known: Sequence[Observation]) -> bool:
     return all(replace(one, fresh=True) != replace(other, fresh=True) for other in known)
-
-
-def _mark(seen: Sequence[Seen], at: int) -> int:
-    """The place of the first turn under the same plan in the same run."""
-    while at > 0 and not seen[at].first and seen[at - 1].plan == seen[at].plan:
-        at -= 1
-    return at
 
 
 def _moment(
@@ -253,9 +259,11 @@ def _observation(
         commit=parts["commit"] + parts.get("other", 0.0),
         spent=spent,
         longest=min(parts["work"], (spent - sum(last)) / shape.tasks + max(last)),
+        behind=sum(last) if shape.stages > 1 else 0.0,
         operators=inner,
         visits={n: o.rows_in / batches for n, o in inner.items() if o.rows_in is not None},
         shares=tuple(c / total for c in counts) if shape.stages > 1 and total else (),
+        hashed=all(i.part is not None for i in metrics.instances),
         stateful=next((n for n in pipeline.operators if graph[n].stateful), None),
         state_rows=metrics.state_rows,
         state_bytes=metrics.state_bytes,
