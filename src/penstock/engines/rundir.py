@@ -158,8 +158,8 @@ def _read(head: Path) -> Mapping[str, Any]:
     try:
         data = json.loads(head.read_text())
         needed = ("version", "flow", "fingerprint", "engine", "run", "created")
-        later = {name: dict(data.get(name, {})) for name in ("sinks", "settings")}
-        return {**{key: data[key] for key in needed}, **later}
+        known = {key: data[key] for key in needed}
+        return {**known, **{key: dict(data.get(key, {})) for key in ("sinks", "settings")}}
     except (OSError, ValueError, KeyError, TypeError):
         raise RunDirectoryError(f"{head} cannot be read; it is not a run directory") from None
 

@@ -65,6 +65,7 @@ def test_a_new_directory_says_what_runs_in_it(tmp_path: Path) -> None:
         "run": directory.run_id,
         "created": directory.created,
         "sinks": {},
+        "settings": {},
     }
     assert sorted(p.name for p in run.iterdir() if p.is_dir()) == [
         "channels",
