@@ -116,7 +116,9 @@ class BatchStage(Stage):
     def _room_from(self, start: float) -> float:
         """When the channel behind it has room; infinity until a reader has taken from it again."""
         bound = self._cost.channel
-        for reader in self.readers if bound is not None else ():
+        if bound is None:
+            return start
+        for reader in self.readers:
             waiting, in_hand = reader.unread(self.work.tail, start)
             if waiting >= bound:
                 return math.inf
@@ -230,7 +232,7 @@ class BatchStage(Stage):
             return dealt(self.instances, [len(records) for _, records, _ in parts])
         if len(parts) > 1:
             return dealt(self.instances, [allotted.service.sum() for _, _, allotted in parts])
-        return totals(service, self.instances, 0) / service.sum()
+        return totals(service, self.instances, 0) / float(service.sum())
 
     def _touching(self, parts: Sequence[tuple[int, Records, Allotted]]) -> float:
         """Seconds for the keys of a batch."""
@@ -281,6 +283,7 @@ class BatchStage(Stage):
         now.needed += (spent - took.waiting) / took.slow
         now.stretched += spent - took.waiting
         now.busy += took.tasks.sum(axis=0)
+        now.reading += took.tasks[:-1].sum(axis=0)
 
     def _run_on(self, begin: float, end: float) -> None:
         """How much of a step a batch was running."""

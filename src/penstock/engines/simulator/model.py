@@ -79,7 +79,7 @@ class Keys:
         """
         seen = next((s for s in self.dealt if len(s) % instances == 0), None)
         if seen is not None:
-            return np.array(seen, float).reshape(-1, instances).sum(axis=0) / sum(seen)
+            return np.asarray(np.reshape(seen, (-1, instances)).sum(axis=0) / sum(seen))
         return weighed(self.places(instances), self._weights, instances)
 
     def moved(self, before: int, after: int) -> float:
@@ -207,7 +207,7 @@ class MicroBatch:
     jitter: float = 0.0
     poll: float = 0.0
     pace: float | None = None
-    channel: int | None = None
+    channel: float | None = None
 
     def __post_init__(self) -> None:
         for one in fields(self):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -19,6 +20,9 @@ from penstock.plan.transition import Transition
 
 _MOST = 500
 """Windows of a run that are looked at; more say nothing new."""
+
+_LATE = 0.5
+"""Seconds by which a look may have been late that should have been a window ago."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,9 @@ class Observation:
 class Moment:
     """All pipelines over one window, which overlaps with those before and after.
 
-    plan: which it was, counted from the start; processors: what runs at once, where it is known.
+    plan: which it was, counted from the start; processors: what runs at once, where it is known;
+    used: processors that all processes of the run kept busy, by_tasks: those that tasks did, the
+    Python operators in them included.
     """
 
     at: float
@@ -82,6 +88,14 @@ class Moment:
     processors: float | None
     tasks: int
     pipelines: tuple[Observation, ...]
+    used: float | None = None
+    by_tasks: float | None = None
+
+    @property
+    def beside(self) -> float | None:
+        """Processors kept busy by what is on no task's account."""
+        known = self.used is not None and self.by_tasks is not None
+        return max(0.0, (self.used or 0.0) - (self.by_tasks or 0.0)) if known else None
 
     @property
     def crowded(self) -> bool:
@@ -132,10 +146,12 @@ def recording(run_dir: Path) -> Recording:
     missing: dict[str, int] = {}
     now = seen[-1].snapshot
     for number, (plan, some) in enumerate(_periods(seen)):
+        used = _used(some)
         for snapshot in _at_work(some):
             made = _moment(graph, plan, snapshot, number, missing)
             if made is not None:
                 now = snapshot
+                made = replace(made, used=used.get(snapshot.at), by_tasks=_by_tasks(snapshot))
                 moments.append(_fresh(made, moments[-1] if moments else None))
     if not moments:
         raise InvalidInput(
@@ -268,6 +284,25 @@ def _observation(
         state_rows=metrics.state_rows,
         state_bytes=metrics.state_bytes,
     )
+
+
+def _used(snapshots: Sequence[Snapshot]) -> dict[float, float]:
+    """By the time of a window: processors kept busy in it, as far as that was measured."""
+    known = [(s, s.processor_seconds) for s in snapshots if s.processor_seconds is not None]
+    times = [s.at for s, _ in known]
+    found: dict[float, float] = {}
+    for snapshot, total in known:
+        first = bisect_right(times, snapshot.at - snapshot.window + _LATE) - 1
+        if first >= 0:
+            passed = snapshot.at - times[first]
+            found[snapshot.at] = max(0.0, total - known[first][1]) / passed
+    return found
+
+
+def _by_tasks(snapshot: Snapshot) -> float | None:
+    shares = [(e.cpu, e.slots) for e in snapshot.executors.values()]
+    known = [cpu * slots for cpu, slots in shares if cpu is not None]
+    return sum(known) if known and len(known) == len(shares) else None
 
 
 def _processors(snapshot: Snapshot, slots: int) -> float | None:
