@@ -79,6 +79,7 @@ def test_micro_batches_make_latency_what_it_is_in_spark(
         (("linear", "--arrivals", "odd"), "cannot read the arrivals 'odd'"),
         (("linear", "--nodes", "0"), "0 nodes of 4 cores are no cluster"),
         (("linear", "--from", "nowhere"), "'nowhere' holds no run"),
+        (("linear", "--for", "-1s"), "a run must last longer than nothing, found '-1s'"),
     ],
 )
 def test_what_cannot_be_simulated_is_said(

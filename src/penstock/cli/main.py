@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -55,7 +56,7 @@ _CONF = "a setting of Spark, e.g. spark.jars.packages=...; may be given several 
 def main(argv: Sequence[str] | None = None) -> int:
     """Do what the command line says; the exit code."""
     try:
-        given = parser().parse_args(argv)
+        given = parser().parse_args(_joined(sys.argv[1:] if argv is None else argv))
     except _Misuse as error:
         asked = "--json" in (sys.argv[1:] if argv is None else argv)
         print(f"penstock: {error}", file=sys.stderr)
@@ -83,6 +84,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 class _Misuse(Exception):
     """Words that the command does not understand, and who tells how it wants them."""
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """`--for -1s` as `--for=-1s`, so that it is found wrong for what it is, and not missing."""
+    found: list[str] = []
+    for word in words:
+        if found and re.match(r"--[a-z][a-z-]*$", found[-1]) and re.match(r"-[0-9.]", word):
+            found[-1] += f"={word}"
+        else:
+            found.append(word)
+    return found
 
 
 class _Parser(argparse.ArgumentParser):

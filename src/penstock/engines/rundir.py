@@ -69,8 +69,13 @@ class RunDirectory:
         self.created: float = run["created"]
 
     @classmethod
-    def open(cls, path: Path, graph: Graph, engine: str) -> RunDirectory:
-        """Take a new or an existing directory, or say why it cannot be taken."""
+    def open(
+        cls, path: Path, graph: Graph, engine: str, **settings: int | float | str
+    ) -> RunDirectory:
+        """Take a new or an existing directory, or say why it cannot be taken.
+
+        settings: what else is noted of the engine as it runs now.
+        """
         path = path.absolute()
         head = path / "run.json"
         if path.exists() and not path.is_dir():
@@ -97,7 +102,7 @@ class RunDirectory:
             ) from None
         if known is None and head.exists():  # another process was here between look and lock
             lock.close()
-            return cls.open(path, graph, engine)
+            return cls.open(path, graph, engine, **settings)
         if known is None:
             now = time.time()
             stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now))
@@ -109,8 +114,11 @@ class RunDirectory:
                 "run": f"{stamp}-{secrets.token_hex(2)}",
                 "created": now,
                 "sinks": _sinks(path, graph),
+                "settings": settings,
             }
             write_json(head, known)
+        elif known["settings"] != settings:
+            write_json(head, {**known, "settings": settings})
         for name in ("wirings", "control", "sources", "channels", "checkpoints", "dead"):
             (path / name).mkdir(exist_ok=True)
         return cls(path, lock, known)
@@ -150,7 +158,8 @@ def _read(head: Path) -> Mapping[str, Any]:
     try:
         data = json.loads(head.read_text())
         needed = ("version", "flow", "fingerprint", "engine", "run", "created")
-        return {**{key: data[key] for key in needed}, "sinks": dict(data.get("sinks", {}))}
+        known = {key: data[key] for key in needed}
+        return {**known, **{key: dict(data.get(key, {})) for key in ("sinks", "settings")}}
     except (OSError, ValueError, KeyError, TypeError):
         raise RunDirectoryError(f"{head} cannot be read; it is not a run directory") from None
 
@@ -177,6 +186,11 @@ def is_held(path: Path) -> bool:
     except OSError:
         return False
     return False
+
+
+def settings(path: Path) -> Mapping[str, Any]:
+    """What is noted of the engine that ran there last; nothing in older directories."""
+    return dict(_read(path / "run.json")["settings"]) if (path / "run.json").exists() else {}
 
 
 def check_version(path: Path) -> None:

@@ -186,7 +186,8 @@ class Snapshot(Shown):
     load: share of all slots at work; channels are named `writer>reader`, by operators; settled:
     False while the window holds a change of plan or its first batches, whose numbers say nothing
     of the plan; ending: the sources have been told to stop, so it shows how the flow runs dry;
-    slot_seconds: what the run has used so far of instances times time.
+    slot_seconds: what the run has used so far of instances times time; processor_seconds: what all
+    its processes together have had of the processors, where all are on one machine that tells.
     """
 
     at: float
@@ -208,6 +209,7 @@ class Snapshot(Shown):
     ending: bool = False
     slot_seconds: float | None = None
     rows_late: int | None = None
+    processor_seconds: float | None = None
 
     @property
     def throughput(self) -> float | None:

@@ -79,6 +79,7 @@ VOCABULARY: tuple[Measure, ...] = (
         ("rows_dead", _ROWS, "records set aside as dead letters so far"),
         ("sinks", _ROWS, "rows written to each sink so far"),
         ("slot_seconds", Unit.SLOT_SECONDS, "instances times the time they were held so far"),
+        ("processor_seconds", _S, "time on processors of all processes of a run on one machine"),
     ),
     *_of(
         Level.FLOW,

@@ -52,6 +52,14 @@ def test_a_fit_finds_what_a_batch_costs(found: Calibration, name: str) -> None:
     assert getattr(found.batch, name) == pytest.approx(getattr(TRUTH, name), rel=0.05)
 
 
+def test_a_fit_knows_how_much_a_channel_held_if_the_engine_noted_it(tmp_path: Path) -> None:
+    run_dir = simulated(tmp_path / "run", flow())
+    assert calibration.fit([observed.recording(run_dir)]).batch.channel is None
+    head = dict.fromkeys(("version", "flow", "fingerprint", "engine", "run", "created"), "")
+    (run_dir / "run.json").write_text(json.dumps({**head, "settings": {"channel_rows": 500}}))
+    assert calibration.fit([observed.recording(run_dir)]).batch.channel == 500
+
+
 def test_a_fit_finds_what_a_row_costs_on_its_way(found: Calibration) -> None:
     assert found.batch.row == pytest.approx(TRUTH.row, rel=0.15)
 
@@ -138,6 +146,24 @@ def test_a_fit_says_what_cannot_be_told_apart(tmp_path: Path) -> None:
     # what is not told apart is still all there
     whole = TRUTH.job + TRUTH.partition
     assert made.batch.job + made.batch.partition == pytest.approx(whole, rel=0.02)
+
+
+def test_what_processors_do_beside_tasks_is_told_where_it_was_measured(tmp_path: Path) -> None:
+    made = observed.recording(simulated(tmp_path / "run", flow(), seconds=40.0, changes=()))
+    before = calibration.fit([made])
+    moments = [replace(m, used=1.7, by_tasks=1.2) for m in made.moments]
+    after = calibration.fit([replace(made, moments=tuple(moments))])
+    told = "processors that were busy beside tasks, plan by plan: 0.50 (1.20 tasks)"
+    assert set(after.notes) - set(before.notes) == {told}
+    assert (after.batch, after.node, after.steps) == (before.batch, before.node, before.steps)
+
+
+def test_processors_of_a_window_are_what_was_used_since_it_began() -> None:
+    seen = [
+        Snapshot(at, 5.0, None, 0, 0, 0, processor_seconds=seconds)
+        for at, seconds in ((0.0, 10.0), (1.0, 11.0), (2.0, None), (5.1, 15.0), (6.0, 20.0))
+    ]
+    assert observed._used(seen) == {5.1: pytest.approx(5 / 5.1), 6.0: pytest.approx(9 / 5)}
 
 
 def test_several_runs_are_fitted_together_and_tell_more(tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.engines.simulator.arrivals import Deterministic
+from penstock.engines.simulator.batch import dealt
 from penstock.engines.simulator.engine import SimulatorEngine
 from penstock.engines.simulator.model import Keys, MicroBatch, Node, Step
 from penstock.engines.simulator.service import Constant
@@ -123,7 +125,7 @@ def test_work_shares_processors_and_waiting_does_not(tmp_path: Path) -> None:
         found = _work(seen.pipelines["in"])
         assert found == pytest.approx(0.1 + 2 * 0.02 + expected, rel=0.02)
         assert seen.operators["a"].service == pytest.approx(expected / 25, rel=0.01)
-        assert seen.operators["a"].cpu == pytest.approx(0.5 if cpu else 0.0)
+        assert seen.operators["a"].cpu == pytest.approx(0.5 if cpu else 0.0, rel=1e-3)
 
 
 def test_a_batch_without_admission_is_cut_to_the_pace(tmp_path: Path) -> None:
@@ -136,6 +138,36 @@ def test_a_batch_without_admission_is_cut_to_the_pace(tmp_path: Path) -> None:
         assert found.rows_out == found.rows_in
         assert found.rows_in % expected == 0
         assert found.batch_seconds == pytest.approx(0.2 + expected / 2 * 0.01, rel=0.01)
+
+
+@pytest.mark.parametrize(("channel", "seconds"), [(None, 1.2), (101, 1.2), (100, 2.4)])
+def test_a_writer_waits_until_the_reader_of_a_full_channel_is_through(
+    tmp_path: Path, channel: int | None, seconds: float
+) -> None:
+    steps = {"a": Step(Constant(0.01), cpu=0.0), "b": Step(Constant(0.01), cpu=0.0)}
+    plan = (Pipeline(("in", "a"), 1, 100), Pipeline(("b", "out"), 1, 100))
+    batch = replace(BATCH, channel=channel)
+    seen = run(tmp_path, steps, *plan, batch=batch, load="1000/s", window=40.0)
+    # batches of 1.2 s, at the same time or in turn
+    assert seen.pipelines["b"].rate_in == pytest.approx(100 / seconds, rel=0.05)
+    assert seen.pipelines["b"].batch_seconds == pytest.approx(1.2, rel=0.01)
+
+
+def test_a_batch_that_waits_for_room_has_what_was_there_when_it_began_to(tmp_path: Path) -> None:
+    steps = {"a": Step(Constant(0.0)), "b": Step(Constant(0.01), cpu=0.0)}
+    plan = (Pipeline(("in", "a"), 1), Pipeline(("b", "out"), 1))
+    seen = run(tmp_path, steps, *plan, batch=replace(BATCH, channel=1), load="100/s", window=40.0)
+    writer, reader = seen.pipelines["in"], seen.pipelines["b"]
+    assert writer.batches == pytest.approx(reader.batches, abs=1)
+    # what comes while a batch of the reader runs is left for the batch after the next
+    assert writer.wait > reader.batch_seconds
+
+
+def test_pieces_of_inputs_are_put_together_until_each_task_has_some() -> None:
+    assert dealt(3, [1.0]).tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3])
+    assert dealt(1, [1.0, 3.0]).tolist() == [1.0]
+    assert dealt(3, [5.0] * 4).tolist() == [0.25, 0.25, 0.5]
+    assert dealt(3, [3.0, 1.0]).tolist() == [0.375, 0.375, 0.25]
 
 
 def test_keys_of_a_batch_are_paid_for_once_each(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from penstock.dataflow.connectors import Discard, Generator, Parquet
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
+from penstock.engines import rundir
 from penstock.engines.rundir import RunDirectory, Wired, Wiring, write_json
 from penstock.errors import RunDirectoryError
 from penstock.plan.plan import Pipeline, Plan
@@ -64,6 +65,7 @@ def test_a_new_directory_says_what_runs_in_it(tmp_path: Path) -> None:
         "run": directory.run_id,
         "created": directory.created,
         "sinks": {},
+        "settings": {},
     }
     assert sorted(p.name for p in run.iterdir() if p.is_dir()) == [
         "channels",
@@ -87,6 +89,13 @@ def test_an_existing_run_is_taken_up_under_its_name(tmp_path: Path) -> None:
     again = opened(tmp_path)
     assert (again.run_id, again.created) == (first.run_id, first.created)
     assert again.wiring() == wiring(1)
+
+
+def test_what_the_engine_was_told_is_noted_as_it_is_now(tmp_path: Path) -> None:
+    assert rundir.settings(tmp_path / "run") == {}
+    for rows in (500, 800):
+        RunDirectory.open(tmp_path / "run", graph(), "spark", channel_rows=rows).close()
+        assert rundir.settings(tmp_path / "run") == {"channel_rows": rows}
 
 
 def test_another_dataflow_is_refused(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ The simulator goes by it, and `calibration` finds the costs that make it come ou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -38,6 +39,24 @@ class Machine:
         if self.processors <= 0:
             return 1.0
         return max(1.0, (min(tasks, self.slots) + self.others) / self.processors - waits)
+
+    def together(self, work: Floats, waits: float = 0.0) -> Floats:
+        """How long work on a processor takes for tasks that begin together, each with its own.
+
+        Those that have less are through sooner, and leave the processors to the others.
+        """
+        if (work == work[0]).all():
+            return work * self.stretch(len(work), waits)
+        order = np.argsort(work)
+        more = np.diff(work[order], prepend=0.0)
+        slow = [self.stretch(left, waits) for left in range(len(work), 0, -1)]
+        found = np.empty_like(work)
+        found[order] = np.cumsum(more * slow)
+        return found
+
+    def slowness(self, shares: Floats, waits: float = 0.0) -> float:
+        """How many times as long it takes them, on average over the work."""
+        return float(self.together(shares, waits).sum() / shares.sum())
 
 
 class Pool:
@@ -100,6 +119,19 @@ def shape_of(graph: Graph, pipeline: Pipeline) -> Shape:
     return Shape(pipeline.parallelism, 1 + stateful, parts, inputs)
 
 
+def dealt(tasks: int, inputs: Sequence[float]) -> Floats:
+    """The shares of what comes through some inputs that the tasks of a stage have.
+
+    Spark cuts every input into as many pieces, no fewer than tasks together, and puts neighbours
+    together until there are as many as tasks. Four inputs are one piece each for three tasks, so
+    one of these has two of them.
+    """
+    each = math.ceil(tasks / len(inputs))
+    pieces = np.repeat(np.array(inputs, float) / sum(inputs) / each, each)
+    first = np.arange(tasks) * len(pieces) // tasks
+    return np.add.reduceat(pieces, first)
+
+
 @dataclass(frozen=True)
 class Times:
     """Where the time of a batch goes, in seconds; opening and closing are those of its job.
@@ -147,7 +179,8 @@ def times(
     alone = luck * machine.stretch(1)
     begin = machine.stretch(shape.tasks)
     need, idle = float(cpu.sum()), float(wait.sum())
-    slow = machine.stretch(shape.tasks, idle / need if need else 0.0)
+    waits = idle / need if need else 0.0
+    working = np.array([machine.together(stage, waits) for stage in cpu])
     held = np.zeros((shape.stages, 1))
     held[-1] = cost.state * shape.parts / shape.tasks
     fixed = np.broadcast_to(begin * (cost.task + held), cpu.shape)
@@ -158,9 +191,9 @@ def times(
         opening=alone * (cost.job / 2 + cost.partition * pieces),
         closing=alone * cost.job / 2,
         commit=alone * cost.commit,
-        tasks=fixed + slow * cpu + wait,
+        tasks=fixed + working + wait,
         fixed=float(fixed.sum()),
-        slow=slow,
+        slow=float(working.sum()) / need if need else machine.stretch(shape.tasks),
         waiting=idle,
         worked=need + float(fixed.sum()) / begin,
     )

@@ -86,28 +86,37 @@ def _pieces(seen: Observation) -> float:
 def tasks(
     graph: Graph, placed: Sequence[Placed], costs: Costs, batch: MicroBatch, notes: list[str]
 ) -> tuple[MicroBatch, Costs]:
-    """What tasks cost beside the operators that are known: themselves, rows, sources and state."""
-    begin = np.array([one.machine.stretch(one.seen.shape.tasks) for one in placed])
-    slow = np.array([operatorsfit.slow(one.machine, one.seen, costs) for one in placed])
-    columns = {
-        "task": begin * [one.seen.shape.tasks * one.seen.shape.stages for one in placed],
-    }
+    """What tasks cost beside the operators that are known: themselves, rows, sources and state.
+
+    Tasks before a shuffle and behind it are two observations, so what is handed to a stateful
+    operator, and what Spark does for it, is not taken for what reading costs.
+    """
+    seen = [(one, stage) for one in placed for stage in range(one.seen.shape.stages)]
+    begin = np.array([one.machine.stretch(one.seen.shape.tasks) for one, _ in seen])
+    slow = np.array([operatorsfit.slow(one.machine, one.seen, costs, stage) for one, stage in seen])
+    columns = {"task": begin * [float(one.seen.shape.tasks) for one, _ in seen]}
     touched: dict[str, str] = {}
-    unknown = [n for n in graph.topological if n not in costs.cpu and _works(graph, n)]
-    for name in unknown:
-        columns[name] = slow * [one.seen.visits.get(name, 0.0) for one in placed]
+    sought = [n for n in graph.topological if _works(graph, n)]
+    for name in sought:
+        here = np.array([_there(one.seen, name, stage) for one, stage in seen])
+        columns[name] = slow * here * [one.seen.visits.get(name, 0.0) for one, _ in seen]
         if name in costs.keys:
             touched[name] = f"a key of {name}"
-            columns[touched[name]] = slow * [costs.touched(one.seen, name) for one in placed]
-    columns["row"] = slow * [one.seen.rows for one in placed]
-    columns["state"] = begin * [float(one.seen.shape.parts) for one in placed]
-    rest = np.array([_rest(one, costs) for one in placed])
-    scale = np.maximum(rest, 0.1 * float(np.median(rest)) + 1e-6)
-    weights = np.array([min(one.seen.batches, 10.0) for one in placed]) / scale**2
-    far = {**dict.fromkeys([*unknown, *touched.values()], _FAR), "row": _FARTHEST}
+            columns[touched[name]] = slow * here * [costs.touched(o.seen, name) for o, _ in seen]
+    columns["row"] = slow * [one.seen.rows * (stage == 0) for one, stage in seen]
+    columns["state"] = begin * [float(one.seen.shape.parts * (stage > 0)) for one, stage in seen]
+    rest = np.array([_rest(one, stage, costs) for one, stage in seen])
+    whole = np.array([sum(_rest(o, s, costs) for s in range(o.seen.shape.stages)) for o, _ in seen])
+    # what is known of one stage is known of what the other leaves, and no better than all of it;
+    # every window shows as much time, however many batches that is
+    weights = 1 / np.maximum(whole, 0.1 * float(np.median(whole)) + 1e-6) ** 2
+    far = {**dict.fromkeys([*sought, *touched.values()], _FAR), "row": _FARTHEST}
     found = _solved(columns, rest, weights, notes, far)
-    cpu = {**costs.cpu, **{name: found.pop(name) for name in unknown}}
-    touch = {**costs.touch, **{name: found.pop(word) for name, word in touched.items()}}
+    cpu, touch = dict(costs.cpu), dict(costs.touch)
+    for name in sought:  # on top of what it measured itself
+        cpu[name] = cpu.get(name, 0.0) + found.pop(name)
+    for name, word in touched.items():
+        touch[name] = touch.get(name, 0.0) + found.pop(word)
     # more at once may come cheaper: nobody has seen it
     few = max(one.seen.rows / one.seen.shape.tasks for one in placed)
     return replace(batch, few=few, **found), replace(costs, cpu=cpu, touch=touch)
@@ -118,15 +127,20 @@ def _works(graph: Graph, name: str) -> bool:
     return isinstance(graph[name].body, Read) or graph[name].stateful
 
 
-def _rest(one: Placed, costs: Costs) -> float:
-    """Seconds of tasks in a batch that no operator explains."""
-    slow = operatorsfit.slow(one.machine, one.seen, costs)
+def _there(seen: Observation, name: str, stage: int) -> bool:
+    return name in seen.pipeline.operators and seen.stage(name) == stage
+
+
+def _rest(one: Placed, stage: int, costs: Costs) -> float:
+    """Seconds of the tasks of a stage in a batch that no operator explains."""
+    seen = one.seen
+    slow = operatorsfit.slow(one.machine, seen, costs, stage)
     known = sum(
-        operatorsfit.took(one.seen, name, costs, slow)
-        for name in one.seen.visits
-        if name in costs.cpu
+        operatorsfit.took(seen, name, costs, slow)
+        for name in seen.visits
+        if name in costs.cpu and seen.stage(name) == stage
     )
-    return max(0.0, one.seen.spent - known)
+    return max(0.0, (seen.behind if stage else seen.spent - seen.behind) - known)
 
 
 def _solved(

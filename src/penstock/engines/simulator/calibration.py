@@ -77,6 +77,7 @@ def fit(recordings: Sequence[Recording]) -> Calibration:
     moments, notes = _warm([m for r in recordings for m in r.moments])
     for why, count in _summed(r.missing for r in recordings).items():
         notes.append(f"{count} windows of pipelines were left out: {why}")
+    notes += _beside(moments)
     known, cores = _cores(moments, notes)
     made = min(
         (_under(graph, moments, share * known, aside) for share in _SHARES for aside in _ASIDE),
@@ -98,7 +99,7 @@ def fit(recordings: Sequence[Recording]) -> Calibration:
     return Calibration(
         graph,
         made.steps,
-        made.batch,
+        replace(made.batch, channel=recordings[-1].channel),
         Node(cores=cores, processors=round(made.processors, 3)),
         quality,
         _timing(recordings, notes),
@@ -166,6 +167,22 @@ def _summed(some: Any) -> dict[str, int]:
         for name, count in one.items():
             found[name] = found.get(name, 0) + count
     return found
+
+
+def _beside(moments: Sequence[Moment]) -> list[str]:
+    """What is on no task's account, by plan. The fit does not go by it: it shows where it cannot.
+
+    Some of it is what batches take aside, which is searched for.
+    """
+    found: dict[int, list[tuple[float, float]]] = {}
+    for one in moments:
+        if one.beside is not None and one.by_tasks is not None:
+            found.setdefault(one.plan, []).append((one.beside, one.by_tasks))
+    if not found:
+        return []
+    middle = {plan: np.median(some, axis=0) for plan, some in found.items()}
+    words = [f"{beside:.2f} ({tasks:.2f} tasks)" for beside, tasks in middle.values()]
+    return [f"processors that were busy beside tasks, plan by plan: {', '.join(words)}"]
 
 
 def _cores(moments: Sequence[Moment], notes: list[str]) -> tuple[float, int]:

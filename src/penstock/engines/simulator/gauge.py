@@ -53,11 +53,13 @@ class Spell:
     ways: Floats = field(init=False)
     rows: Counts = field(init=False)
     busy: Floats = field(init=False)
+    reading: Floats = field(init=False)  # of busy, before records are dealt out by their keys
 
     def __post_init__(self) -> None:
         self.ways = np.zeros((3, self.inlets))
         self.rows = np.zeros(self.instances, np.intp)
         self.busy = np.zeros(self.instances)
+        self.reading = np.zeros(self.instances)
 
     def add(self, other: Spell) -> None:
         for name in _SUMS:
@@ -67,6 +69,7 @@ class Spell:
         self.ways += other.ways
         self.rows += other.rows
         self.busy += other.busy
+        self.reading += other.reading
 
 
 _SUMS = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,8 +16,9 @@ _SKEWS = np.arange(0.0, 2.01, 0.05)
 def keys(name: str, seen: Sequence[Observation], notes: list[str]) -> Keys:
     """The keys of a stateful operator: number and size as its state says, skew as its rows do.
 
-    Where a key goes is another matter here than on Spark, so it is not single instances that are
-    compared but how far the fullest is above the average.
+    Where a key goes is another matter here than on Spark, so for the skew it is not single
+    instances that are compared but how far the fullest is above the average. What each instance
+    had is kept: it also tells what fewer of them would have.
     """
     holding = [one for one in seen if one.stateful == name]
     number = max((one.state_rows or 0 for one in holding), default=0)
@@ -36,7 +38,17 @@ def keys(name: str, seen: Sequence[Observation], notes: list[str]) -> Keys:
         sum((_fullest(Keys(made.number, skew), n) - share) ** 2 for n, share in wanted.items())
         for skew in _SKEWS.tolist()
     ]
-    return Keys(made.number, round(float(_SKEWS[int(np.argmin(errors))]), 2), made.bytes)
+    skew = round(float(_SKEWS[int(np.argmin(errors))]), 2)
+    return replace(made, skew=skew, dealt=_dealt([one for one in spread if one.hashed]))
+
+
+def _dealt(seen: Sequence[Observation]) -> tuple[tuple[float, ...], ...]:
+    """The shares of instances by how many there were, on average over windows."""
+    found: dict[int, list[tuple[float, ...]]] = {}
+    for one in seen:
+        if len(one.shares) == one.shape.tasks:
+            found.setdefault(len(one.shares), []).append(one.shares)
+    return tuple(tuple(np.mean(found[n], axis=0).round(4).tolist()) for n in sorted(found))
 
 
 def _fullest(one: Keys, instances: int) -> float:

@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from penstock.engines.simulator.batch import Machine, Pool, Times, entries, shape_of, times
+from penstock.engines.simulator.batch import (
+    Machine,
+    Pool,
+    Times,
+    dealt,
+    entries,
+    shape_of,
+    times,
+)
 from penstock.engines.simulator.instances import totals
 from penstock.engines.simulator.jobs import NO_JOBS, Inlet, Jobs
 from penstock.engines.simulator.latency import Ages
@@ -62,6 +70,9 @@ class BatchStage(Stage):
         self._lag = 0.0
         self._began = -np.inf
         self._left: int | None = None
+        self._ready: float | None = None  # since when a batch waits for room behind it
+        self._in_hand: Mapping[int, int] = {}  # records of the last batch, by inlet
+        self.readers: Sequence[BatchStage] = ()
         self._until = self._carried = -np.inf  # when the last batch ends; as of the step before
         self._parts = {name: _parts(work, model, name) for name in work.paths}
         self._reach = {
@@ -97,7 +108,30 @@ class BatchStage(Stage):
         if first > free:  # it was idle, and has to look first
             first += self._lag
         start = max(free, first, begin, self._beat())
+        if start < end and (room := self._room_from(start)) > start:
+            self._ready = start if self._ready is None else min(start, self._ready)
+            start = room
         return start if start < end else math.inf
+
+    def _room_from(self, start: float) -> float:
+        """When the channel behind it has room; infinity until a reader has taken from it again."""
+        bound = self._cost.channel
+        if bound is None:
+            return start
+        for reader in self.readers:
+            waiting, in_hand = reader.unread(self.work.tail, start)
+            if waiting >= bound:
+                return math.inf
+            if waiting + in_hand >= bound:
+                start = reader._until
+        return start
+
+    def unread(self, writer: str, at: float) -> tuple[int, int]:
+        """Records of a writer that wait here, and those of a batch that is not through yet."""
+        mine = [n for n, inlet in enumerate(self.inlets) if inlet.writer == writer]
+        in_hand = self._in_hand if self._until > at else {}
+        every = [(self.inlets[n].queue.waiting(at), in_hand.get(n, 0)) for n in mine]
+        return max(every, key=sum, default=(0, 0))
 
     def _beat(self) -> float:
         """The next beat of the cadence, which all pipelines with the same cadence share."""
@@ -107,8 +141,13 @@ class BatchStage(Stage):
         return (math.floor(self._began / cadence + 1e-9) + 1) * cadence
 
     def batch(self, start: float, end: float) -> Latencies:
-        """Work through one batch, and let out what leaves by `end`."""
-        parts = self._taken(start, self._admitted())
+        """Work through one batch, and let out what leaves by `end`.
+
+        One that had to wait for room has what was there before.
+        """
+        came = start if self._ready is None else self._ready
+        self._ready = None
+        parts = self._taken(came, self._admitted())
         count = sum(len(records) for _, records, _ in parts)
         self._left = None if self._left is None else max(0, self._left - count)
         if not count:
@@ -137,6 +176,7 @@ class BatchStage(Stage):
     def _worked(self, parts: Sequence[tuple[int, Records, Allotted]], start: float) -> Jobs:
         records, allotted, entry = in_order(parts)
         count = len(records)
+        self._in_hand = {number: len(some) for number, some, _ in parts}
         server = self.servers.choose(count)
         if server is None:
             rows = np.diff(np.arange(self.instances + 1) * count // self.instances)
@@ -167,7 +207,7 @@ class BatchStage(Stage):
     ) -> tuple[Floats, Floats]:
         """Seconds on a processor and of waiting, by stage and task.
 
-        Those who read get even shares; behind the shuffle each gets what its keys bring.
+        Those before a shuffle get even shares; behind it each gets what its keys bring.
         """
         tasks, stages = self.instances, self.shape.stages
         cpu, wait = np.zeros(stages), np.zeros(stages)
@@ -177,9 +217,7 @@ class BatchStage(Stage):
             cpu += total * found.cpu
             wait += total * found.wait
         if stages == 1:
-            given = totals(service, tasks, 0)
-            share = given / given.sum() if given.sum() else rows / rows.sum()
-            shares = share[None, :]
+            shares = self._reading(parts, service)[None, :]
         else:
             shares = np.stack([np.full(tasks, 1 / tasks), rows / rows.sum()])
         slow = 1.0 if self.servers.slow is None else self.servers.slow
@@ -187,6 +225,14 @@ class BatchStage(Stage):
         beside[0] = self._cost.row * min(rows.sum(), self._few * tasks) * shares[0]
         beside[-1] += self._touching(parts) / tasks
         return (cpu[:, None] * shares + beside) * slow, wait[:, None] * shares * slow
+
+    def _reading(self, parts: Sequence[tuple[int, Records, Allotted]], service: Floats) -> Floats:
+        """The shares of tasks that read and do all the rest, too."""
+        if not service.any():
+            return dealt(self.instances, [len(records) for _, records, _ in parts])
+        if len(parts) > 1:
+            return dealt(self.instances, [allotted.service.sum() for _, _, allotted in parts])
+        return totals(service, self.instances, 0) / float(service.sum())
 
     def _touching(self, parts: Sequence[tuple[int, Records, Allotted]]) -> float:
         """Seconds for the keys of a batch."""
@@ -237,6 +283,7 @@ class BatchStage(Stage):
         now.needed += (spent - took.waiting) / took.slow
         now.stretched += spent - took.waiting
         now.busy += took.tasks.sum(axis=0)
+        now.reading += took.tasks[:-1].sum(axis=0)
 
     def _run_on(self, begin: float, end: float) -> None:
         """How much of a step a batch was running."""

@@ -43,12 +43,14 @@ class Dispatch(Enum):
 class Keys:
     """The keys of a keyed operator: how many, how unevenly they come, what each keeps.
 
-    skew: exponent of Zipf's law, 0 for keys that are all alike; bytes: state of a key.
+    skew: exponent of Zipf's law, 0 for keys that are all alike; bytes: state of a key; dealt: the
+    shares of the records that instances had, for each number of instances that was seen.
     """
 
     number: int = 10_000
     skew: float = 0.0
     bytes: float = 100.0
+    dealt: tuple[tuple[float, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if self.number < 1 or not (self.skew >= 0 and self.bytes >= 0):
@@ -70,7 +72,14 @@ class Keys:
         return (self._hashed % np.uint64(instances)).astype(np.intp)
 
     def shares(self, instances: int) -> Floats:
-        """The share of the records that goes to each instance."""
+        """The share of the records that goes to each instance.
+
+        A key goes to the rest of its hash divided by the number of instances, so of two instances
+        the first has what the first and the third of four have.
+        """
+        seen = next((s for s in self.dealt if len(s) % instances == 0), None)
+        if seen is not None:
+            return np.asarray(np.reshape(seen, (-1, instances)).sum(axis=0) / sum(seen))
         return weighed(self.places(instances), self._weights, instances)
 
     def moved(self, before: int, after: int) -> float:
@@ -179,7 +188,9 @@ class MicroBatch:
     jitter: coefficient of variation of what is once a batch; without it pipelines fall into step
     with each other, which those of Spark do not. poll: how often one that is idle looks for
     records. pace: seconds of work that a batch is cut to
-    where the plan sets no admission (None: never).
+    where the plan sets no admission (None: never). channel: records between two pipelines, those
+    of a batch that is not through yet among them, from which on the writer's next batch has to
+    wait (None: never).
     """
 
     planning: float = 0.04
@@ -196,6 +207,7 @@ class MicroBatch:
     jitter: float = 0.0
     poll: float = 0.0
     pace: float | None = None
+    channel: float | None = None
 
     def __post_init__(self) -> None:
         for one in fields(self):

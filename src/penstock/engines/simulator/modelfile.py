@@ -4,7 +4,8 @@
     flow            the dataflow it is of; runs: the run directories it was fitted from
     operators       by name: seconds of a row on an idle machine, cv of that time, cpu: the share
                     of it on a processor, selectivity; with state also touch: seconds for each
-                    key in a batch, and keys: number, skew, bytes
+                    key in a batch, and keys: number, skew, bytes, and how they were dealt to
+                    instances
     batch           seconds of a batch, as in `model.MicroBatch`
     machine         slots of an executor, and the processors that they share
     timing          seconds that changes take, as in `model.Timing`
@@ -115,7 +116,7 @@ def _operator(step: Step, stateful: bool) -> dict[str, Any]:
     if stateful:
         keys = step.keys
         found["touch"] = step.touch
-        found["keys"] = {"number": keys.number, "skew": keys.skew, "bytes": keys.bytes}
+        found["keys"] = asdict(keys)
     return found
 
 

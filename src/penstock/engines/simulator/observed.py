@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import pairwise
 from pathlib import Path
 
 from penstock.control import history
 from penstock.control.history import Seen
 from penstock.dataflow.graph import Graph
+from penstock.engines import rundir
 from penstock.engines.simulator.batch import Machine, Shape, shape_of
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import OperatorMetrics, PipelineMetrics, Snapshot
@@ -19,15 +21,18 @@ from penstock.plan.transition import Transition
 _MOST = 500
 """Windows of a run that are looked at; more say nothing new."""
 
+_LATE = 0.5
+"""Seconds by which a look may have been late that should have been a window ago."""
+
 
 @dataclass(frozen=True)
 class Observation:
     """One pipeline over one window, on average over its batches; times are seconds a batch.
 
-    seconds: the time that the batches stand for; spent: of all tasks; longest: from the first
-    task's start to the last one's end, if each finds a slot; visits: rows that entered each
-    operator; shares: of the rows, by instance, where keys decide; fresh: no other window shows the
-    same batches.
+    seconds: the time that the batches stand for; spent: of all tasks; behind: of those behind a
+    shuffle; longest: from the first task's start to the last one's end, if each finds a slot;
+    visits: rows that entered each operator; shares: of the rows, by instance, where keys decide;
+    hashed: by their hash, one part an instance; fresh: no other window shows the same batches.
     """
 
     pipeline: Pipeline
@@ -41,13 +46,21 @@ class Observation:
     commit: float
     spent: float
     longest: float
+    behind: float
     operators: Mapping[str, OperatorMetrics]
     visits: Mapping[str, float] = field(default_factory=dict)
     shares: tuple[float, ...] = ()
+    hashed: bool = False
     stateful: str | None = None
     fresh: bool = True
     state_rows: int | None = None
     state_bytes: int | None = None
+
+    def stage(self, operator: str) -> int:
+        """The stage in which an operator works."""
+        names = self.pipeline.operators
+        behind = self.stateful is not None and names.index(operator) >= names.index(self.stateful)
+        return self.shape.stages - 1 if behind else 0
 
     @property
     def whole(self) -> float:
@@ -63,7 +76,9 @@ class Observation:
 class Moment:
     """All pipelines over one window, which overlaps with those before and after.
 
-    plan: which it was, counted from the start; processors: what runs at once, where it is known.
+    plan: which it was, counted from the start; processors: what runs at once, where it is known;
+    used: processors that all processes of the run kept busy, by_tasks: those that tasks did, the
+    Python operators in them included.
     """
 
     at: float
@@ -73,6 +88,14 @@ class Moment:
     processors: float | None
     tasks: int
     pipelines: tuple[Observation, ...]
+    used: float | None = None
+    by_tasks: float | None = None
+
+    @property
+    def beside(self) -> float | None:
+        """Processors kept busy by what is on no task's account."""
+        known = self.used is not None and self.by_tasks is not None
+        return max(0.0, (self.used or 0.0) - (self.by_tasks or 0.0)) if known else None
 
     @property
     def crowded(self) -> bool:
@@ -94,7 +117,8 @@ class Recording:
     """What a run directory holds for a fit.
 
     plan: the last one; now: the last window that showed a plan at work; today: how the flow stands,
-    or stood before its sources were closed; missing: why windows could not be used.
+    or stood before its sources were closed; missing: why windows could not be used; channel: rows
+    from which on a channel's writer had to wait, where that was noted.
     """
 
     run_dir: Path
@@ -105,6 +129,7 @@ class Recording:
     today: Seen
     transitions: tuple[Transition, ...]
     missing: Mapping[str, int]
+    channel: int | None = None
 
 
 def recording(run_dir: Path) -> Recording:
@@ -121,10 +146,12 @@ def recording(run_dir: Path) -> Recording:
     missing: dict[str, int] = {}
     now = seen[-1].snapshot
     for number, (plan, some) in enumerate(_periods(seen)):
+        used = _used(some)
         for snapshot in _at_work(some):
             made = _moment(graph, plan, snapshot, number, missing)
             if made is not None:
                 now = snapshot
+                made = replace(made, used=used.get(snapshot.at), by_tasks=_by_tasks(snapshot))
                 moments.append(_fresh(made, moments[-1] if moments else None))
     if not moments:
         raise InvalidInput(
@@ -134,7 +161,8 @@ def recording(run_dir: Path) -> Recording:
     changed = tuple(one.transition for one in history.transitions(run_dir))
     moments = moments[:: len(moments) // _MOST + 1]
     plan, today = seen[-1].plan, _today(seen)
-    return Recording(run_dir, graph, tuple(moments), plan, now, today, changed, missing)
+    channel = rundir.settings(run_dir).get("channel_rows")
+    return Recording(run_dir, graph, tuple(moments), plan, now, today, changed, missing, channel)
 
 
 def _today(seen: Sequence[Seen]) -> Seen:
@@ -144,9 +172,14 @@ def _today(seen: Sequence[Seen]) -> Seen:
 
 
 def _periods(seen: Sequence[Seen]) -> Iterator[tuple[Plan, list[Snapshot]]]:
-    for _, group in groupby(enumerate(seen), key=lambda one: _mark(seen, one[0])):
-        some = [one for _, one in group]
-        yield some[0].plan, [one.snapshot for one in some]
+    """The windows of each plan in each start of the run."""
+    begins = [
+        at
+        for at, (before, one) in enumerate(pairwise(seen), 1)
+        if one.first or one.plan != before.plan
+    ]
+    for first, end in pairwise([0, *begins, len(seen)]):
+        yield seen[first].plan, [one.snapshot for one in seen[first:end]]
 
 
 def _at_work(snapshots: Sequence[Snapshot]) -> Iterator[Snapshot]:
@@ -163,13 +196,6 @@ def _fresh(moment: Moment, before: Moment | None) -> Moment:
 
 def _new(one: Observation, known: Sequence[Observation]) -> bool:
     return all(replace(one, fresh=True) != replace(other, fresh=True) for other in known)
-
-
-def _mark(seen: Sequence[Seen], at: int) -> int:
-    """The place of the first turn under the same plan in the same run."""
-    while at > 0 and not seen[at].first and seen[at - 1].plan == seen[at].plan:
-        at -= 1
-    return at
 
 
 def _moment(
@@ -249,13 +275,34 @@ def _observation(
         commit=parts["commit"] + parts.get("other", 0.0),
         spent=spent,
         longest=min(parts["work"], (spent - sum(last)) / shape.tasks + max(last)),
+        behind=sum(last) if shape.stages > 1 else 0.0,
         operators=inner,
         visits={n: o.rows_in / batches for n, o in inner.items() if o.rows_in is not None},
         shares=tuple(c / total for c in counts) if shape.stages > 1 and total else (),
+        hashed=all(i.part is not None for i in metrics.instances),
         stateful=next((n for n in pipeline.operators if graph[n].stateful), None),
         state_rows=metrics.state_rows,
         state_bytes=metrics.state_bytes,
     )
+
+
+def _used(snapshots: Sequence[Snapshot]) -> dict[float, float]:
+    """By the time of a window: processors kept busy in it, as far as that was measured."""
+    known = [(s, s.processor_seconds) for s in snapshots if s.processor_seconds is not None]
+    times = [s.at for s, _ in known]
+    found: dict[float, float] = {}
+    for snapshot, total in known:
+        first = bisect_right(times, snapshot.at - snapshot.window + _LATE) - 1
+        if first >= 0:
+            passed = snapshot.at - times[first]
+            found[snapshot.at] = max(0.0, total - known[first][1]) / passed
+    return found
+
+
+def _by_tasks(snapshot: Snapshot) -> float | None:
+    shares = [(e.cpu, e.slots) for e in snapshot.executors.values()]
+    known = [cpu * slots for cpu, slots in shares if cpu is not None]
+    return sum(known) if known and len(known) == len(shares) else None
 
 
 def _processors(snapshot: Snapshot, slots: int) -> float | None:

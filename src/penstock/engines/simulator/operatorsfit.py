@@ -11,7 +11,7 @@ import numpy.typing as npt
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import Read
 from penstock.engines.simulator import service
-from penstock.engines.simulator.batch import Machine
+from penstock.engines.simulator.batch import Machine, dealt
 from penstock.engines.simulator.leastsquares import robust
 from penstock.engines.simulator.model import Keys, Step
 from penstock.engines.simulator.observed import Moment, Observation, Placed
@@ -89,7 +89,8 @@ def again(placed: Sequence[Placed], costs: Costs) -> Costs:
             wait[name] = 0.0
             continue
         left = [
-            (o.service or 0.0) * (1 - (o.cpu or 0.0) * slow(one.machine, one.seen, costs))
+            (o.service or 0.0)
+            * (1 - (o.cpu or 0.0) * slow(one.machine, one.seen, costs, one.seen.stage(name)))
             for one, o in found
         ]
         rest = max(0.0, float(np.quantile(left, _CALM)))
@@ -104,7 +105,8 @@ def _of_rows_and_keys(
     rows = np.array([one.seen.visits.get(name, 0.0) for one, _ in found])
     keys = np.array([costs.touched(one.seen, name) for one, _ in found])
     spent = rows * [
-        _on_processor(o) / (1.0 if o.cpu is not None else one.machine.stretch(one.seen.shape.tasks))
+        _on_processor(o)
+        / (1.0 if o.cpu is not None else slow(one.machine, one.seen, costs, one.seen.stage(name)))
         for one, o in found
     ]
     weights = 1 / np.maximum(spent, 1e-9) ** 2
@@ -112,11 +114,22 @@ def _of_rows_and_keys(
     return of_rows, of_keys
 
 
-def slow(machine: Machine, seen: Observation, costs: Costs) -> float:
-    """How many times as long a row's work took as if it had been alone."""
+def slow(machine: Machine, seen: Observation, costs: Costs, stage: int) -> float:
+    """How many times as long a row's work in a stage took as if it had been alone."""
     need = sum(costs.need(seen, name) for name in seen.visits)
     idle = sum(costs.idle(seen, name) for name in seen.visits)
-    return machine.stretch(seen.shape.tasks, idle / need if need else 0.0)
+    return machine.slowness(_shares(seen)[stage], idle / need if need else 0.0)
+
+
+def _shares(seen: Observation) -> Floats:
+    """Of the work of a batch, by stage and task."""
+    shape = seen.shape
+    shares = np.full((shape.stages, shape.tasks), 1 / shape.tasks)
+    if shape.stages == 1 and shape.inputs > 1:
+        shares[0] = dealt(shape.tasks, [1.0] * shape.inputs)
+    if len(seen.shares) == shape.tasks:
+        shares[-1] = seen.shares
+    return shares
 
 
 def took(seen: Observation, name: str, costs: Costs, slowness: float) -> float:
@@ -139,9 +152,7 @@ def needs(seen: Observation, costs: Costs, row: float) -> tuple[Floats, Floats]:
         cpu[stage] += costs.cpu.get(name, 0.0) * seen.visits.get(name, 0.0)
         wait[stage] += costs.idle(seen, name)
         keys += costs.touch.get(name, 0.0) * costs.touched(seen, name)
-    shares = np.full((shape.stages, shape.tasks), 1 / shape.tasks)
-    if len(seen.shares) == shape.tasks:
-        shares[-1] = seen.shares
+    shares = _shares(seen)
     work = cpu[:, None] * shares
     work[-1] += keys / shape.tasks
     return work, wait[:, None] * shares

@@ -142,12 +142,14 @@ class Simulation:
         self.plan = plan
         self._admit()
         self._fan_out()
-        pool = None if self.model.batch is None else Pool(*self._slots(), self.now)
         for stage in self.stages.values():
             stage.servers.slow = None
             stage.gauge.clear()
-            if isinstance(stage, BatchStage) and pool is not None:
-                stage.pool = pool
+        batched = {n: s for n, s in self.stages.items() if isinstance(s, BatchStage)}
+        pool = Pool(*self._slots(), self.now)
+        for name, stage in batched.items():
+            stage.pool = pool
+            stage.readers = [batched[reader] for reader in self._topology.downstream[name]]
 
     def _slots(self) -> tuple[int, float]:
         """Slots and processors of all executors that are there."""

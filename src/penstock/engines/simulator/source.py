@@ -60,6 +60,7 @@ class Source:
         self._seconds: deque[_Second] = deque()
         self._made = 0
         self._next = 0
+        self._newest = (-1, NOTHING.time)  # a second and its records, which are counted often
         self._carry = 0.0
         self._skip = 0  # records of the first second that were taken
         self._kept = 0
@@ -117,8 +118,10 @@ class Source:
             if second.number + 1 <= until:
                 break
             times = second.times
-            if times is None:  # only to be counted: not worth keeping
-                times = self._second(second.number, second.carry)[0][: second.count]
+            if times is None:  # only to be counted: but for the newest not worth keeping
+                known = second.number == self._newest[0]
+                made = self._newest[1] if known else self._second(second.number, second.carry)[0]
+                times = made[: second.count]
             later += second.count - int(np.searchsorted(times, until, side="right"))
         return self._made - later
 
@@ -194,6 +197,7 @@ class Source:
                 second = _Second(self._next, self._carry, len(times), times if keep else None)
                 self._seconds.append(second)
                 self._made += len(times)
+                self._newest = (self._next, times)
             self._next, self._carry = self._next + 1, carry
 
     def _times(self, second: _Second) -> Floats:

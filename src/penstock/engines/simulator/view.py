@@ -120,6 +120,7 @@ def _instances(sim: Simulation, stage: Stage, spell: Spell) -> tuple[InstanceMet
     hosts = sim.placement.hosts[stage.pipeline.name].tolist()
     seconds, names = spell.seconds, sim.placement.executors
     parts = _key_parts(stage)
+    own = spell.busy - spell.reading  # an instance is who keeps the state, as on Spark
     return tuple(
         InstanceMetrics(
             index,
@@ -129,7 +130,7 @@ def _instances(sim: Simulation, stage: Stage, spell: Spell) -> tuple[InstanceMet
             index if index < parts else None,
         )
         for index, (rows, busy, host) in enumerate(
-            zip(spell.rows.tolist(), spell.busy.tolist(), hosts, strict=True)
+            zip(spell.rows.tolist(), own.tolist(), hosts, strict=True)
         )
     )
 

@@ -104,7 +104,9 @@ class SparkEngine:
             plan = _checked(plan, graph)
             self._executors.check(plan.executors)
             self._executors.check_size(plan)
-        self._directory = RunDirectory.open(Path(run_dir), graph, self.name)
+        self._directory = RunDirectory.open(
+            Path(run_dir), graph, self.name, channel_rows=self._channel_rows
+        )
         try:
             checks.make_directories(graph)
             sources.register(spark)

@@ -11,6 +11,7 @@ from penstock.engines.spark.breakdown import Estimate, Window
 from penstock.engines.spark.executors import Executors
 from penstock.engines.spark.observer import Observer
 from penstock.engines.spark.pipeline import RunningPipeline
+from penstock.engines.spark.processes import processor_seconds
 from penstock.engines.spark.site import Site
 from penstock.engines.spark.statistics import Statistics
 from penstock.engines.spark.usage import Places, Work, in_python
@@ -94,6 +95,7 @@ class Gauges:
             ending=ending,
             slot_seconds=self.slot_seconds(now, plan.slots),
             rows_late=self._observer.late_rows if self._can_be_late else None,
+            processor_seconds=processor_seconds() if self._executors.fixed else None,
         )
 
     @property
