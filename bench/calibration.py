@@ -26,8 +26,8 @@ from penstock.plan import fusion
 from penstock.plan.plan import Plan
 from penstock.workloads import build
 
-PERIOD = 18.0
-_LAST = 6.0
+PERIOD = 26.0
+_LAST = 12.0
 """Seconds at the end of a period whose snapshots count; each looks back 5 s."""
 
 _OVERLOADED, _MOST = 36.0, 24.0
