@@ -101,7 +101,7 @@ def _compare(given: argparse.Namespace, streams: Streams) -> int:
 
 def _capacity(given: argparse.Namespace, streams: Streams) -> int:
     from penstock.models import capacity
-    from penstock.report.profiles import capacity_table, need_words
+    from penstock.report.profiles import capacity_table, need_words, unkept
 
     target = None if given.target is None else _rate(given.target)
     kept = Path(given.flow).expanduser()
@@ -117,7 +117,7 @@ def _capacity(given: argparse.Namespace, streams: Streams) -> int:
     shown: dict[str, Any] = {"points": [asdict(point) for point in points]}
     parts: list[RenderableType] = [capacity_table(points)]
     if not points:
-        parts = ["no round kept the latency: nothing was sustained"]
+        parts = [f"{unkept(profile)}: nothing was sustained"]
     if target is not None:
         shown["need"] = None if need is None else asdict(need)
         parts.append(need_words(need) if need else "so there is nothing to reckon from")

@@ -37,10 +37,17 @@ def remarks(found: Profiled) -> list[str]:
         said.append(f"all of the load was carried, {load} rows/s: a higher --load may tell more")
     if not found.profile.final.met:
         said.append(
-            "no round kept the latency: this is the smallest plan of those with the highest "
+            f"{unkept(found.profile)}: this is the smallest plan of those with the highest "
             "throughput, as far as they can be told apart"
         )
     return said
+
+
+def unkept(profile: Profile) -> str:
+    """That no round kept the latency, how near one came, and what can be done about it."""
+    nearest = min(one.latency for one in profile.rounds if one.latency is not None)
+    wider = "a wider bound is a --set latency=, or a constraint of the dataflow"
+    return f"no round kept the latency, the nearest took {text.share(nearest)} of it ({wider})"
 
 
 def ranking_table(ranks: Sequence[Rank]) -> RenderableType:
