@@ -39,6 +39,7 @@ def test_equals_are_ranked_by_what_an_instance_carries() -> None:
 def test_the_table_has_only_what_was_sustained_and_what_carried_more() -> None:
     rounds = [a_round(4, 300), a_round(2, 200), a_round(6, 250), a_round(8, 900, met=False)]
     assert table(rounds) == (Point(1, 2, 200), Point(1, 4, 300))
+    assert table(rounds, late=True)[-1] == Point(1, 8, 900)
 
 
 def test_resources_for_a_throughput() -> None:

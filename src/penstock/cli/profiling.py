@@ -112,15 +112,19 @@ def _capacity(given: argparse.Namespace, streams: Streams) -> int:
     else:
         (found,) = _profiled([given.flow], given, streams)
         profile = found.profile
-    points = capacity.table(profile.rounds)
+    kept_latency = any(one.met for one in profile.rounds)
+    points = capacity.table(profile.rounds, late=not kept_latency)
     need = None if target is None else capacity.needed(points, target)
-    shown: dict[str, Any] = {"points": [asdict(point) for point in points]}
+    shown: dict[str, Any] = {
+        "points": [asdict(point) for point in points],
+        "within_latency": kept_latency,
+    }
     parts: list[RenderableType] = [capacity_table(points)]
-    if not points:
-        parts = [f"{unkept(profile)}: nothing was sustained"]
+    if not kept_latency:
+        parts.append(f"{unkept(profile)}: all that was carried, however late")
     if target is not None:
         shown["need"] = None if need is None else asdict(need)
-        parts.append(need_words(need) if need else "so there is nothing to reckon from")
+        parts.append(need_words(need) if need else "nothing was carried: nothing to reckon from")
     return _tell(given, streams, shown, parts)
 
 

@@ -57,7 +57,7 @@ def _order(rank: Rank) -> tuple[bool, float, int]:
 
 @dataclass(frozen=True)
 class Point:
-    """Resources, and the throughput that they sustained within the latency."""
+    """Resources, and the throughput that they carried."""
 
     executors: int
     slots: int
@@ -74,14 +74,14 @@ class Need:
     measured: bool
 
 
-def table(rounds: Iterable[Round]) -> tuple[Point, ...]:
+def table(rounds: Iterable[Round], late: bool = False) -> tuple[Point, ...]:
     """The best throughput for each number of instances, where more of them carried more.
 
-    Rounds that missed their latency sustain nothing.
+    Rounds that missed their latency sustain nothing, unless that is no matter: `late`.
     """
-    met = [r for r in rounds if r.met]
+    counted = [r for r in rounds if r.met or late]
     points: list[Point] = []
-    for r in sorted(met, key=lambda r: (r.plan.slots, r.plan.executors, -r.throughput)):
+    for r in sorted(counted, key=lambda r: (r.plan.slots, r.plan.executors, -r.throughput)):
         if not points or r.throughput > points[-1].throughput:
             points.append(Point(r.plan.executors, r.plan.slots, r.throughput))
     return tuple(points)
@@ -90,7 +90,7 @@ def table(rounds: Iterable[Round]) -> tuple[Point, ...]:
 def needed(
     points: Iterable[Point], target: float, executor_slots: int | None = None
 ) -> Need | None:
-    """The least resources for a throughput; None if nothing was sustained.
+    """The least resources for a throughput; None without any.
 
     Beyond the largest point, instances are reckoned by what one of its instances carries, which
     promises no more than was seen. `executor_slots` is how many instances one executor runs.
