@@ -217,7 +217,8 @@ class Model:
     """Everything that a simulation needs to know beside the dataflow and its plan.
 
     steps: by operator; one that is missing takes no time. hop: seconds that an instance needs for
-    each record it takes from another pipeline, beside its operators; delay: seconds from one
+    each record it takes from another pipeline, beside its operators; send: and for each that it
+    gives to another, which the time of a source includes; delay: seconds from one
     pipeline to the next, in which nobody works; between: seconds more if that is on another
     executor, of which every record has the mean over all pairs of instances; queue: records that
     may wait for an instance before what feeds it is held back (None: without a bound); batch: None
@@ -236,6 +237,7 @@ class Model:
     arrivals: Arrivals = field(default_factory=Poisson)
     dispatch: Dispatch = Dispatch.TURN
     hop: float = 0.0
+    send: float = 0.0
     delay: float = 0.0
     between: float = 0.0
     queue: int | None = 10_000
@@ -249,7 +251,7 @@ class Model:
     def __post_init__(self) -> None:
         if self.nodes < 1 or self.node.cores < 1:
             raise InvalidInput(f"{self.nodes} nodes of {self.node.cores} cores are no cluster")
-        shortest = min(self.delay, self.between, self.hop)
+        shortest = min(self.delay, self.between, self.hop, self.send)
         if shortest < 0 or (self.queue is not None and self.queue < 1):
             raise InvalidInput(
                 f"a delay of {shortest:g} s and queues of {self.queue} records cannot be"
