@@ -7,8 +7,9 @@ between 20 and 60 ms a tuple is drawn for every component, which is a choice, an
 means over some draws.
 
 Least link load moves executors to the new machine, as in the seed, and adds none: those of the
-component with the least traffic on its links and of those that it talks to. It is not the policy of
-that name here, which gives the slots of a machine away.
+component with the least traffic on its links and of those that it talks to. Each is started anew in
+a worker there, for which it stands still as long as a machine takes to start. It is not the policy
+of that name here, which gives the slots of a machine away.
 """
 
 from __future__ import annotations
@@ -163,7 +164,9 @@ def least_links(layout: Layout, times: Mapping[str, float]) -> tuple[str, ...]:
 
 def drawn(scenario: Scenario, components: tuple[str, ...]) -> Scenario:
     """The same with machines that draw executors of these components when they come."""
-    return replace(scenario, model=replace(scenario.model, drawn=components))
+    timing = scenario.model.timing
+    timing = replace(timing, restart=timing.executor_start)
+    return replace(scenario, model=replace(scenario.model, drawn=components, timing=timing))
 
 
 def _to(plan: Plan) -> Callable[[Context], Decision]:

@@ -80,7 +80,7 @@ def faster(layout: str) -> Read:
 def seconds(layout: str) -> tuple[Claim, ...]:
     return tuple(
         Claim(f"{layout}: convergence time, {policy}", None, _settling(layout, policy), "s")
-        for policy in ("stela", "default")
+        for policy in ("stela", "least link load", "default")
     )
 
 
