@@ -35,9 +35,9 @@ _DRAWS = (
 )
 _CHANCE = (
     "Convergence times vary from draw to draw, since throughput has to be twice above and twice "
-    "below its mean. The seed says that Stela takes longer than the default scheduler with the star, "
-    "as many bolts are affected at once; here chance decides which of them does, another seed turns "
-    "it round, and it is not counted."
+    "below its mean. The seed says that Stela takes longer than the default scheduler with the "
+    "star, as many bolts are affected at once; here chance decides which of them does, another "
+    "seed turns it round, and it is not counted."
 )
 
 
