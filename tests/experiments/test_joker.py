@@ -262,6 +262,27 @@ def test_a_fall_is_that_of_the_change_that_is_meant_and_no_other() -> None:
     assert joker_16.fall(joker_16.third_replica)(only_first) is None
 
 
+@pytest.mark.parametrize("sending", [0.07, joker_12._SENDING, 1.0])
+def test_a_cut_of_unequal_operators_brings_too_little_and_one_of_equal_ones_enough(
+    sending: float,
+) -> None:
+    for shares, pays in (((0.75, 0.10), False), ((0.45, 0.40), True)):
+        model = joker_12.shared(*shares, 1.0, 500.0, sending).model
+        first = model.hop + model.step("multiply-1").service.mean + model.send
+        second = model.hop + model.step("multiply-2").service.mean
+        gain = 0.01 / max(first, second) - 1
+        assert (gain > joker.SEED.improvement) is pays
+
+
+def test_a_change_takes_as_long_as_its_threads_take_to_stop(tmp_path: Path) -> None:
+    """One thread for each of two cuts, three for the second replica, six for the third."""
+    play = {c.name: c.job for c in joker_16.changes(85.0, 20.0)}["long queues"]
+    made = [r for r in play(Setting(1, tmp_path)) if r["kind"] == "change"]
+    stood = [round(change["interruption"] / joker_16.STOP) for change in made]
+    assert stood == [1, 1, 3, 6]
+    assert all(change["seconds"] < 1 for change in made)
+
+
 def test_the_cheap_region_is_looked_at_for_every_cost() -> None:
     records = tuple(
         {"case": f"seed, {cost}", "kind": "tick", "at": 1.0,

@@ -125,6 +125,16 @@ def test_the_peak_of_the_tweets_is_a_case_of_its_own() -> None:
     assert load.rate(nephele_8.JUMP - 5) < 6000
 
 
+def test_what_comes_on_top_of_the_usual_tweets_passes_and_a_fifth_of_the_others() -> None:
+    passed = parse(nephele_8.rise_of_one_topic().load)
+    whole = parse(nephele_8.around_the_peak().load)
+    before, peak = nephele_8.JUMP - 5, nephele_8.JUMP
+    assert passed.rate(before) == pytest.approx(whole.rate(before) / 5, abs=1)
+    usual = (whole.rate(peak) - passed.rate(peak)) / 0.8
+    assert 5000 < usual < 5200
+    assert passed.rate(peak) < parse(nephele_8.one_topic().load).rate(peak + 1) == 6734
+
+
 def test_the_best_static_plan_meets_the_bound_in_the_whole_run_too(tmp_path: Path) -> None:
     whole = replace(prime_tester(40, rates=(10_000, 14_000)), seconds=20.0, load="14000/s")
     calm = replace(whole, load="11000/s")

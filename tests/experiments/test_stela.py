@@ -11,7 +11,8 @@ from penstock.control.context import Context
 from penstock.engines.simulator.layout import Layout, slots
 from penstock.engines.simulator.topologies import LINEAR, PAGE_LOAD, PROCESSING, SCALING
 from penstock.experiments.experiment import Data, Record, Setting
-from penstock.experiments.stela import AT, Dealt, best, chanced, taken
+from penstock.experiments.stela import AT, Dealt, best, chanced, least_links, taken
+from penstock.experiments.stela import Draw as Out
 from penstock.experiments.stela_8 import FIGURE_8, RANDOM, STELA, Draw, down, kept
 from penstock.experiments.table import GIVEN, tabulate
 from penstock.plan.limits import Limits
@@ -61,6 +62,19 @@ def test_components_that_work_carry_no_more_than_the_processors(tmp_path: Path) 
     carried = ticks[-1]["delivered"] / ticks[-1]["at"]
     assert 0 < carried < PAGE_LOAD.throughput(PAGE_LOAD.times, PAGE_LOAD.first)
     assert all(a["delivered"] <= b["delivered"] for a, b in pairwise(ticks))
+
+
+def test_least_link_load_takes_components_that_talk_to_each_other() -> None:
+    assert least_links(PAGE_LOAD, PAGE_LOAD.times)[:3] == ("loads", "aggregate", "filter-2")
+    assert PAGE_LOAD.traffic(PAGE_LOAD.times)["loads"] == pytest.approx(63.6, rel=1e-3)
+
+
+def test_least_link_load_moves_executors_and_adds_none(tmp_path: Path) -> None:
+    found = Out(PAGE_LOAD, "least link load", 0)(Setting(1, tmp_path))
+    (change,) = [r for r in found if r["kind"] == "change"]
+    assert change["actions"] == ["executors 7 -> 8"]
+    assert change["interruption"] > 0
+    assert {r["slots"] for r in found if r["kind"] == "tick"} == {28}
 
 
 def test_repetitions_have_chances_of_their_own(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def changing(seconds: float) -> Sequence[Case]:
     limits = Limits(executors=es_stream.NODES)
     found = []
     for app in APPS:
-        own = es_stream.scenario(app, load, seconds, app.even(START))
+        own = es_stream.by_load(es_stream.scenario(app, load, seconds, app.even(START)))
         wide = es_stream.scenario(app, load, seconds, app.even(FEW), es_stream.NODES)
         packed = es_stream.scenario(app, load, seconds, app.even(FEW), app.packed(FEW))
         drs = Play(wide, Drs(budget=True), limits=Limits(slots=wide.plan.slots))

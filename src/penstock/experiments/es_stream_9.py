@@ -79,7 +79,7 @@ def _jobs(app: Application, rate: int, seconds: float, top: int) -> dict[str, Jo
     few, many = app.enough(rate), app.even(total)
     small = dict.fromkeys(app.operators, es_stream.CORES)
     jobs: dict[str, Job] = {
-        "es-stream": Play(start(many, None), es_stream.SEED,
+        "es-stream": Play(es_stream.by_load(start(many, None)), es_stream.SEED,
                           limits=Limits(executors=es_stream.NODES)),
         "drs": drs(few),
         "r-storm": packed(few, rate),

@@ -138,9 +138,9 @@ def picture(data: Data) -> Figure:
 
 
 _SKEW = (
-    "how often each word comes is not printed: where all come as often as each other, five "
-    "counters are enough; where they come as in English text, eight do a little more than four "
-    "times as much as one (below)"
+    "the seed's words are random, and where all come as often as each other five counters do "
+    "what its eight did; by what they did less it does not say. Where words come as in English "
+    "text, eight do a little more than four times as much as one (below)"
 )
 
 FIGURE_18 = Experiment(

@@ -115,7 +115,11 @@ class Best:
     def _work(self, segment: Segment) -> float:
         """Seconds of a thread for each tuple of a source."""
         graph, model = self.scenario.graph, self.scenario.model
-        hop = model.hop * self._rows[segment[0]] if graph[segment[0]].inputs else 0.0
+        first, last = segment[0], segment[-1]
+        hop = model.hop * self._rows[first] if graph[first].inputs else 0.0
+        if graph[first].inputs:
+            readers = [r for r in graph.successors[last] if graph[r] not in graph.sinks]
+            hop += model.send * self._rows[last] * model.step(last).selectivity * len(readers)
         return hop + sum(self._rows[n] * model.step(n).service.mean for n in segment)
 
     @cached_property

@@ -5,6 +5,11 @@ its authors have published it: components that wait, so that no machine is ever 
 processor. Those of star, linear and diamond do nothing there but pass tuples on: for these a time
 between 20 and 60 ms a tuple is drawn for every component, which is a choice, and the figures are
 means over some draws.
+
+Least link load moves executors to the new machine, as in the seed, and adds none: those of the
+component with the least traffic on its links and of those that it talks to. Each is started anew in
+a worker there, for which it stands still as long as a machine takes to start. It is not the policy
+of that name here, which gives the slots of a machine away.
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ from penstock.experiments.play import Play
 from penstock.experiments.rivals import best_static, scaled
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
-from penstock.policies import stela, strategies
+from penstock.policies import stela
 
 PAPER = "Stela: scale-in and scale-out on demand"
 
@@ -78,8 +83,8 @@ class Draw:
         if self.policy == "stela":
             decide = Once("stela", AT, lambda context: stela.scale_out(context, added))
         elif self.policy == "least link load":
-            ranking = strategies.RANKINGS["least-link-load"]
-            decide = Once("least-link-load", AT, lambda c: strategies.scale_out(c, added, ranking))
+            scenario = drawn(scenario, least_links(self.layout, times))
+            decide = Once("least-link-load", AT, _only_machines(added))
         elif self.policy == "default":
             scenario, decide = missed_after(scenario), Once("default", AT, _only_machines(added))
         else:
@@ -138,6 +143,32 @@ def best(layout: Layout, times: Mapping[str, float], scenario: Scenario) -> Plan
     return scaled(replace(scenario.plan, executors=layout.machines[1]), found)
 
 
+def least_links(layout: Layout, times: Mapping[str, float]) -> tuple[str, ...]:
+    """Components in the order in which least link load moves executors of them.
+
+    First the one with the least traffic on its links, then always the one with the least of those
+    beside the ones before, so that who talks to each other comes together.
+    """
+    traffic = layout.traffic(times)
+    found: list[str] = []
+    while len(found) < len(traffic):
+        left = [name for name in traffic if name not in found]
+        beside = [
+            name
+            for name in left
+            if any(name in layout.inputs[one] or one in layout.inputs[name] for one in found)
+        ]
+        found.append(min(beside or left, key=lambda name: traffic[name]))
+    return tuple(found)
+
+
+def drawn(scenario: Scenario, components: tuple[str, ...]) -> Scenario:
+    """The same with machines that draw executors of these components when they come."""
+    timing = scenario.model.timing
+    timing = replace(timing, restart=timing.executor_start)
+    return replace(scenario, model=replace(scenario.model, drawn=components, timing=timing))
+
+
 def _to(plan: Plan) -> Callable[[Context], Decision]:
     return lambda context: Decision(plan, "found by search")
 
@@ -145,7 +176,7 @@ def _to(plan: Plan) -> Callable[[Context], Decision]:
 def _only_machines(added: int) -> Callable[[Context], Decision]:
     def choose(context: Context) -> Decision:
         plan = replace(context.plan, executors=context.plan.executors + added)
-        return Decision(plan, "more machines, and the same executors on all of them")
+        return Decision(plan, "more machines for the same executors")
 
     return choose
 

@@ -13,8 +13,8 @@ from penstock.experiments.stela import AFTER, AT, POLICIES, draws, named
 from penstock.report.figures import Bars, Figure, Line, Mark, Panel
 
 SAME = (
-    "Given: the default scheduler neither gains nor loses where components wait and a machine has "
-    "room for all of them."
+    "Given: the default scheduler and least link load, which move executors and add none, neither "
+    "gain nor lose where components wait and a machine has room for all of them."
 )
 _STARTS = (
     "here instances are started beside those that run, and only the default scheduler stops "
@@ -80,7 +80,7 @@ def faster(layout: str) -> Read:
 def seconds(layout: str) -> tuple[Claim, ...]:
     return tuple(
         Claim(f"{layout}: convergence time, {policy}", None, _settling(layout, policy), "s")
-        for policy in ("stela", "default")
+        for policy in ("stela", "least link load", "default")
     )
 
 

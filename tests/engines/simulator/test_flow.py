@@ -46,7 +46,11 @@ def test_whatever_plans_were_in_force_every_row_is_delivered_once(
         queue=data.draw(st.sampled_from((None, 3))),
         arrivals=data.draw(st.sampled_from((Poisson(), Deterministic(), Bursts(4), Renewal(1.5)))),
         batch=data.draw(st.sampled_from((None, MicroBatch()))),
-        timing=Timing(executor_start=0.3, instance_start=0.1),
+        timing=Timing(
+            executor_start=0.3, instance_start=0.1, stop=data.draw(st.sampled_from((0.0, 0.05)))
+        ),
+        send=data.draw(st.sampled_from((0.0, 0.002))),
+        by_load=data.draw(st.booleans()),
     )
     failures = [Failure(0.5, executor="0"), Failure(1.9, pipeline=graph.sources[0].name)]
     engine = SimulatorEngine(model, load="37/s", failures=failures, step=0.25)

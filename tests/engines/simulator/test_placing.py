@@ -69,6 +69,29 @@ def test_what_is_given_away_is_of_the_pipeline_of_which_there_is_most() -> None:
     assert sorted(after.hosts["a"].tolist()) == [0, 1, 2, 3]
 
 
+def test_new_instances_go_where_the_least_is_to_do_while_there_is_room() -> None:
+    before = Placement(("0", "1"), {"a": np.array([0]), "b": np.array([1, 1])}, 2)
+    plan = Plan((Pipeline(("a",), 3), Pipeline(("b",), 2)), 2)
+    assert place(before, plan).hosts["a"].tolist() == [0, 0, 0]
+    # each of `a` will do 0.3 of a core, each of `b` 0.1, so that two of these are less than one
+    work = {"a": 0.9, "b": 0.2}
+    assert place(before, plan, work=work).hosts["a"].tolist() == [0, 1, 0]
+    assert place(before, plan, work=work, room=2).hosts["a"].tolist() == [0, 0, 1]  # all are full
+
+
+def test_what_nobody_has_measured_is_placed_by_number() -> None:
+    plan = Plan((Pipeline(("a",), 5), Pipeline(("b",), 4)), 3)
+    assert place(None, plan, work={}).loads().tolist() == [3, 3, 3]
+
+
+def test_executors_that_come_draw_one_instance_of_each_in_order() -> None:
+    pipelines = tuple(Pipeline((name,), 4) for name in "abc")
+    before = place(None, Plan(pipelines, 3))
+    after = place(before, Plan(pipelines, 4), stays=True, drawn=("c", "b"))
+    assert after.loads()[3] == 3
+    assert {n: w.tolist() for n, w in moved(before, after).items()} == {"b": [0], "c": [0, 1]}
+
+
 CROWDED = {"a": Step(Constant(0.01))}
 
 
@@ -97,6 +120,23 @@ def test_executors_that_come_are_used_unless_what_runs_stays(
     engine.stop()
     seen = engine.observe()
     assert seen.rows_delivered == seen.rows_ingested
+
+
+@pytest.mark.parametrize(("by_load", "hosts", "carried"), [(False, [0, 2], 100.0),
+                                                           (True, [1, 1], 200.0)])  # fmt: skip
+def test_an_instance_is_put_beside_idle_ones_where_load_decides(
+    tmp_path: Path, by_load: bool, hosts: list[int], carried: float
+) -> None:
+    """`a` is busy, alone with an idle one; three that have nothing to do are on the other."""
+    steps = {"a": Step(Constant(0.01)), "b": Step(Constant(0.0))}
+    engine = started(chain("a", "b"), apart(("a", 1), ("b", 3), executors=2), steps, "300/s",
+                     tmp_path, window=5.0, node=Node(cores=1), by_load=by_load)  # fmt: skip
+    engine.advance(10.0)
+    engine.apply(apart(("a", 2), ("b", 3), executors=2))
+    engine.advance(20.0)
+    seen = engine.observe()
+    assert [e.instances.get("a", 0) for e in seen.executors.values()] == hosts
+    assert seen.pipelines["a"].rate_in == pytest.approx(carried, rel=0.05)
 
 
 def test_an_executor_that_takes_the_place_of_another_is_used_too(tmp_path: Path) -> None:

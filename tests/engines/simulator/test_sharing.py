@@ -15,7 +15,7 @@ from penstock.engines.simulator.service import Constant
 from penstock.errors import InvalidInput
 from penstock.plan.plan import Pipeline, Plan
 
-from .flows import apart, chain
+from .flows import apart, chain, started
 
 
 def rate(engine: SimulatorEngine, seconds: float = 20.0) -> float:
@@ -39,6 +39,20 @@ def test_a_hop_is_paid_by_every_pipeline_but_that_of_a_source(tmp_path: Path) ->
     assert found == pytest.approx([100, 125], rel=0.02)
     with pytest.raises(InvalidInput, match="cannot be"):
         Model(hop=-1.0)
+
+
+def test_who_gives_a_record_to_another_pipeline_pays_for_it(tmp_path: Path) -> None:
+    """`a` takes 2 ms and makes two of each record, to send each of which takes 3 ms more."""
+    steps = {"a": Step(Constant(0.002), 2.0), "b": Step(Constant(0.001))}
+    for send, carried in ((0.0, 500.0), (0.003, 125.0)):
+        engine = started(chain("a", "b"), apart(("a", 1), ("b", 1)), steps, "600/s",
+                         tmp_path / str(send), window=5.0, send=send)  # fmt: skip
+        engine.advance(10.0)
+        seen = engine.observe()
+        assert seen.pipelines["a"].rate_in == pytest.approx(carried, rel=0.02)
+        assert seen.operators["a"].service == pytest.approx(0.002)
+    with pytest.raises(InvalidInput, match="cannot be"):
+        Model(send=-1.0)
 
 
 def test_a_hop_is_overhead_and_not_time_of_an_operator(tmp_path: Path) -> None:

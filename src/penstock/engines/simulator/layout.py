@@ -89,6 +89,20 @@ class Layout:
 
     def throughput(self, times: Mapping[str, float], instances: Mapping[str, int]) -> float:
         """Tuples a second of all sinks in the long run, where as much comes as in `scenario`."""
+        done = self._done(times, instances)
+        return math.fsum(done[name] for name in self.sinks)
+
+    def traffic(self, times: Mapping[str, float]) -> Mapping[str, float]:
+        """Tuples a second on all links of each component at first, in and out."""
+        done = self._done(times, self.first)
+        out = {name: done[name] * self.passes.get(name, 1.0) for name in self.inputs}
+        links = [(up, name) for name, before in self.inputs.items() for up in before]
+        return {name: math.fsum(out[a] for a, b in links if name in (a, b)) for name in self.inputs}
+
+    def _done(
+        self, times: Mapping[str, float], instances: Mapping[str, int]
+    ) -> Mapping[str, float]:
+        """Tuples a second that each component works through in the long run."""
         found: dict[str, float] = {}
         for name, before in self.inputs.items():
             made = (found[up] * self.passes.get(up, 1.0) for up in before)
@@ -96,7 +110,7 @@ class Layout:
             most = 1 / times[name] if name in times else math.inf
             number = instances.get(name, self._executors(name))
             found[name] = sum(min(comes * s, most) for s in self._shares(name, number))
-        return math.fsum(found[name] for name in self.sinks)
+        return found
 
     def _shares(self, name: str, instances: int) -> Sequence[float]:
         """The share of the tuples that each instance gets."""

@@ -143,7 +143,8 @@ class Node:
     interference: by how much a record takes longer for each busy slot beside it, as a share;
     spill: how many times as long a record takes once state does not fit into memory; processors:
     what batches really share (None: one for each slot); upkeep: the share of a core that every
-    instance takes whether it works or not, for threads that are woken and switched.
+    instance takes whether it works or not, for threads that are woken and switched; room:
+    instances that are put there while others have room (None: any number).
     """
 
     cores: int = 4
@@ -152,6 +153,7 @@ class Node:
     spill: float = 5.0
     processors: float | None = None
     upkeep: float = 0.0
+    room: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.upkeep <= 1:
@@ -162,11 +164,17 @@ class Node:
 
 @dataclass(frozen=True)
 class Timing:
-    """What takes time when something changes or breaks, in seconds, and bytes a second."""
+    """What takes time when something changes or breaks, in seconds, and bytes a second.
+
+    restart: for which a pipeline stands still at least; stop: so many more for each instance of
+    the pipelines that a change is about, where all of them stop before anything is changed and go
+    on together (0: those that are only given other instances, and have no state, go on meanwhile).
+    """
 
     executor_start: float = 20.0
     instance_start: float = 1.0
     restart: float = 0.5
+    stop: float = 0.0
     detection: float = 1.0
     state_rate: float = 100e6
 
@@ -221,7 +229,8 @@ class Model:
     """Everything that a simulation needs to know beside the dataflow and its plan.
 
     steps: by operator; one that is missing takes no time. hop: seconds that an instance needs for
-    each record it takes from another pipeline, beside its operators; delay: seconds from one
+    each record it takes from another pipeline, beside its operators; send: and for each that it
+    gives to another, which the time of a source includes; delay: seconds from one
     pipeline to the next, in which nobody works; between: seconds more if that is on another
     executor, of which every record has the mean over all pairs of instances; queue: records that
     may wait for an instance before what feeds it is held back (None: without a bound); batch: None
@@ -229,7 +238,9 @@ class Model:
     is how many of its records may be under way in the flow. packed: the first plan fills executor
     after executor, one pipeline after the other, where instances are else put where the fewest are.
     stays: when executors come, what runs stays where it is, as in Storm, and only new instances go
-    there; else they get their share of what runs at once, as in Spark.
+    there; else they get their share of what runs at once, as in Spark. drawn: what stays all the
+    same but for instances of these pipelines, of which executors that come get their share, one of
+    each in this order. by_load: new instances go where the least is to do, not the fewest are.
     """
 
     steps: Mapping[str, Step] = field(default_factory=dict)
@@ -238,6 +249,7 @@ class Model:
     arrivals: Arrivals = field(default_factory=Poisson)
     dispatch: Dispatch = Dispatch.TURN
     hop: float = 0.0
+    send: float = 0.0
     delay: float = 0.0
     between: float = 0.0
     queue: int | None = 10_000
@@ -245,11 +257,13 @@ class Model:
     batch: MicroBatch | None = None
     packed: bool = False
     stays: bool = False
+    drawn: tuple[str, ...] = ()
+    by_load: bool = False
 
     def __post_init__(self) -> None:
         if self.nodes < 1 or self.node.cores < 1:
             raise InvalidInput(f"{self.nodes} nodes of {self.node.cores} cores are no cluster")
-        shortest = min(self.delay, self.between, self.hop)
+        shortest = min(self.delay, self.between, self.hop, self.send)
         if shortest < 0 or (self.queue is not None and self.queue < 1):
             raise InvalidInput(
                 f"a delay of {shortest:g} s and queues of {self.queue} records cannot be"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -68,6 +69,25 @@ class Placement:
         starting = {name: at for name, at in self.starting.items() if at > now}
         return replace(self, starting=starting)
 
+    def drawn(self, pipelines: Sequence[str], came: Sequence[int]) -> Placement:
+        """The same with instances of some pipelines on executors that came.
+
+        These get their share of all instances, one of each pipeline in this order, so that who
+        stands beside whom in it is on one executor as far as that goes.
+        """
+        share = int(self.loads().sum()) // len(self.executors)
+        hosts = {name: where.copy() for name, where in self.hosts.items()}
+        most = max(map(len, hosts.values()))
+        able = (
+            (name, at)
+            for at in range(most)
+            for name in pipelines
+            if at < len(hosts[name]) and hosts[name][at] not in came
+        )
+        for number, (name, at) in enumerate(islice(able, share * len(came))):
+            hosts[name][at] = came[number // share]
+        return replace(self, hosts=hosts)
+
     def evened(self) -> Placement:
         """The same with executors as even as they can be, by as few moves as that takes.
 
@@ -104,12 +124,22 @@ def moved(before: Placement, after: Placement) -> dict[str, Numbers]:
     return found
 
 
-def place(before: Placement | None, plan: Plan, *, stays: bool = False) -> Placement:
+def place(
+    before: Placement | None,
+    plan: Plan,
+    *,
+    stays: bool = False,
+    drawn: Sequence[str] = (),
+    work: Mapping[str, float] | None = None,
+    room: int | None = None,
+) -> Placement:
     """Instances that stay, stay where they are; new ones go where the fewest are.
 
-    Where executors come, they then get their share of what runs, unless all of it `stays`.
-    A pipeline that is new takes the places of the pipeline before it that held its first
-    operator, if there was one of the same name.
+    Where executors come, they then get their share of what runs, unless all of it `stays` or all
+    but what is `drawn`. A pipeline that is new takes the places of the pipeline before it that held
+    its first operator, if there was one of the same name. work: cores that the instances of each
+    pipeline keep busy together; then new ones go where the least is to do, and there are fewer than
+    `room`.
     """
     executors, kept, named = _executors(before, plan)
     hosts: dict[str, Numbers] = {}
@@ -122,9 +152,15 @@ def place(before: Placement | None, plan: Plan, *, stays: bool = False) -> Place
         )
     awaited = {} if before is None else before.starting
     starting = {name: awaited[name] for name in executors if name in awaited}
-    _fill(hosts, executors, starting)
+    if work is None:
+        _fill(hosts, executors, starting)
+    else:
+        _fill_by_load(hosts, executors, starting, work, room)
     found = Placement(executors, hosts, named, starting)
-    came = before is not None and not set(executors) <= set(before.executors)
+    known = executors if before is None else before.executors
+    came = [at for at, name in enumerate(executors) if name not in known]
+    if came and drawn:
+        return found.drawn(drawn, came)
     return found.evened() if came and not stays else found
 
 
@@ -162,6 +198,32 @@ def _fill(
         new = np.flatnonzero(where < 0)
         where[new] = _emptiest(loads, len(new))
         loads += np.bincount(where[new], minlength=len(loads))
+
+
+def _fill_by_load(
+    hosts: Mapping[str, Numbers],
+    executors: Sequence[str],
+    starting: Mapping[str, float],
+    work: Mapping[str, float],
+    room: int | None,
+) -> None:
+    """Put instances that have no place, one after the other, where the least is to do.
+
+    Each will do its part of the work of its pipeline, as those do that are there.
+    """
+    loads, counts = np.zeros(len(executors)), np.zeros(len(executors), np.intp)
+    each = {name: work.get(name, 0.0) / max(len(where), 1) for name, where in hosts.items()}
+    for name, where in hosts.items():
+        there = np.bincount(where[where >= 0], minlength=len(executors))
+        loads, counts = loads + each[name] * there, counts + there
+    absent = np.array([name in starting for name in executors])
+    for name, where in hosts.items():
+        for at in np.flatnonzero(where < 0):
+            full = absent if room is None else counts >= room
+            goes = np.lexsort((counts, loads, full, absent))[0]
+            where[at] = goes
+            loads[goes] += each[name]
+            counts[goes] += 1
 
 
 def packed(plan: Plan) -> Placement:

@@ -103,6 +103,7 @@ def twitter_sentiment(
     speed: float = 1.0,
     tasks: Mapping[str, int] | None = None,
     since: float = 0.0,
+    peak: bool = True,
 ) -> Scenario:
     """Nephele's TwitterSentiment: hot topics and sentiment, two constraints, 1 to 100 tasks each.
 
@@ -114,7 +115,8 @@ def twitter_sentiment(
     topic tasks, 55.7 % busy as in the seed, sends a list: 0.009 lists for a tweet. That lists go
     to all filters is left out, they are few. That the peak was about few topics is left out too:
     here it is a peak of all tweets. speed: how many times as fast as the seed; days: so many of
-    the two weeks, and since: with which of them it begins, 0 for the first.
+    the two weeks, and since: with which of them it begins, 0 for the first; peak: whether there is
+    one.
     """
     flow = Dataflow("twitter-sentiment")
     one = {"min_parallelism": 1, "max_parallelism": 1}
@@ -145,10 +147,10 @@ def twitter_sentiment(
         timing=Timing(executor_start=0.0, instance_start=1.5),
     )
     seconds = days / 14 * 6000 / speed
-    return Scenario(flow.graph, plan, model, _tweets(seconds, speed, since), seconds)
+    return Scenario(flow.graph, plan, model, _tweets(seconds, speed, since, peak), seconds)
 
 
-def _tweets(seconds: float, speed: float, since: float) -> str:
+def _tweets(seconds: float, speed: float, since: float, peak: bool) -> str:
     """The rate every 5 s: days and nights, a little noise, and one peak that fades in a minute."""
     day = 6000 / 14 / speed
     begin = 5.0 * round(since * day / 5.0)
@@ -156,10 +158,10 @@ def _tweets(seconds: float, speed: float, since: float) -> str:
     low, high = TWEETS
     rate = low + (high - low) * (1 - np.cos(2 * np.pi * at / day)) / 2
     rate *= 1 + 0.05 * np.random.default_rng(14).standard_normal(len(at))
-    when, peak = TWEETS_PEAK[0] / speed, TWEETS_PEAK[1]
+    when, most = TWEETS_PEAK[0] / speed, TWEETS_PEAK[1]
     past = at - when
-    burst = np.where(past >= 0, peak * np.exp(-past / 60), 0.0)
-    rate = np.minimum(np.maximum(rate, burst), peak)
+    burst = np.where((past >= 0) & peak, most * np.exp(-past / 60), 0.0)
+    rate = np.minimum(np.maximum(rate, burst), most)
     points = zip(at, rate, strict=True)
     return "points:" + ",".join(f"{t - begin:g}={r:.0f}" for t, r in points if t >= begin)
 

@@ -92,8 +92,25 @@ class Simulation:
     def placed(self, plan: Plan) -> Placement:
         """Where the instances of a plan would be."""
         if self.stages:
-            return place(self.placement, plan, stays=self.model.stays)
+            model = self.model
+            return place(
+                self.placement,
+                plan,
+                stays=model.stays,
+                drawn=model.drawn,
+                work=self._work() if model.by_load else None,
+                room=model.node.room,
+            )
         return packed(plan) if self.model.packed else place(None, plan)
+
+    def _work(self) -> dict[str, float]:
+        """Cores that the instances of each pipeline have kept busy over the window."""
+        found = {}
+        for name, stage in self.stages.items():
+            spell = stage.gauge.window()
+            busy = stage.wants(spell.busy / max(spell.seconds, 1e-12))
+            found[name] = float(busy.sum())
+        return found
 
     def moves(self, after: Placement) -> dict[str, Move]:
         """What would move if instances were placed otherwise."""

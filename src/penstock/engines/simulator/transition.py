@@ -43,14 +43,15 @@ def cost(sim: Simulation, change: Change) -> Cost:
     New executors and instances are started while the flow goes on as before. State that another
     number of instances puts elsewhere is moved while its pipeline stands still; a pipeline that
     is regrouped is restarted and reads all its state. An instance that goes to another executor,
-    because its own leaves or others come, is restarted there with its part of the state.
+    because its own leaves or others come, is restarted there with its part of the state. Where it
+    takes time to stop an instance, all pipelines of the change stand still together.
     """
     timing = sim.model.timing
     after = sim.placed(change.after)
     moves = sim.moves(after)
     phases: dict[str, float] = {}
     pauses: dict[str, float] = {}
-    rows, size, shares = 0, 0.0, []
+    rows, size, shares, stopped = 0, 0.0, [], 0
     for action in change.actions:
         match action:
             case Executors(before, count) if count > before:
@@ -59,8 +60,11 @@ def cost(sim: Simulation, change: Change) -> Cost:
                 if count > before:
                     phases["instances"] = timing.instance_start
                 share = _dealt_anew(sim, name, before, count)
+                new = change.after.pipeline_of(name).name
+                stopped += before
+                if timing.stop:
+                    pauses[new] = timing.restart
                 if share:
-                    new = change.after.pipeline_of(name).name
                     held = sim.state(sim.stages[sim.plan.pipeline_of(name).name])
                     shares.append(share)
                     if moves.pop(new, None):
@@ -69,7 +73,8 @@ def cost(sim: Simulation, change: Change) -> Cost:
                     pauses[new] = share * held[1] / timing.state_rate + timing.restart
             case Ceiling(name):
                 pauses.setdefault(change.after.pipeline_of(name).name, timing.restart)
-            case Regroup(_, groups):
+            case Regroup(parts, groups):
+                stopped += sum(sim.plan.pipeline_of(part[0]).parallelism for part in parts)
                 phases["instances"] = timing.instance_start
                 for operators in groups:
                     name = change.after.pipeline_of(operators[0]).name
@@ -77,6 +82,7 @@ def cost(sim: Simulation, change: Change) -> Cost:
                     read = _state(sim, operators)
                     pauses[name] = timing.restart + read / timing.state_rate
                     size += read
+    pauses = {name: pause + stopped * timing.stop for name, pause in pauses.items()}
     rows += sum(move.rows for move in moves.values())
     size += sum(move.bytes for move in moves.values())
     return Cost(phases, pauses, moves, rows, round(size), max(shares, default=None))

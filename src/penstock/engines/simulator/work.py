@@ -98,6 +98,7 @@ class Work:
         self.stateful = next((n for n in pipeline.operators if graph[n].stateful), None)
         self.paths = {name: self._path(name) for name in pipeline.operators}
         self._longest = max(map(len, self.paths.values()))
+        self._send = self._sending(model)
         self.gain = {name: self._gain(name) for name in pipeline.operators}
         self.mean = {name: self._mean(name, model) for name in pipeline.operators}
         self.cpu = self._cpu(model)
@@ -131,11 +132,18 @@ class Work:
         path = self.paths[entry]
         inner = sum(v * model.step(n).service.mean for n, v in zip(path, visits, strict=False))
         beside = sum(model.step(n).service.mean for n in self.sinks if n != self.tail)
-        return self._hop(entry) + inner + visits[-1] * beside
+        return self._hop(entry) + inner + visits[-1] * (beside + self._send)
 
     def _hop(self, entry: str) -> float:
         """What it takes to read a record from another pipeline; a source reads from none."""
         return self._ledger.model.hop if self.graph[entry].inputs else 0.0
+
+    def _sending(self, model: Model) -> float:
+        """What it takes to give a record to all pipelines that read it."""
+        graph, inside = self.graph, self.pipeline.operators
+        if not graph[inside[0]].inputs:
+            return 0.0
+        return model.send * sum(reader not in inside for reader in graph.successors[self.tail])
 
     def allot(self, entry: str, count: int) -> Allotted:
         """Draw what records that enter at an operator will take and become."""
@@ -155,6 +163,8 @@ class Work:
         hop = self._hop(entry)
         if hop:
             service = service + hop
+        if self._send:
+            service = service + self._send * (1.0 if visits[-1] is None else visits[-1])
         front: list[Counts | None] = [None] * (self._longest + 1 - len(visits))
         return Allotted(service, (*front, *visits))
 
