@@ -1,14 +1,16 @@
 """Take results of `penstock experiment` into the documentation: `results.py DIRECTORY`.
 
 docs/results keeps for every experiment what its directory has, the raw data and the pictures as
-SVG packed. An experiment that is already there is replaced. Without a directory all that is there
-is made again from its data, after the code that makes it has changed. What drew the pictures is
-noted beside them: another version of matplotlib may draw other bytes.
+SVG packed. Of an experiment that is already there, what an engine has completed anew is replaced,
+and what only another engine has done stays. Without a directory all that is there is made again
+from its data, after the code that makes it has changed. What drew the pictures is noted beside
+them: another version of matplotlib may draw other bytes.
 """
 
 from __future__ import annotations
 
 import gzip
+import json
 import shutil
 import sys
 from importlib.metadata import version
@@ -25,16 +27,30 @@ _PACKED = ("data-*.jsonl", "picture-*.svg")
 
 
 def main(source: Path | None) -> None:
-    with TemporaryDirectory() as aside:
-        if source is None:
-            source = Path(aside)
-            for manifest in HOME.glob("*/manifest.json"):
-                home = manifest.parent
-                unpacked(home, source / home.name)
-                Store(source / home.name).make(experiments.get(home.name))
-        for manifest in sorted(source.glob("*/manifest.json")):
-            taken(manifest.parent, HOME / manifest.parent.name)
+    for manifest in sorted((HOME if source is None else source).glob("*/manifest.json")):
+        name = manifest.parent.name
+        with TemporaryDirectory() as aside:
+            made = Path(aside) / name
+            if (HOME / name).exists():
+                unpacked(HOME / name, made)
+            if source is not None:
+                laid_over(source / name, made)
+            Store(made).make(experiments.get(name))
+            taken(made, HOME / name)
     DRAWN_BY.write_text(version("matplotlib") + "\n")
+
+
+def laid_over(source: Path, target: Path) -> None:
+    """Put what engines have completed in one directory in the place of what another one has."""
+    target.mkdir(parents=True, exist_ok=True)
+    new = json.loads((source / "manifest.json").read_text())
+    kept = target / "manifest.json"
+    engines = json.loads(kept.read_text())["engines"] if kept.exists() else {}
+    for engine, told in new["engines"].items():
+        if told["complete"]:
+            engines[engine] = told
+            shutil.copyfile(source / f"data-{engine}.jsonl", target / f"data-{engine}.jsonl")
+    kept.write_text(json.dumps({**new, "engines": dict(sorted(engines.items()))}, indent=2) + "\n")
 
 
 def taken(source: Path, target: Path) -> None:
