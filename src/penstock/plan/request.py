@@ -353,8 +353,15 @@ def _one(part: str, text: str) -> Request:
 
 def _number(part: str, value: str) -> int:
     if not value.isdecimal():
-        raise InvalidInput(f"cannot read the request '{part}': '{value}' is no whole number")
+        raise InvalidInput(
+            f"cannot read the request '{part}': '{value}' is no whole number of 0 or more"
+        )
+    if len(value) > _DIGITS:
+        raise InvalidInput(f"cannot read the request '{part[:40]}...': the number is too large")
     return int(value)
+
+
+_DIGITS = 9
 
 
 def _some(part: str, value: str) -> int:
