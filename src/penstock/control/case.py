@@ -155,7 +155,8 @@ def _possible(snapshot: Snapshot, place: str) -> None:
             raise InvalidInput(f"{where}: {number:g} is more than anything that can be measured")
 
 
-_MOST = 1e18
+_MOST = 1e100
+"""Products of any two are numbers too."""
 
 _ROUNDING = 1e-6
 """Differences of times that were measured may be so much below 0."""

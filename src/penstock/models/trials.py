@@ -10,7 +10,7 @@ from penstock.dataflow.graph import Graph
 from penstock.models import failures
 from penstock.models.attempts import Attempt, listed
 from penstock.models.failures import Failure
-from penstock.models.readings import Readings
+from penstock.models.readings import Reading, Readings
 from penstock.models.sections import Section, representatives
 from penstock.plan.plan import Plan
 
@@ -63,9 +63,11 @@ class Trial:
             section = attempt.section
             busy = failures.load(section, self.origin, self.base, waiting).busy
             load = failures.load(section, plan, profile, waiting)
-            done = progress(section.entries, self.origin, self.base)
-            known = busy is not None and load.rate is not None and done
-            if not known or (busy or 0.0) * (load.rate or 0.0) > bottleneck * (done or 0.0):
+            done, _ = _entering(section, self.origin, self.base)
+            again = bottleneck  # where nobody knows, better too careful
+            if busy is not None and load.rate is not None and done:
+                again = busy * load.rate / done
+            if again >= bottleneck:
                 yield failures.too_small(section, attempt.before, load)
 
     def failures(self, attempts: Iterable[Attempt], waiting: float) -> Iterator[Failure]:
@@ -143,13 +145,22 @@ def _told_early(section: Section, gain: float, share: float | None, improvement:
 
 def taken(section: Section, plan: Plan, found: Readings) -> float | None:
     """The share of the rows that come to a section that it takes; None where nobody knows."""
-    heads = {plan.pipeline_of(name).name for name in section.entries}
-    readings = [found.pipelines.get(name) for name in heads]
-    rates = [r.rate for r in readings if r is not None and r.rate is not None]
-    came = [r.arrival for r in readings if r is not None and r.arrival is not None]
-    if not len(rates) == len(came) == len(heads):
+    done, came = _entering(section, plan, found)
+    if done is None or came is None:
         return None
-    return min(1.0, sum(rates) / sum(came)) if sum(came) else 1.0
+    return min(1.0, done / came) if came else 1.0
+
+
+def _entering(section: Section, plan: Plan, found: Readings) -> tuple[float | None, float | None]:
+    """Rows per second that the pipelines take by which a section is entered, and that come."""
+    heads = {plan.pipeline_of(name).name for name in section.entries}
+    readings = [found.pipelines.get(name, Reading()) for name in sorted(heads)]
+    rates = [r.rate for r in readings if r.rate is not None]
+    came = [r.arrival for r in readings if r.arrival is not None]
+    return (
+        sum(rates) if len(rates) == len(heads) else None,
+        sum(came) if len(came) == len(heads) else None,
+    )
 
 
 def progress(place: Sequence[str], plan: Plan, found: Readings) -> float | None:
