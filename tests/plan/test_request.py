@@ -266,6 +266,7 @@ def test_a_request_is_read_and_written(text: str, request_: Request) -> None:
         ("executors=1.5", "'1.5' is no whole number"),
         ("scale-out", "cannot read the request 'scale-out'"),
         ("scale-out 0", "'scale-out 0': it takes one executor at least"),
+        ("scale-out 999999999", "'scale-out 999999999': 10000 executors are the most"),
         ("scale-in few", "'few' is no whole number"),
         (f"scale-out {'9' * 5000}", "'scale-out 9{30}...': the number is too large"),
         ("policy maybe", r"cannot read the request 'policy maybe'.*policy on \(or advise, off\)"),

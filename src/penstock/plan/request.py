@@ -368,7 +368,12 @@ def _some(part: str, value: str) -> int:
     number = _number(part, value)
     if number < 1:
         raise InvalidInput(f"cannot read the request '{part}': it takes one executor at least")
+    if number > _EXECUTORS:
+        raise InvalidInput(f"cannot read the request '{part}': {_EXECUTORS} executors are the most")
     return number
+
+
+_EXECUTORS = 10_000
 
 
 def _named(request: Request) -> Iterator[str]:
