@@ -202,8 +202,8 @@ def test_where_all_is_late_that_is_said(penstock: Run, play: Any) -> None:
         (["compare", "linear"], "to compare takes two dataflows or more, each of them once"),
         (["compare", "linear", "linear"], "to compare takes two dataflows or more"),
         (["compare", "linear", "gone.py"], "there is no file 'gone.py'"),
-        (["capacity", "."], "cannot read the profile 'profile.json': No such file"),
-        (["capacity", "linear", "--target", "lots"], "cannot read the load 'lots/s'"),
+        (["capacity", "."], "there is no profile in '.': `penstock profile FLOW` makes one"),
+        (["capacity", "linear", "--target", "lots"], "'lots' is no rate above zero"),
         (["capacity", "linear", "--target", "0"], "'0' is no rate above zero"),
     ],
 )

@@ -246,14 +246,15 @@ def possible(drawn: PipelineMetrics, pipeline: Pipeline) -> PipelineMetrics:
 
 
 def positive(value: Any) -> Any:
-    """The same without what is below 0."""
+    """The same without what is below 0, or beyond measure."""
     if is_dataclass(value) and not isinstance(value, type):
         return replace(value, **{f.name: positive(getattr(value, f.name)) for f in fields(value)})
     if isinstance(value, dict):
         return {name: positive(inner) for name, inner in value.items()}
     if isinstance(value, tuple):
         return tuple(map(positive, value))
-    return abs(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return min(abs(value), 10**100) if number else value
 
 
 def example() -> dict[str, Any]:

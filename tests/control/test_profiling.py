@@ -158,5 +158,5 @@ def test_what_is_no_profile_is_told_in_one_line(text: str, wrong: str) -> None:
     Path("profile.json").write_text(text)
     with pytest.raises(InvalidInput, match=wrong):
         read(Path("profile.json"))
-    with pytest.raises(InvalidInput, match="cannot read the profile 'gone': No such file"):
+    with pytest.raises(InvalidInput, match="there is no profile 'gone'"):
         read(Path("gone"))

@@ -82,6 +82,14 @@ def test_without_load_nobody_waits() -> None:
     assert queueing.kingman(0.0, 2.0, 1.0, 1.0) == 0.0
 
 
+@given(st.floats(0, 1000))
+def test_where_nobody_finds_all_servers_busy_it_is_known_at_once(load: float) -> None:
+    most = math.floor(10 * load) + 1000
+    assert queueing.erlang_b(load, most) < 1e-300
+    assert queueing.erlang_b(load, 10**15) == 0
+    assert queueing.mmk(load, 1.0, 10**15).number == pytest.approx(load)
+
+
 @pytest.mark.parametrize("servers", [0, 1, 2, 3])
 def test_too_few_servers_have_no_steady_state(servers: int) -> None:
     means = queueing.mmk(3.0, 1.0, servers)

@@ -91,6 +91,8 @@ def _read(path: str) -> Any:
         raise InvalidInput(f"cannot read the case '{path}': {error.strerror}") from None
     except ValueError as error:
         raise InvalidInput(f"the case '{path}' is not JSON we can read: {error}") from None
+    except RecursionError:
+        raise InvalidInput(f"the case '{path}' is nested too deeply to be one") from None
 
 
 def _whole(digits: str) -> int:

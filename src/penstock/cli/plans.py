@@ -21,6 +21,8 @@ def read(path: str) -> Plan:
         raise InvalidInput(
             f"the plan file '{path}' is not JSON: {error.msg} in line {error.lineno}"
         ) from None
+    except (ValueError, RecursionError):  # more digits or brackets than anybody writes
+        raise InvalidInput(f"the plan file '{path}' is not JSON we can read") from None
     if isinstance(data, dict) and "plan" in data:
         data = data["plan"]
     try:

@@ -215,9 +215,13 @@ def _rate(text: str) -> float:
     """`5000/s`, or a plain number of rows per second."""
     from penstock.models.load import parse
 
-    load = parse(text if "/" in text else f"{text}/s")
+    wrong = InvalidInput(f"'{text}' is no rate above zero: write --target 5000/s")
+    try:
+        load = parse(text if "/" in text else f"{text}/s")
+    except InvalidInput:
+        raise wrong from None
     if len(load.pieces) > 1 or load.peak <= 0:
-        raise InvalidInput(f"'{text}' is no rate above zero: write --target 5000/s")
+        raise wrong
     return load.peak
 
 

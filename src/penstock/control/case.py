@@ -95,6 +95,10 @@ def _now(now: Any, snapshots: Sequence[Snapshot]) -> float:
 def _snapshot(data: Any, place: str, graph: Graph, plan: Plan) -> Snapshot:
     if not isinstance(data, Mapping):
         raise InvalidInput(f"{place}: {data!r:.60} where an object has to stand")
+    parts = ("pipelines", "operators", "sinks")
+    given = {part: data[part] for part in parts if isinstance(data.get(part), Mapping)}
+    named = ((str(name), f"{place}.{part}") for part, found in given.items() for name in found)
+    _known("the snapshots are", named, graph)
     found = read(Snapshot, _completed(data, graph, plan), place)
     _known("the snapshots are", _named(found, place), graph)
     _possible(found, place)
@@ -147,7 +151,12 @@ def _possible(snapshot: Snapshot, place: str) -> None:
     for where, number in _numbers(snapshot, place):
         if number < -_ROUNDING:
             raise InvalidInput(f"{where}: {number:g} is below 0")
+        if number > _MOST:
+            raise InvalidInput(f"{where}: {number:g} is more than anything that can be measured")
 
+
+_MOST = 1e100
+"""Products of any two are numbers too."""
 
 _ROUNDING = 1e-6
 """Differences of times that were measured may be so much below 0."""

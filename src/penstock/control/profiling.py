@@ -154,9 +154,14 @@ def read(path: Path) -> Profile:
     file = path / PROFILE if path.is_dir() else path
     try:
         data = json.loads(file.read_text())
+    except FileNotFoundError:
+        if path.is_dir():
+            how = "`penstock profile FLOW` makes one"
+            raise InvalidInput(f"there is no profile in '{path}': {how}") from None
+        raise InvalidInput(f"there is no profile '{path}'") from None
     except OSError as error:
         raise InvalidInput(f"cannot read the profile '{file}': {error.strerror}") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InvalidInput(f"the profile '{file}' is not JSON") from None
     try:
         return Profile.from_json(data)

@@ -58,7 +58,7 @@ class Campaign:
     plan, kind, throttle: of the round under way; since: when that was decided; seen:
     what was observed of it so far; refused: since when its plan is not carried out; stuck: why it
     cannot go on; late: since when a finished campaign sees rows late or waiting; calm: since when
-    it could do with fewer instances.
+    it could do with fewer instances; paused: the phase to go on with when the load is back.
     """
 
     ground: Ground
@@ -79,12 +79,26 @@ class Campaign:
     profile: Profile | None = None
     late: float | None = None
     calm: float | None = None
+    paused: Phase | None = None
 
 
 def trying(campaign: Campaign, plan: Plan, kind: str, since: float, throttle: float) -> Campaign:
     """The campaign with another round to observe."""
     return replace(
         campaign, plan=plan, kind=kind, since=since, throttle=throttle, seen=(), refused=None
+    )
+
+
+def pausing(campaign: Campaign, profile: Profile | None, now: float) -> Campaign:
+    """The campaign while the load says nothing: done with what is known, and to be gone on with."""
+    return replace(
+        campaign,
+        phase="done",
+        profile=profile,
+        since=now,
+        seen=(),
+        calm=None,
+        paused=campaign.phase,
     )
 
 

@@ -70,8 +70,11 @@ def erlang_b(load: float, servers: int) -> float:
     """The share of arrivals that find all servers busy, if those go away.
 
     1 / B(k) = 1 + k/load (1 + (k-1)/load (1 + ...)). Of hundreds of terms, those of the first few
-    servers are nothing beside the others.
+    servers are nothing beside the others. With servers for ten times the load and a thousand more,
+    it is less than the smallest number there is.
     """
+    if servers > 10 * load + 1000:
+        return 0.0
     if servers < _FEW or load < 1:
         b = 1.0
         for k in range(1, servers + 1):

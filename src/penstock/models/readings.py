@@ -6,7 +6,7 @@ None is "not measured" here as everywhere, and an average keeps the last value t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from penstock.metrics import derived, window
@@ -43,6 +43,19 @@ class Reading:
         """The costs as shares of the time at work, which is what a cut is judged by."""
         return {n: cost / self.busy for n, cost in self.costs.items()} if self.busy else {}
 
+    @property
+    def lasting(self) -> Reading:
+        """The same without rows that had waited from before, as if only what came had been done."""
+        if self.arrival is None or not self.rate or self.arrival >= self.rate:
+            return self
+        part = self.arrival / self.rate
+        return replace(
+            self,
+            rate=self.arrival,
+            busy=None if self.busy is None else part * self.busy,
+            costs={name: part * cost for name, cost in self.costs.items()},
+        )
+
 
 @dataclass(frozen=True)
 class Readings:
@@ -69,6 +82,11 @@ class Readings:
         """The pipelines of which nobody knows how busy they are, though rows come or wait there."""
         found = ((p.name, self.pipelines.get(p.name)) for p in plan.pipelines)
         return tuple(name for name, reading in found if reading is None or not reading.judged)
+
+    @property
+    def lasting(self) -> Readings:
+        """The same without what was left from before; `operators` has all that came through."""
+        return replace(self, pipelines={n: r.lasting for n, r in self.pipelines.items()})
 
     @cached_property
     def _waiting(self) -> tuple[float | None, bool]:

@@ -10,7 +10,7 @@ from penstock.dataflow.graph import Graph
 from penstock.models import failures
 from penstock.models.attempts import Attempt, listed
 from penstock.models.failures import Failure
-from penstock.models.readings import Readings
+from penstock.models.readings import Reading, Readings
 from penstock.models.sections import Section, representatives
 from penstock.plan.plan import Plan
 
@@ -51,6 +51,25 @@ class Trial:
         new = progress(place, plan, profile)
         return None if old is None or new is None else _gain(old, new)
 
+    def outgrown(
+        self, plan: Plan, profile: Readings, waiting: float, bottleneck: float
+    ) -> Iterator[Failure]:
+        """What its attempts have replaced, where the load of now would make that too busy again.
+
+        Rows that waited may have come long before: what worked them off was busy with more than
+        comes now, and need not be too small for that.
+        """
+        for attempt in self.attempts:
+            section = attempt.section
+            busy = failures.load(section, self.origin, self.base, waiting).busy
+            load = failures.load(section, plan, profile, waiting)
+            done, _ = _entering(section, self.origin, self.base)
+            again = bottleneck  # where nobody knows, better too careful
+            if busy is not None and load.rate is not None and done:
+                again = busy * load.rate / done
+            if again >= bottleneck:
+                yield failures.too_small(section, attempt.before, load)
+
     def failures(self, attempts: Iterable[Attempt], waiting: float) -> Iterator[Failure]:
         """Some of its attempts as failed under the load before the trial."""
         for attempt in attempts:
@@ -82,18 +101,25 @@ def judged(
 
     It has if more rows enter by more than the share `improvement`, or if rows waited before the
     trial and none do now: then there was no more to gain. Where none waited before either, all
-    that came went through already, and with `headroom` it has paid unless less does now, or rows
-    wait.
+    that came went through already, and with `headroom` it has paid unless less of what comes does
+    now, or rows wait. Less that comes is no loss, nor is it that a backlog is worked off; where
+    nobody knows what comes, less that goes through is.
     """
     gains = trial.gains(plan, profile)
     feeding = representatives(graph, trial.sections)
     nearest = [s for s in trial.sections if s in feeding[s]]
     caught_up = trial.base.behind(waiting) is True and profile.behind(waiting) is False
     early = trial.base.behind(waiting) is False and profile.behind(waiting) is False and headroom
-    held = {s for s in nearest if early and (gains[s] or 0.0) >= -improvement}
+    share = {s: taken(s, plan, profile) for s in nearest}
+    lost = {s: (gains[s] or 0.0) if (one := share[s]) is None else one - 1 for s in nearest}
+    held = {s for s in nearest if early and lost[s] >= -improvement}
     paid = {s for s in nearest if caught_up or s in held or (gains[s] or 0.0) > improvement}
     known = {s.name: gain for s in nearest if (gain := gains[s]) is not None}
-    said = [_told(name, gain, improvement, early) for name, gain in known.items()]
+    said = [
+        _told_early(s, gain, share[s], improvement) if early else _told(s, gain, improvement)
+        for s in nearest
+        if (gain := gains[s]) is not None
+    ]
     if caught_up:
         said.append("rows waited and no longer do")
     return Verdict(
@@ -104,12 +130,37 @@ def judged(
     )
 
 
-def _told(name: str, gain: float, improvement: float, early: bool) -> str:
-    if early:
-        held = f"fell by no more than {improvement:.0%}" if gain >= -improvement else "fell"
-        return f"nothing waited and nothing does, throughput of {name} {held} ({gain:+.0%})"
+def _told(section: Section, gain: float, improvement: float) -> str:
     sign = ">" if gain > improvement else "<="
-    return f"throughput of {name} rose {gain:.0%} {sign} {improvement:.0%}"
+    return f"throughput of {section.name} rose {gain:.0%} {sign} {improvement:.0%}"
+
+
+def _told_early(section: Section, gain: float, share: float | None, improvement: float) -> str:
+    said = "nothing waited and nothing does"
+    if share is not None:
+        return f"{said}, {section.name} takes {share:.0%} of what comes ({gain:+.0%} rows)"
+    held = f"fell by no more than {improvement:.0%}" if gain >= -improvement else "fell"
+    return f"{said}, throughput of {section.name} {held} ({gain:+.0%})"
+
+
+def taken(section: Section, plan: Plan, found: Readings) -> float | None:
+    """The share of the rows that come to a section that it takes; None where nobody knows."""
+    done, came = _entering(section, plan, found)
+    if done is None or came is None:
+        return None
+    return min(1.0, done / came) if came else 1.0
+
+
+def _entering(section: Section, plan: Plan, found: Readings) -> tuple[float | None, float | None]:
+    """Rows per second that the pipelines take by which a section is entered, and that come."""
+    heads = {plan.pipeline_of(name).name for name in section.entries}
+    readings = [found.pipelines.get(name, Reading()) for name in sorted(heads)]
+    rates = [r.rate for r in readings if r.rate is not None]
+    came = [r.arrival for r in readings if r.arrival is not None]
+    return (
+        sum(rates) if len(rates) == len(heads) else None,
+        sum(came) if len(came) == len(heads) else None,
+    )
 
 
 def progress(place: Sequence[str], plan: Plan, found: Readings) -> float | None:

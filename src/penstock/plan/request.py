@@ -353,15 +353,27 @@ def _one(part: str, text: str) -> Request:
 
 def _number(part: str, value: str) -> int:
     if not value.isdecimal():
-        raise InvalidInput(f"cannot read the request '{part}': '{value}' is no whole number")
+        raise InvalidInput(
+            f"cannot read the request '{part}': '{value}' is no whole number of 0 or more"
+        )
+    if len(value) > _DIGITS:
+        raise InvalidInput(f"cannot read the request '{part[:40]}...': the number is too large")
     return int(value)
+
+
+_DIGITS = 9
 
 
 def _some(part: str, value: str) -> int:
     number = _number(part, value)
     if number < 1:
         raise InvalidInput(f"cannot read the request '{part}': it takes one executor at least")
+    if number > _EXECUTORS:
+        raise InvalidInput(f"cannot read the request '{part}': {_EXECUTORS} executors are the most")
     return number
+
+
+_EXECUTORS = 10_000
 
 
 def _named(request: Request) -> Iterator[str]:

@@ -138,6 +138,7 @@ class Organic:
         state = replace(state, failed=failed)
         found = sections(context.graph, context.plan, state.ground.groups)
         behind = profile.behind(self.waiting)
+        profile = profile.lasting if behind is False else profile
         if behind is not False or self._anticipates(profile):
             plan = context.plan
             if unknown := profile.unmeasured(plan):
@@ -252,10 +253,7 @@ class Organic:
             return Decision(None, f"the throughput of {names} is not measured: cannot judge"), state
         if verdict.lost:
             return self._lost(context, state, profile, trial, verdict)
-        outgrown = []
-        for attempt in trial.attempts:
-            load = failures.load(attempt.section, plan, profile, self.waiting)
-            outgrown.append(failures.too_small(attempt.section, attempt.before, load))
+        outgrown = trial.outgrown(plan, profile, self.waiting, self.bottleneck)
         rest = replace(state, trial=None, failed=tuple(outgrown))
         decision, later = self._adapt(context, rest, profile)  # this profile serves to go on
         numbers = {**verdict.numbers, **decision.numbers}

@@ -115,6 +115,9 @@ class Stepwise:
         if state.phase != "features" and patient and clearing(context.snapshots, self.latency):
             said = "rows from before are worked off first"
             return Decision(None, f"{said} ({state.kind})"), replace(state, seen=())
+        if state.phase != "features" and self._slack(state, latest):
+            return self._pause(context, state, latest)
+        state = replace(state, calm=None)
         if not state.seen or latest.at >= state.seen[-1].at + latest.window - 1e-6:
             one = observed(latest, self.latency)
             if one is None:
@@ -269,11 +272,47 @@ class Stepwise:
         plan = None if campaigns.in_force(later, context.plan) else final.plan
         return Decision(plan, reason, numbers), replace(later, phase="done", profile=found)
 
+    def _slack(self, state: Campaign, latest: Snapshot) -> bool:
+        """Whether less comes than is known to be carried: then no round can tell what is."""
+        load = _load(state, latest)
+        if not state.rounds or state.throttle or load is None or latest.throughput is None:
+            return False
+        known = profiles.best(state.rounds, self.level, self.change).throughput
+        waiting = _late(latest, self.latency)["waiting"]
+        return max(load, latest.throughput) < self.alpha * known and waiting <= latest.window
+
+    def _pause(self, context: Context, state: Campaign, latest: Snapshot) -> Outcome:
+        """Let instances follow the load, by what is known, until it is a stress again."""
+        since = latest.at if state.calm is None else state.calm
+        if latest.at - since < self.calm:
+            said = f"less comes than is known to be carried ({state.kind})"
+            return Decision(None, said), replace(state, calm=since, seen=())
+        found = self.found(state)
+        assert found is not None
+        load, final = _load(state, latest) or 0.0, found.final
+        reason = (
+            f"profiling pauses: {load:.4g}/s come, {final.throughput:.4g}/s are known to be "
+            f"carried with {listed(_sizes(final.plan), ', ')}"
+        )
+        plan = None if final.plan == context.plan else final.plan
+        numbers = {"throughput": final.throughput, **_FREE}
+        return Decision(plan, reason, numbers), campaigns.pausing(state, found, context.now)
+
+    def _resume(self, context: Context, state: Campaign, load: float) -> Outcome:
+        assert state.paused is not None
+        again = replace(state, phase=state.paused, paused=None, late=None, calm=None)
+        said = f"{load:.4g}/s come: profiling goes on"
+        return self._next(context, again, state.plan, state.kind, said, state.throttle)
+
     def _watch(self, context: Context, state: Campaign) -> Outcome:
         """Start anew when rows have been late, or have waited, for too long."""
         latest = context.latest
         if latest is None or not usable(latest, state.since, self.settle):
             return Decision(None, "profiled; waits for the flow to settle"), state
+        if state.paused is not None and state.profile is not None:
+            load = _load(state, latest)
+            if load is not None and load >= self.alpha * state.profile.final.throughput:
+                return self._resume(context, state, load)
         trouble = self._trouble(latest)
         wanted = self._wanted(context, state, latest)
         if wanted is not None and (trouble is None or wanted.slots > context.plan.slots):
@@ -292,13 +331,20 @@ class Stepwise:
         return Decision(again, reason, _late(latest, self.latency)), fresh
 
     def _wanted(self, context: Context, state: Campaign, latest: Snapshot) -> Plan | None:
-        """What the load needs of the best plan, if that is something else than there is."""
-        sources = [m for n, m in latest.pipelines.items() if n in state.ground.sources]
-        known = [m.arrival_rate for m in sources if m.arrival_rate is not None]
-        if state.profile is None or len(known) < len(state.ground.sources):
+        """What the load needs of the best plan, if that is something else than there is.
+
+        Of the instances there are, none goes unless the rest carry some more than comes, since the
+        load is never quite the same.
+        """
+        load = _load(state, latest)
+        if state.profile is None or load is None:
             return None
-        plan = campaigns.carrying(state.profile, sum(known), self.alpha, context.graph)
-        return None if plan.slots == context.plan.slots else plan
+        now, graph = context.plan.slots, context.graph
+        plan = campaigns.carrying(state.profile, load, self.alpha, graph)
+        if plan.slots < now:
+            plan = campaigns.carrying(state.profile, load / self.alpha, self.alpha, graph)
+            return plan if plan.slots < now else None
+        return None if plan.slots == now else plan
 
     def _fitted(self, context: Context, state: Campaign, latest: Snapshot, plan: Plan) -> Outcome:
         """More instances at once when the load asks for them, fewer when it was low for a while."""
@@ -372,6 +418,13 @@ def _changed(context: Context, state: Campaign) -> str | None:
     if now.executors != state.ground.executors:
         return f"the platform has changed, {state.ground.executors} -> {now.executors} executors"
     return None if now.groups == state.ground.groups else "the pipelines have changed"
+
+
+def _load(state: Campaign, latest: Snapshot) -> float | None:
+    """Rows per second that come to the sources; None where one of them does not tell."""
+    sources = [m for n, m in latest.pipelines.items() if n in state.ground.sources]
+    known = [m.arrival_rate for m in sources if m.arrival_rate is not None]
+    return sum(known) if len(known) == len(state.ground.sources) else None
 
 
 def _late(latest: Snapshot, bound: float) -> dict[str, float]:

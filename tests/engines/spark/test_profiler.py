@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import Dataflow, Memory
+from penstock import Dataflow, Memory, Pipeline
 from penstock.engines.spark.breakdown import Estimate
 from penstock.engines.spark.engine import SparkEngine
-from penstock.engines.spark.profiler import more, sample_size
+from penstock.engines.spark.profiler import Profiler, more, sample_size
 from penstock.engines.spark.statistics import Spent
 from penstock.metrics.snapshot import Snapshot
 from tests.engines.spark.flows import source, until
@@ -42,6 +43,28 @@ def test_waiting_counts_where_it_is_the_operators_own() -> None:
     assert more(before, Spent(0.13, 0.10)) == pytest.approx(0.03)  # others were at work
     assert more(before, Spent(0.11, 2.05)) == pytest.approx(2.01)
     assert more(before, Spent(0.09, 0.04)) == 0
+
+
+def test_a_trial_that_fails_leaves_one_line_in_the_log_and_nothing_else(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    flow = Dataflow("native")
+    source(flow).frame("double", lambda frame: frame).sink("out", Memory())
+    spec = Pipeline(("numbers", "double", "out"))
+    pipeline: Any = SimpleNamespace(
+        name="numbers", spec=spec, site=SimpleNamespace(graph=flow.graph), inputs=None
+    )
+    profiler = Profiler(dict, lambda: None, cast(Any, None), {})
+    seen = Snapshot(1.0, 1.0, None, 0, 0, 0)
+    assert profiler.trial(pipeline, seen) == profiler.trial(pipeline, seen) == {}
+    assert capfd.readouterr().err == (
+        "penstock: a trial of what the native operators of numbers cost failed, the flow goes on "
+        "without: TypeError: 'NoneType' object is not iterable\n"
+    )
+    profiler.stop()  # what it cuts short is no failure
+    pipeline.name = "other"
+    assert profiler.trial(pipeline, seen) == {}
+    assert capfd.readouterr().err == ""
 
 
 sizes = st.integers(1, 10**6)

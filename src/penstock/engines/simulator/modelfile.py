@@ -126,7 +126,7 @@ def read(path: Path | str) -> Fitted:
         data = json.loads(Path(path).expanduser().read_text())
     except OSError as error:
         raise InvalidInput(f"cannot read the model file '{path}': {error.strerror}") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InvalidInput(f"the model file '{path}' is not JSON") from None
     try:
         return from_json(data)

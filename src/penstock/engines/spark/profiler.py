@@ -10,17 +10,17 @@ that falls behind is left alone between any two steps of a trial.
 
 from __future__ import annotations
 
-import contextlib
+import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from penstock.dataflow import operator as op
-from penstock.engines.spark import sample
+from penstock.engines.spark import diagnosis, sample
 from penstock.engines.spark.breakdown import Estimate
 from penstock.engines.spark.compiler import Compiler, Result
 from penstock.engines.spark.pipeline import RunningPipeline
@@ -106,6 +106,7 @@ class Profiler:
         self._due = 0.0
         self._turn = 0
         self._paused = 0.0  # seconds of the trial under way
+        self._told: set[str] = set()
 
     def start(self) -> None:
         self._thread.start()
@@ -137,11 +138,11 @@ class Profiler:
     def trial(self, pipeline: RunningPipeline, snapshot: Snapshot) -> Estimates:
         """Run the operators of a pipeline on a sample, as far as they can be run by themselves."""
         site = pipeline.site
-        rows = self._sample_size(pipeline, snapshot)
         found: Estimates = {}
         made: dict[str, _Sampled] = {}
-        last = natives(pipeline)[-1]
-        with ExitStack() as stack, contextlib.suppress(Exception):  # what fails says nothing
+        with self._excused(pipeline), ExitStack() as stack:
+            rows = self._sample_size(pipeline, snapshot)
+            last = natives(pipeline)[-1]
             aside = stack.enter_context(TemporaryDirectory())
             compiler = Compiler(site.graph, Store(aside))
             for name in pipeline.spec.operators:
@@ -173,6 +174,21 @@ class Profiler:
                 if operator.stateful:  # of many rows it makes few
                     made[name] = made[name].enlarged(_ROWS, stack)
         return found
+
+    @contextmanager
+    def _excused(self, pipeline: RunningPipeline) -> Iterator[None]:
+        """A trial that fails says nothing of the flow: it leaves a line in the log, once."""
+        try:
+            yield
+        except Exception as error:
+            if self._halt.is_set():  # it was cut short
+                return
+            what = f"a trial of what the native operators of {pipeline.name} cost"
+            why = diagnosis.reason(f"{type(error).__name__}: {error}")
+            line = f"penstock: {what} failed, the flow goes on without: {why}\n"
+            if line not in self._told:
+                self._told.add(line)
+                _log(line)
 
     def _sample_size(self, pipeline: RunningPipeline, snapshot: Snapshot) -> int:
         known: list[float | None] = []
@@ -253,6 +269,12 @@ class Profiler:
                 break
             self._halt.wait(_LOOK)
         self._paused += time.monotonic() - began
+
+
+def _log(line: str) -> None:
+    """Where Spark's own messages go, which may be another place than `sys.stderr`."""
+    with suppress(OSError):
+        os.write(2, line.encode())
 
 
 def more(before: Spent, after: Spent) -> float:
