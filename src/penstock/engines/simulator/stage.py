@@ -270,8 +270,9 @@ class Stage:
     def inherit(self, old: Stage) -> None:
         """Go on with what a stopped stage has begun, and with the instances that stay.
 
-        Those that are broken stay so until they are started again. Where keys go to other instances,
-        none begins before those that had them are through, so that the order of a key is kept.
+        Those that are broken stay so until they are started again. Where keys go to other
+        instances, none begins before those that had them are through, so that the order of a key is
+        kept.
         """
         if len(old.jobs):
             self.inherited.append((old.work, old.inlets, old.jobs))
