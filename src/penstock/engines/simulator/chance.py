@@ -74,8 +74,14 @@ class Dealer:
         self._rng, self._aside = rng, rng.spawn(1)[0]
         self._spare = np.zeros(0, np.uint16)
 
-    def deal(self, count: int, head: int | None = None) -> Groups:
-        """Groups of so many records; head: the place of the first, where that is settled."""
+    def deal(
+        self,
+        count: int,
+        head: int | None = None,
+        settled: npt.NDArray[np.integer[Any]] | None = None,
+    ) -> Groups:
+        """Groups of so many records; head: the place of the first, where that is settled;
+        settled: the places of all, -1 for those that are not."""
         drawn = self._drawn(count)
         place = self._place.take(drawn, mode="wrap")
         if self._dealt < _CELLS:
@@ -83,6 +89,9 @@ class Dealer:
             place[over] = self._chooser.draw(self._aside, len(over))
         if head is not None:
             place[:1] = head
+        if settled is not None:
+            known = np.flatnonzero(settled >= 0)
+            place[known] = settled[known]
         return Groups.of(place, self._size)
 
     def _drawn(self, count: int) -> npt.NDArray[np.uint16]:

@@ -81,16 +81,17 @@ class Instances:
         self._turn = 0
         self._head: int | None = None
 
-    def deal(self, count: int) -> Groups | None:
+    def deal(self, count: int, settled: Numbers | None = None) -> Groups | None:
         """Who gets which of so many records, where it is not simply the next in turn.
 
-        Who was given back because its instance was full is meant for that one still.
+        Who was given back because its instance was full is meant for that one still; settled: the
+        instances of those whose keys are known, else -1.
         """
         if self.count == 1 or self._weights is None:
             return None
         self._dealer = self._dealer or Dealer(self._weights, self._rng)
         head, self._head = self._head, None
-        return self._dealer.deal(count, head)
+        return self._dealer.deal(count, head, settled)
 
     def choose(self, count: int) -> Numbers | None:
         """The same as the instance of each record."""

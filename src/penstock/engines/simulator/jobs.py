@@ -67,13 +67,22 @@ class Jobs:
     def begun(self) -> Floats:
         return self.left - self.allotted.service
 
-    def give_back(self, work: Work, inlets: Sequence[Inlet]) -> None:
-        """Put all of them back where they came from, as if they had never been taken."""
+    def give_back(
+        self, work: Work, inlets: Sequence[Inlet], rng: np.random.Generator | None = None
+    ) -> None:
+        """Put all of them back where they came from, as if they had never been taken.
+
+        rng: draws keys for them; None where it does not depend on their instance who of all that
+        was taken is given back, so that they may be dealt out anew.
+        """
         for number, inlet in enumerate(inlets):
             mine = np.flatnonzero(self.entry == number)
             if len(mine):
                 work.take_back(inlet.entry, self.allotted[mine])
-                inlet.queue.put_back(self.records[mine])
+                records = self.records[mine]
+                if rng is not None:
+                    records = work.keys_of(records, self.server[mine], rng)
+                inlet.queue.put_back(records)
 
 
 NO_JOBS = Jobs(

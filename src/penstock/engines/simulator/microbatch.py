@@ -67,6 +67,7 @@ class BatchStage(Stage):
         self._cost: MicroBatch = model.batch
         self._few = math.inf if model.batch.few is None else model.batch.few
         self._rng = rng
+        self._recall = None  # a batch is given back as a whole
         self._lag = 0.0
         self._began = -np.inf
         self._left: int | None = None

@@ -82,6 +82,19 @@ class Keys:
             return np.asarray(np.reshape(seen, (-1, instances)).sum(axis=0) / sum(seen))
         return weighed(self.places(instances), self._weights, instances)
 
+    def drawn(
+        self, served: npt.NDArray[np.integer[Any]], instances: int, rng: np.random.Generator
+    ) -> npt.NDArray[np.intp]:
+        """A key for each record, of those that its instance serves; -1 if that serves none."""
+        places = self.places(instances)
+        order = np.argsort(places, kind="stable")
+        sums = np.concatenate(([0.0], np.cumsum(self._weights[order])))
+        ends = np.cumsum(np.bincount(places, minlength=instances))
+        first, end = np.concatenate(([0], ends[:-1]))[served], ends[served]
+        at = sums[first] + rng.random(len(served)) * (sums[end] - sums[first])
+        found = np.clip(np.searchsorted(sums, at, "right") - 1, first, end - 1)
+        return np.where(first < end, order[found], -1)
+
     def moved(self, before: int, after: int) -> float:
         """The share of the keys that another number of instances puts elsewhere."""
         return float(np.mean(self.places(before) != self.places(after)))

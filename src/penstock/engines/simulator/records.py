@@ -12,6 +12,7 @@ import numpy.typing as npt
 from penstock.engines.simulator import kernel
 
 Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.intp]
 
 _SOME = 64
 
@@ -21,27 +22,32 @@ class Records:
     """Records sorted by `time`, when they come to where they wait.
 
     births: by constraint, when each record came to the constraint's first operator; not a number
-    for a record that did not pass it.
+    for a record that did not pass it. keys: by keyed operator, the key of each record that has been
+    with an instance of it, -1 for one that has not: which key that has is open.
     """
 
     time: Floats
     births: Mapping[str, Floats] = field(default_factory=dict)
+    keys: Mapping[str, Numbers] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.time)
 
     def __getitem__(self, which: slice | npt.NDArray[np.generic]) -> Records:
-        return Records(self.time[which], {name: b[which] for name, b in self.births.items()})
+        births = {name: b[which] for name, b in self.births.items()}
+        return Records(self.time[which], births, {name: k[which] for name, k in self.keys.items()})
 
     def take(self, order: npt.NDArray[np.intp]) -> Records:
         """All of them in another order."""
         births = {name: b.take(order, mode="wrap") for name, b in self.births.items()}
-        return Records(self.time.take(order, mode="wrap"), births)  # which is not looked over
+        keys = {name: k.take(order, mode="wrap") for name, k in self.keys.items()}
+        return Records(self.time.take(order, mode="wrap"), births, keys)  # which is not looked over
 
     def repeated(self, often: npt.NDArray[np.int64]) -> Records:
         """Each as often as is said for it."""
         births = {name: np.repeat(b, often) for name, b in self.births.items()}
-        return Records(np.repeat(self.time, often), births)
+        keys = {name: np.repeat(k, often) for name, k in self.keys.items()}
+        return Records(np.repeat(self.time, often), births, keys)
 
     def by_time(self) -> Records:
         """The same records in order."""
@@ -63,7 +69,12 @@ def joined(parts: Sequence[Records]) -> Records:
         name: np.concatenate([p.births.get(name, np.full(len(p), np.nan)) for p in parts])
         for name in names
     }
-    return Records(np.concatenate([p.time for p in parts]), births)
+    keyed = dict.fromkeys(name for p in parts for name in p.keys)
+    keys = {
+        name: np.concatenate([p.keys.get(name, np.full(len(p), -1)) for p in parts])
+        for name in keyed
+    }
+    return Records(np.concatenate([p.time for p in parts]), births, keys)
 
 
 class Queue:

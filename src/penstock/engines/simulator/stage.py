@@ -69,7 +69,8 @@ class Stage:
         self._model = model
         self._window = model.step(work.tail).window if model.batch is None else 0.0
         self.bound = model.queue  # records that may wait for an instance
-        keys = None if work.keyed is None else model.step(work.keyed).keys
+        self._keys = keys = None if work.keyed is None else model.step(work.keyed).keys
+        self._recall: np.random.Generator | None = rng  # draws the keys of what is given back
         self.servers = Instances(
             self.instances,
             now,
@@ -132,7 +133,9 @@ class Stage:
         if ready[0] < begin:
             ready = np.maximum(ready, begin)
         free = self.servers.free
-        given = self.servers.give(ready, allotted.service)
+        settled = self._settled(records)
+        groups = None if settled is None else self.servers.deal(len(records), settled)
+        given = self.servers.give(ready, allotted.service, groups)
         enters = self._entered(ready, given, free, end)
         self.blocked = enters is not None and len(enters) < len(records)
         if enters is not None:
@@ -153,6 +156,13 @@ class Stage:
         self.gauge.gaps(self.servers.watched(given))
         allotted = Allotted(given.service, allotted.visits)
         return given.work, _Served(records, allotted, given, entry)
+
+    def _settled(self, records: Records) -> Numbers | None:
+        """The instances of records that have a key already, -1 for the others."""
+        known = None if self.work.keyed is None else records.keys.get(self.work.keyed)
+        if known is None or self._keys is None:
+            return None
+        return np.where(known < 0, -1, self._keys.places(self.instances)[known])
 
     def _entered(self, ready: Floats, given: Given, free: Floats, end: float) -> Floats | None:
         """When records come to their instances, if some have to wait for a place there."""
@@ -249,7 +259,7 @@ class Stage:
         self.jobs, self.inherited = NO_JOBS, []
         for at, (work, inlets, jobs) in enumerate(every):
             waits = jobs.left > now if begun_too else jobs.begun >= now
-            jobs[np.flatnonzero(waits)].give_back(work, inlets)
+            jobs[np.flatnonzero(waits)].give_back(work, inlets, self._recall)
             stays = jobs[np.flatnonzero(~waits)]
             if at == 0:
                 self.jobs = stays
@@ -260,7 +270,9 @@ class Stage:
     def inherit(self, old: Stage) -> None:
         """Go on with what a stopped stage has begun, and with the instances that stay.
 
-        Those that are broken stay so until they are started again.
+        Those that are broken stay so until they are started again. Where keys go to other
+        instances, none begins before those that had them are through, so that the order of a key is
+        kept.
         """
         if len(old.jobs):
             self.inherited.append((old.work, old.inlets, old.jobs))
@@ -270,6 +282,9 @@ class Stage:
             free = self.servers.free
             free[:both] = np.maximum(free[:both], old.servers.free[:both])
             self.servers.hold(old.servers.held[:both], np.arange(both))
+            if self._keys is not None and self.instances != old.instances:
+                begun = [float(jobs.left.max()) for _, _, jobs in self.inherited if len(jobs)]
+                self.servers.hold(max(begun, default=0.0))
 
     def move(self, now: float, servers: Numbers, pause: float) -> None:
         """Instances go elsewhere once they are through with what they have begun."""
@@ -289,7 +304,7 @@ class Stage:
             lost = np.isin(jobs.server % self.instances, servers) & (jobs.left > now)
             again, stays = jobs[np.flatnonzero(lost)], jobs[np.flatnonzero(~lost)]
             begun += int(np.count_nonzero(again.begun < now))
-            again.give_back(work, inlets)
+            again.give_back(work, inlets, self._recall)
             if at == 0:
                 self.jobs = stays
             elif len(stays):

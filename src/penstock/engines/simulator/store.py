@@ -76,9 +76,11 @@ class Store:
 
 def _columns(records: Records) -> dict[str, Any]:
     births = {name: b.tolist() for name, b in records.births.items()}
-    return {"time": records.time.tolist(), "births": births}
+    keys = {name: k.tolist() for name, k in records.keys.items()}
+    return {"time": records.time.tolist(), "births": births, "keys": keys}
 
 
 def _records(data: dict[str, Any]) -> Records:
     births = {name: np.array(b, dtype=np.float64) for name, b in data["births"].items()}
-    return Records(np.array(data["time"], dtype=np.float64), births)
+    keys = {name: np.array(k, dtype=np.intp) for name, k in data.get("keys", {}).items()}
+    return Records(np.array(data["time"], dtype=np.float64), births, keys)

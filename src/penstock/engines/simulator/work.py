@@ -5,7 +5,8 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import State
 from penstock.engines.simulator.model import Model
+from penstock.engines.simulator.records import Records
 from penstock.plan.plan import Pipeline
 
 Floats = npt.NDArray[np.float64]
@@ -178,6 +180,19 @@ class Work:
         for name in self.sinks:
             if name != self.tail:
                 self._ledger.undo(name, totals[-1], totals[-1])
+
+    def keys_of(
+        self, records: Records, server: npt.NDArray[np.integer[Any]], rng: np.random.Generator
+    ) -> Records:
+        """The same records with their keys, drawn where they are open: what waits with an instance
+        has one of its keys, whichever instance that will belong to."""
+        name, instances = self.keyed, self.pipeline.parallelism
+        if name is None or instances == 1:  # all keys are with it, so nothing is known
+            return records
+        keys = records.keys.get(name, np.full(len(records), -1)).copy()
+        open_ = np.flatnonzero(keys < 0)
+        keys[open_] = self._ledger.model.step(name).keys.drawn(server[open_], instances, rng)
+        return replace(records, keys={**records.keys, name: keys})
 
     def _times(self, name: str, visits: Counts | None, count: int) -> Floats:
         if visits is None:
