@@ -34,19 +34,22 @@ setup: $(INSTALLED)
 demo: setup
 	$(BIN)/penstock run wordcount --for 80s --load steps:2000,8000,4000@20s
 
+# The modules that have a mark: to collect all the others would take longer than some tests.
+marked = $(sort $(shell grep -rl --include='test_*.py' 'mark\.$(1)\>' tests))
+
 # A browser waits more than it works, so it goes beside the checks.
 test: setup
 	$(MAKE) --no-print-directory --jobs=2 --output-sync lint test-ui
 	$(BIN)/python -m pytest -m 'not spark and not ui' -n auto --hypothesis-profile=repeatable
-	$(BIN)/python -m pytest -m 'spark and command' -n 2 --durations=4
-	$(BIN)/python -m pytest -m 'spark and not command and not all_workloads' --durations=12 --hypothesis-profile=repeatable
+	$(BIN)/python -m pytest -m 'spark and command' -n 2 --durations=4 $(call marked,command)
+	$(BIN)/python -m pytest -m 'spark and not command and not all_workloads' --durations=12 --hypothesis-profile=repeatable $(call marked,spark)
 
 test-fast: $(INSTALLED)
 	$(BIN)/python -m pytest -m 'not spark and not ui and not large' -n auto
 
 test-ui: $(INSTALLED)
 	scripts/ensure-chromium.sh
-	$(BIN)/python -m pytest -m ui --durations=5
+	$(BIN)/python -m pytest -m ui --durations=5 $(call marked,ui)
 
 test-workloads: setup
 	$(BIN)/python -m pytest -m 'spark or all_workloads' tests/workloads
