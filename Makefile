@@ -3,6 +3,8 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
+# Compiled once and not by every process of every test.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help setup demo test test-fast test-ui test-workloads torture lint docs bench clean
 
 VENV := .venv
@@ -41,8 +43,7 @@ marked = $(sort $(shell grep -rl --include='test_*.py' 'mark\.$(1)\>' tests))
 test: setup
 	$(MAKE) --no-print-directory --jobs=2 --output-sync lint test-ui
 	$(BIN)/python -m pytest -m 'not spark and not ui' -n auto --hypothesis-profile=repeatable
-	$(BIN)/python -m pytest -m 'spark and command' -n 2 --durations=4 $(call marked,command)
-	$(BIN)/python -m pytest -m 'spark and not command and not all_workloads' --durations=12 --hypothesis-profile=repeatable $(call marked,spark)
+	$(BIN)/python -m pytest -m 'spark and not all_workloads' --durations=12 --hypothesis-profile=repeatable $(call marked,spark)
 
 test-fast: $(INSTALLED)
 	$(BIN)/python -m pytest -m 'not spark and not ui and not large' -n auto

@@ -15,7 +15,7 @@ from tests.engines.spark.flows import record
 
 ROOT = Path(__file__).parent.parent
 
-pytestmark = [pytest.mark.spark, pytest.mark.command]
+pytestmark = pytest.mark.spark
 
 
 def test_the_chosen_executor_leaves_and_state_is_spread_over_a_new_one(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from penstock.control import history
 
-pytestmark = [pytest.mark.spark, pytest.mark.command]
+pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).parent.parent
 SHOP = ROOT / "examples" / "shop.py"

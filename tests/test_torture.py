@@ -8,7 +8,7 @@ import pytest
 
 from tests.torture import torture
 
-pytestmark = [pytest.mark.spark, pytest.mark.command]
+pytestmark = pytest.mark.spark
 
 
 @pytest.mark.parametrize(("seed", "cluster"), [(3, False)])
