@@ -158,15 +158,19 @@ class Statistics:
             most *= 4
 
     def _learn(self, stages: Iterable[int]) -> None:
-        """Find out which batch of which query each stage belongs to."""
+        """Find out which batch of which query each of some stages belongs to.
+
+        They have had tasks: one that only waits for another has no description yet.
+        """
         unknown = set(stages) - set(self._owners)
         if not unknown:
             return
         least = min(unknown)
         for entry in self._newest("StageData", lambda s: s[-1]["info"]["stageId"] <= least):
             info = entry["info"]
-            said = _QUERY.search(info.get("description") or "")
-            self._owners[info["stageId"]] = (said[1], int(said[2])) if said else None
+            if info["stageId"] in unknown:
+                said = _QUERY.search(info.get("description") or "")
+                self._owners[info["stageId"]] = (said[1], int(said[2])) if said else None
         for stage in sorted(self._owners)[:-2000]:
             del self._owners[stage]
 
