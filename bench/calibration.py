@@ -168,7 +168,8 @@ CASES = (
             Trial("branch-1=1", 20, True),
             Trial("branch-1=2, branch-1.cadence=1s", 30, False),
             Trial("branch-1=4, branch-1.cadence=0s", 60, True),
-            Trial("branch-1=3, orders.cadence=500ms", 60, False),
+            # batches well below the beat: those that nearly miss it may do one or the other
+            Trial("branch-1=3, orders.cadence=1s", 40, False),
             Trial("branch-1=2, orders.cadence=0s", 40, True),
             Trial("branch-1=2", 130, False, overloaded=True),
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -18,6 +18,7 @@ from penstock.engines.simulator.observed import Moment, Observation, Placed
 from penstock.engines.simulator.operatorsfit import Costs
 
 Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.intp]
 
 ENOUGH = 6
 """Windows from which something can be learned."""
@@ -30,9 +31,9 @@ _FAR, _FARTHEST = 2.0, 2.5
 beside them still more, which is all that nothing else explains. A large batch has many times the
 rows that were seen, so noise would be carried far; and windows overlap, so errors look small."""
 
-_WORSE = 1.15
-"""A cost without which the fit is off by so many times as much is no noise, however unsure: the
-error of a cost is large also where the others do not explain what they are for."""
+_WORSE = 0.05
+"""A cost without which the batches of some plan are off by so much more of their time is no noise,
+however unsure: a plan with large batches has few of them, and may be all that shows it."""
 
 _UNEVEN = 0.5
 _ALIKE = 0.02
@@ -108,10 +109,12 @@ def tasks(
     rest = np.array([_rest(one, stage, costs) for one, stage in seen])
     whole = np.array([sum(_rest(o, s, costs) for s in range(o.seen.shape.stages)) for o, _ in seen])
     # what is known of one stage is known of what the other leaves, and no better than all of it;
-    # every window shows as much time, however many batches that is
+    # every plan says as much, however many windows show it: those with small batches overlap
+    groups = _numbered([(one.plan, one.seen.pipeline.name) for one, _ in seen])
     weights = 1 / np.maximum(whole, 0.1 * float(np.median(whole)) + 1e-6) ** 2
+    weights /= np.bincount(groups)[groups]
     far = {**dict.fromkeys([*sought, *touched.values()], _FAR), "row": _FARTHEST}
-    found = _solved(columns, rest, weights, notes, far)
+    found = _solved(columns, rest, weights, notes, far, groups)
     cpu, touch = dict(costs.cpu), dict(costs.touch)
     for name in sought:  # on top of what it measured itself
         cpu[name] = cpu.get(name, 0.0) + found.pop(name)
@@ -149,11 +152,14 @@ def _solved(
     weights: Floats,
     notes: list[str],
     far: Mapping[str, float] = MappingProxyType({}),
+    groups: Numbers | None = None,
 ) -> dict[str, float]:
     """Coefficients by name; what cannot be told from the others, or from noise, is 0, and noted.
 
-    far: how many times as sure those have to be that are carried far.
+    far: how many times as sure those have to be that are carried far; groups: of values that are
+    of one plan.
     """
+    groups = np.zeros(len(values), np.intp) if groups is None else groups
     found = dict.fromkeys(columns, 0.0)
     taken, needed = _apart(columns, np.sqrt(weights), notes), set[str]()
     while taken:
@@ -169,8 +175,8 @@ def _solved(
         name = weakest[1]
         fewer = np.column_stack([columns[n] for n in taken if n != name])
         without = robust(fewer, values, weights)
-        off, more = (_off(t, values, weights, s) for t, s in ((table, solved), (fewer, without)))
-        if more > _WORSE * off:
+        off, more = (_off(t, values, groups, s) for t, s in ((table, solved), (fewer, without)))
+        if (more > off + _WORSE).any():
             needed.add(name)
             continue
         if solved[taken.index(name)]:
@@ -179,10 +185,16 @@ def _solved(
     return found
 
 
-def _off(table: Floats, values: Floats, weights: Floats, solved: Floats) -> float:
-    """How far off a fit is; what is far off counts no more than what is a bit off."""
-    left = np.abs(values - table @ solved) / np.maximum(values, 1e-9)
-    return float(np.average(np.minimum(left, 0.5), weights=np.sqrt(weights) * values))
+def _off(table: Floats, values: Floats, groups: Numbers, solved: Floats) -> Floats:
+    """How far off a fit is in each group, as a share of all that is in it."""
+    left = np.bincount(groups, np.abs(values - table @ solved))
+    return np.asarray(left / np.maximum(np.bincount(groups, values), 1e-9))
+
+
+def _numbered(names: Sequence[Hashable]) -> Numbers:
+    """The same for those that are the same."""
+    order = {name: at for at, name in enumerate(dict.fromkeys(names))}
+    return np.array([order[name] for name in names])
 
 
 def _apart(columns: Mapping[str, Floats], scale: Floats, notes: list[str]) -> list[str]:

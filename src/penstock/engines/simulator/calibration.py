@@ -208,7 +208,7 @@ def _placed(
         for one, own in zip(moment.pipelines, wants, strict=True):
             if one.fresh:
                 machine = Machine(moment.slots, processors, max(0.0, sum(wants) - own) + always)
-                found.append(Placed(one, machine, moment.crowded))
+                found.append(Placed(one, machine, moment.crowded, moment.plan))
     return found
 
 

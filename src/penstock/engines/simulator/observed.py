@@ -105,11 +105,15 @@ class Moment:
 
 @dataclass(frozen=True)
 class Placed:
-    """An observation and the machine as it found it; crowded: tasks may have waited for slots."""
+    """An observation and the machine as it found it.
+
+    crowded: tasks may have waited for slots; plan: which it was, counted from the start.
+    """
 
     seen: Observation
     machine: Machine
     crowded: bool
+    plan: int = 0
 
 
 @dataclass(frozen=True)
