@@ -308,7 +308,8 @@ def compared(case: Case, run_dir: Path, folder: Path) -> list[dict[str, Any]]:
     whole = recording(run_dir)
     spans = case.spans
     chosen = [span for span, trial in zip(spans, case.trials, strict=True) if trial.fitted]
-    moments = [m for m in whole.moments if any(a < m.at <= b for a, b in chosen)]
+    # a window that looks back to the trial before shows what is to be foretold
+    moments = [m for m in whole.moments if any(a + WINDOW < m.at <= b for a, b in chosen)]
     calibration = fit([replace(whole, moments=tuple(moments))])
     rows = []
     seen = [*history.seen(run_dir)]

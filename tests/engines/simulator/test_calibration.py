@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from penstock.control.history import History, keep_dataflow
 from penstock.control.loop import Tick
-from penstock.engines.simulator import calibration, modelfile, observed
+from penstock.engines.simulator import batchfit, calibration, modelfile, observed
 from penstock.engines.simulator.arrivals import Deterministic
 from penstock.engines.simulator.batch import Machine
 from penstock.engines.simulator.calibration import Calibration
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.leastsquares import nonnegative, robust
+from penstock.engines.simulator.leastsquares import alike, nonnegative, numbered, robust
 from penstock.engines.simulator.model import Keys, MicroBatch, Model, Node
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
@@ -126,6 +126,46 @@ def test_a_fit_tells_what_keys_cost_from_what_rows_cost(tmp_path: Path) -> None:
     count = calibration.fit([observed.recording(tmp_path / "run")]).steps["count"]
     assert count.touch == pytest.approx(0.001, rel=0.1)
     assert count.service.mean == pytest.approx(0.0005, rel=0.15)
+
+
+@pytest.mark.parametrize("idle", [0.0, 0.6])
+def test_a_fit_finds_what_writing_costs_and_what_of_a_task_is_waiting(
+    tmp_path: Path, idle: float
+) -> None:
+    batch = replace(BATCH, row=0.0, task=0.02, output=0.06, state=0.03, idle=idle)
+    changes = ("20s:split compute", "40s:read=2, compute=4", "60s:compute=1", "80s:compute=3")
+    plan = Plan((Pipeline(("read", "call", "compute", "count", "out"), 4),))
+    simulated(tmp_path / "run", flow(keyed=True), batch=batch, plan=plan, changes=changes)
+    made = calibration.fit([observed.recording(tmp_path / "run")])
+    assert made.batch.idle == pytest.approx(idle, abs=0.21)  # the next best step is as good
+    assert made.node.processors == 2.0
+    assert made.batch.task == pytest.approx(batch.task, rel=0.15)
+    assert made.batch.output == pytest.approx(batch.output, rel=0.15)
+
+
+def test_few_windows_with_large_batches_tell_what_rows_cost() -> None:
+    rng = np.random.default_rng(1)
+    rows = np.array([*rng.integers(100, 200, 60), 1000, 1000, 1000, 60_000, 60_000, 60_000], float)
+    keys = Keys(200, skew=1.0)
+    columns = {
+        "task": np.ones(len(rows)),
+        "total": rows,
+        "a key": np.array([keys.touched(n) for n in rows]),
+    }
+    truth = {"task": 0.05, "total": 2e-5, "a key": 5e-4}
+    values = sum(truth[name] * column for name, column in columns.items())
+    values *= rng.lognormal(0.0, 0.25, len(rows))
+    groups = numbered([*(["few"] * 60), *(["some"] * 3), *(["many"] * 3)])
+    weights = alike(groups) / values**2
+    found = batchfit._solved(columns, values, weights, [], {"total": 2.0}, groups)
+    assert found["total"] == pytest.approx(truth["total"], rel=0.2)
+
+
+def test_a_machine_has_no_fewer_processors_than_were_at_work(tmp_path: Path) -> None:
+    made = observed.recording(simulated(tmp_path / "run", flow(), seconds=40.0, changes=()))
+    for used, least in ((None, 0.4), (1.0, 0.5), (1.7, 0.9), (2.3, 1.0)):
+        moments = [replace(m, used=used) for m in made.moments]
+        assert min(calibration._shares(moments, 2.0)) == least
 
 
 def test_keys_that_come_up_are_those_that_are_drawn() -> None:

@@ -40,6 +40,13 @@ class Machine:
             return 1.0
         return max(1.0, (min(tasks, self.slots) + self.others) / self.processors - waits)
 
+    def own(self, tasks: float, idle: float) -> float:
+        """How many times as long it takes what tasks do for themselves, of which they wait a share.
+
+        It is little beside their records, or else all there is, so only its own waits count.
+        """
+        return (1 - idle) * self.stretch(tasks, idle / (1 - idle)) + idle
+
     def together(self, work: Floats, waits: float = 0.0) -> Floats:
         """How long work on a processor takes for tasks that begin together, each with its own.
 
@@ -138,7 +145,8 @@ class Times:
 
     tasks: how long each one takes, by stage and task; fixed: seconds of all of them that are not
     for records; slow: how many times as long records keep a processor as if they were alone;
-    waiting: seconds of all tasks that need no processor; worked: seconds of all on one.
+    waiting: seconds of all tasks in which records need no processor, still: and in which what they
+    do for themselves needs none; worked: seconds of all on one.
     """
 
     planning: float
@@ -150,12 +158,13 @@ class Times:
     fixed: float
     slow: float
     waiting: float
+    still: float
     worked: float
 
     @property
     def runnable(self) -> float:
         """Seconds for which something of the batch wanted a processor, or had one."""
-        return self.beside + float(self.tasks.sum()) - self.waiting
+        return self.beside + float(self.tasks.sum()) - self.waiting - self.still
 
     @property
     def beside(self) -> float:
@@ -177,13 +186,15 @@ def times(
     takes what is once a batch.
     """
     alone = luck * machine.stretch(1)
-    begin = machine.stretch(shape.tasks)
+    begin = machine.own(shape.tasks, cost.idle)
     need, idle = float(cpu.sum()), float(wait.sum())
     waits = idle / need if need else 0.0
     working = np.array([machine.together(stage, waits) for stage in cpu])
     held = np.zeros((shape.stages, 1))
-    held[-1] = cost.state * shape.parts / shape.tasks
-    fixed = np.broadcast_to(begin * (cost.task + held), cpu.shape)
+    held[-1] = cost.output + cost.state * shape.parts / shape.tasks
+    unshared = np.broadcast_to(cost.task + held, cpu.shape)
+    fixed = begin * unshared
+    still = cost.idle * float(unshared.sum())
     pieces = max(shape.tasks * shape.stages, shape.parts)
     return Times(
         planning=alone * (cost.planning + cost.inlet * (shape.inputs - 1)),
@@ -195,5 +206,6 @@ def times(
         fixed=float(fixed.sum()),
         slow=float(working.sum()) / need if need else machine.stretch(shape.tasks),
         waiting=idle,
-        worked=need + float(fixed.sum()) / begin,
+        still=still,
+        worked=need + float(unshared.sum()) - still,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -12,13 +12,12 @@ import numpy.typing as npt
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import Read
 from penstock.engines.simulator import operatorsfit
-from penstock.engines.simulator.leastsquares import errors, robust
+from penstock.engines.simulator.leastsquares import Numbers, alike, errors, numbered, robust
 from penstock.engines.simulator.model import MicroBatch
 from penstock.engines.simulator.observed import Moment, Observation, Placed
 from penstock.engines.simulator.operatorsfit import Costs
 
 Floats = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.intp]
 
 ENOUGH = 6
 """Windows from which something can be learned."""
@@ -93,7 +92,7 @@ def tasks(
     operator, and what Spark does for it, is not taken for what reading costs.
     """
     seen = [(one, stage) for one in placed for stage in range(one.seen.shape.stages)]
-    begin = np.array([one.machine.stretch(one.seen.shape.tasks) for one, _ in seen])
+    begin = np.array([one.machine.own(one.seen.shape.tasks, batch.idle) for one, _ in seen])
     slow = np.array([operatorsfit.slow(one.machine, one.seen, costs, stage) for one, stage in seen])
     columns = {"task": begin * [float(one.seen.shape.tasks) for one, _ in seen]}
     touched: dict[str, str] = {}
@@ -103,17 +102,19 @@ def tasks(
         columns[name] = slow * here * [one.seen.visits.get(name, 0.0) for one, _ in seen]
         if name in costs.keys:
             touched[name] = f"a key of {name}"
-            columns[touched[name]] = slow * here * [costs.touched(o.seen, name) for o, _ in seen]
+            keys = here * [costs.touched(o.seen, name) for o, _ in seen]
+            columns[touched[name]] = ((1 - costs.still) * slow + costs.still) * keys
     columns["row"] = slow * [one.seen.rows * (stage == 0) for one, stage in seen]
     columns["state"] = begin * [float(one.seen.shape.parts * (stage > 0)) for one, stage in seen]
+    columns["output"] = begin * [_writing(one.seen, stage) for one, stage in seen]
     rest = np.array([_rest(one, stage, costs) for one, stage in seen])
     whole = np.array([sum(_rest(o, s, costs) for s in range(o.seen.shape.stages)) for o, _ in seen])
     # what is known of one stage is known of what the other leaves, and no better than all of it;
     # every plan says as much, however many windows show it: those with small batches overlap
-    groups = _numbered([(one.plan, one.seen.pipeline.name) for one, _ in seen])
+    groups = numbered([(one.plan, one.seen.pipeline.name) for one, _ in seen])
     weights = 1 / np.maximum(whole, 0.1 * float(np.median(whole)) + 1e-6) ** 2
-    weights /= np.bincount(groups)[groups]
-    far = {**dict.fromkeys([*sought, *touched.values()], _FAR), "row": _FARTHEST}
+    weights *= alike(groups)
+    far = {**dict.fromkeys(sought, _FAR), "row": _FARTHEST}
     found = _solved(columns, rest, weights, notes, far, groups)
     cpu, touch = dict(costs.cpu), dict(costs.touch)
     for name in sought:  # on top of what it measured itself
@@ -132,6 +133,11 @@ def _works(graph: Graph, name: str) -> bool:
 
 def _there(seen: Observation, name: str, stage: int) -> bool:
     return name in seen.pipeline.operators and seen.stage(name) == stage
+
+
+def _writing(seen: Observation, stage: int) -> float:
+    """Tasks of a stage that write what leaves the pipeline."""
+    return float(seen.shape.tasks * (stage == seen.shape.stages - 1))
 
 
 def _rest(one: Placed, stage: int, costs: Costs) -> float:
@@ -167,7 +173,7 @@ def _solved(
         solved = robust(table, values, weights)
         asked = _SURE * np.array([far.get(name, 1.0) for name in taken])
         sure = np.divide(solved, asked * errors(table, values, weights, solved))
-        weak = [(at, n) for n, at in zip(taken[1:], sure[1:], strict=True) if at < 1]
+        weak = [(at, n) for n, at in zip(taken, sure, strict=True) if at < 1 and n in far]
         weakest = min((one for one in weak if one[1] not in needed), default=None)
         if weakest is None:
             found.update(zip(taken, solved.tolist(), strict=True))
@@ -191,18 +197,12 @@ def _off(table: Floats, values: Floats, groups: Numbers, solved: Floats) -> Floa
     return np.asarray(left / np.maximum(np.bincount(groups, values), 1e-9))
 
 
-def _numbered(names: Sequence[Hashable]) -> Numbers:
-    """The same for those that are the same."""
-    order = {name: at for at, name in enumerate(dict.fromkeys(names))}
-    return np.array([order[name] for name in names])
-
-
 def _apart(columns: Mapping[str, Floats], scale: Floats, notes: list[str]) -> list[str]:
     """Those that are more than a mixture of the ones before them."""
     taken: list[str] = []
     for name, column in columns.items():
         if not column.any():
-            if name not in ("inlet", "state"):
+            if name not in ("inlet", "state", "output"):
                 notes.append(f"'{name}' did not occur: its cost is not known and taken as 0")
             continue
         left = column * scale

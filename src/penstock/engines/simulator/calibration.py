@@ -7,6 +7,7 @@ ran. What shares a machine is first put to how long it would have taken alone (`
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +19,7 @@ from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import State
 from penstock.engines.simulator import batchfit, keysfit, operatorsfit
 from penstock.engines.simulator.batch import Machine, times
+from penstock.engines.simulator.leastsquares import FEW
 from penstock.engines.simulator.model import MicroBatch, Node, Step, Timing
 from penstock.engines.simulator.observed import Moment, Observation, Placed, Recording
 from penstock.engines.simulator.operatorsfit import Costs
@@ -30,9 +32,16 @@ _WARM = 25.0
 until it has compiled what it runs often."""
 
 _SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4)
-_ASIDE = (0.0, 0.01, 0.02, 0.04, 0.06, 0.08, 0.12)
-"""What is searched: processors as shares of those there are, and seconds of them that a batch
-takes aside."""
+_ASIDE = (0.0, 0.02, 0.04, 0.06, 0.08, 0.12, 0.18, 0.25)
+_IDLE = (0.0, 0.2, 0.4, 0.6, 0.8)
+"""What is searched: processors as shares of those there are, seconds of them that a batch takes
+aside, and the share of what is for tasks, state and keys in which these wait."""
+
+_CLEARLY = 0.9
+"""What is less plain has to leave no more than so much of what is not explained."""
+
+_MOST = 0.9
+"""The share of windows that used no more processors than the machine may have."""
 
 _POLL = 0.02  # what the session is set to; a history does not show it
 
@@ -79,10 +88,7 @@ def fit(recordings: Sequence[Recording]) -> Calibration:
         notes.append(f"{count} windows of pipelines were left out: {why}")
     notes += _beside(moments)
     known, cores = _cores(moments, notes)
-    made = min(
-        (_under(graph, moments, share * known, aside) for share in _SHARES for aside in _ASIDE),
-        key=lambda one: one.score,
-    )
+    made = _searched(graph, moments, known)
     if made.processors < 0.9 * known:
         notes.append(
             f"the machine has {known:g} processors and worked as if it had {made.processors:.2g}: "
@@ -120,34 +126,65 @@ class _Made:
 
     @property
     def score(self) -> float:
-        """The lower the better; what is far off counts no more than what is a bit off."""
-        return float(np.minimum(np.abs(self.off), 0.5).mean())
+        """The lower the better: the usual error of each pipeline under each plan.
+
+        All count alike, however many windows show them.
+        """
+        found: dict[tuple[int, str], list[float]] = {}
+        for one in self.calm:
+            found.setdefault((one["plan"], one["pipeline"]), []).append(abs(one["error"]))
+        weights = [min(len(some), FEW) for some in found.values()]
+        return float(np.average([np.median(some) for some in found.values()], weights=weights))
 
     @property
     def off(self) -> Floats:
+        return np.array([one["error"] for one in self.calm])
+
+    @property
+    def calm(self) -> Sequence[Mapping[str, Any]]:
         """The errors of windows in which no task can have waited for a slot, if there are any."""
-        calm = [one["error"] for one in self.errors if not one["crowded"]]
-        every = [one["error"] for one in self.errors]
-        return np.array(calm if len(calm) >= batchfit.ENOUGH else every)
+        calm = [one for one in self.errors if not one["crowded"]]
+        return calm if len(calm) >= batchfit.ENOUGH else self.errors
 
 
-def _under(graph: Graph, moments: Sequence[Moment], processors: float, aside: float) -> _Made:
+def _searched(graph: Graph, moments: Sequence[Moment], known: float) -> _Made:
+    """The plainest that explains the recorded batches: all processors are there and no task waits
+    for itself, unless that leaves clearly more unexplained."""
+
+    def best(shares: Sequence[float], asides: Sequence[float], idles: Sequence[float]) -> _Made:
+        every = itertools.product(shares, asides, idles)
+        some = [_under(graph, moments, share * known, *others) for share, *others in every]
+        return min(some, key=lambda one: one.score)
+
+    shares = _shares(moments, known)
+    all_there = best(shares[:1], _ASIDE, _IDLE[:1])
+    made = _clearer(all_there, best(shares[1:], _ASIDE, _IDLE[:1])) if shares[1:] else all_there
+    idle = best([made.processors / known], [made.batch.aside], _IDLE[1:]).batch.idle
+    return _clearer(made, best(shares, _ASIDE, [idle]))
+
+
+def _clearer(plain: _Made, other: _Made) -> _Made:
+    return other if other.score < _CLEARLY * plain.score else plain
+
+
+def _under(
+    graph: Graph, moments: Sequence[Moment], processors: float, aside: float, idle: float
+) -> _Made:
     notes: list[str] = []
     every = [one for moment in moments for one in moment.pipelines]
     keys = {o.name: keysfit.keys(o.name, every, notes) for o in graph.operators if o.stateful}
-    costs = operatorsfit.first(graph, moments, keys)
+    costs = operatorsfit.first(graph, moments, keys, idle)
+    batch = MicroBatch(task=0.0, aside=aside, idle=idle)
     for _ in range(2):  # what others want depends on waits, and waits on what others want
-        costs = operatorsfit.again(_placed(moments, costs, processors, aside), costs)
-    placed = _placed(moments, costs, processors, aside)
+        costs = operatorsfit.again(_placed(moments, costs, processors, batch), costs)
+    measured = costs
+    for _ in range(2 if idle else 1):
+        notes.clear()
+        placed = _placed(moments, costs, processors, batch)
+        batch = replace(batchfit.parts(placed, notes), aside=aside, idle=idle)
+        batch, costs = batchfit.tasks(graph, placed, measured, batch, notes)
     pace = float(np.median([m.window for m in moments]))
-    batch = replace(
-        batchfit.parts(placed, notes),
-        aside=aside,
-        pace=pace,
-        poll=_POLL,
-        jitter=batchfit.jitter(moments),
-    )
-    batch, costs = batchfit.tasks(graph, placed, costs, batch, notes)
+    batch = replace(batch, pace=pace, poll=_POLL, jitter=batchfit.jitter(moments))
     steps = _steps(graph, placed, costs)
     errors = tuple(_error(one, costs, batch) for one in placed)
     return _Made(processors, steps, batch, errors, tuple(notes))
@@ -194,8 +231,15 @@ def _cores(moments: Sequence[Moment], notes: list[str]) -> tuple[float, int]:
     return (float(np.median(found)) if found else float(slots)), slots
 
 
+def _shares(moments: Sequence[Moment], known: float) -> list[float]:
+    """Of the processors; there are no fewer than were seen at work at once."""
+    used = [m.used for m in moments if m.used is not None]
+    least = min(1.0, float(np.quantile(used, _MOST)) / known) if used else 0.0
+    return [share for share in _SHARES if share >= least] or [1.0]
+
+
 def _placed(
-    moments: Sequence[Moment], costs: Costs, processors: float, aside: float
+    moments: Sequence[Moment], costs: Costs, processors: float, batch: MicroBatch
 ) -> list[Placed]:
     calm = [one.beside for m in moments if not m.crowded for one in m.pipelines]
     usual = float(np.median(calm)) if calm else np.inf
@@ -203,8 +247,8 @@ def _placed(
     for moment in moments:
         # who waits for a slot wants no processor
         most = usual if moment.crowded else np.inf
-        wants = [_runnable(one, costs, most) for one in moment.pipelines]
-        always = sum(aside * one.batches / one.seconds for one in moment.pipelines)
+        wants = [_runnable(one, costs, batch, most) for one in moment.pipelines]
+        always = sum(batch.aside * one.batches / one.seconds for one in moment.pipelines)
         for one, own in zip(moment.pipelines, wants, strict=True):
             if one.fresh:
                 machine = Machine(moment.slots, processors, max(0.0, sum(wants) - own) + always)
@@ -212,9 +256,11 @@ def _placed(
     return found
 
 
-def _runnable(seen: Observation, costs: Costs, most: float) -> float:
+def _runnable(seen: Observation, costs: Costs, batch: MicroBatch, most: float) -> float:
     """How many processors a pipeline wanted at once, on average."""
-    waiting = sum(costs.idle(seen, name) for name in seen.visits)
+    shape = seen.shape
+    own = (batch.task * shape.stages + batch.output) * shape.tasks + batch.state * shape.parts
+    waiting = batch.idle * own + sum(costs.idle(seen, name) for name in seen.visits)
     beside = min(seen.beside, most)
     return seen.batches * (beside + max(0.0, seen.spent - waiting)) / seen.seconds
 
@@ -261,6 +307,7 @@ def _error(one: Placed, costs: Costs, batch: MicroBatch) -> dict[str, Any]:
         "parallelism": seen.shape.tasks,
         "rows": round(seen.rows, 1),
         "crowded": one.crowded,
+        "plan": one.plan,
         "seconds": seen.whole,
         "model": whole,
         "error": whole / seen.whole - 1 if seen.whole else 0.0,

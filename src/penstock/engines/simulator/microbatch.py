@@ -224,8 +224,11 @@ class BatchStage(Stage):
         slow = 1.0 if self.servers.slow is None else self.servers.slow
         beside = np.zeros((stages, tasks))
         beside[0] = self._cost.row * min(rows.sum(), self._few * tasks) * shares[0]
-        beside[-1] += self._touching(parts) / tasks
-        return (cpu[:, None] * shares + beside) * slow, wait[:, None] * shares * slow
+        touching, idle = self._touching(parts) / tasks, self._cost.idle
+        beside[-1] += (1 - idle) * touching
+        still = wait[:, None] * shares
+        still[-1] += idle * touching
+        return (cpu[:, None] * shares + beside) * slow, still * slow
 
     def _reading(self, parts: Sequence[tuple[int, Records, Allotted]], service: Floats) -> Floats:
         """The shares of tasks that read and do all the rest, too."""

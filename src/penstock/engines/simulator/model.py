@@ -199,9 +199,11 @@ class MicroBatch:
     In the order in which they come: planning, once a batch, and `inlet` for each input after the
     first; log, before the work; job, half of it to begin and half to end the work, and to begin
     it also `partition` for each task or part of state, where all share the driver; task, to start
-    a task on a slot; state, for each part of state on its slot; row, for a record, on top of what
-    its operators take. Then the output is there, and only the next batch waits for commit. All of
-    it needs a processor.
+    a task on a slot, and there also output, for each task that writes what leaves the pipeline, and
+    state, for each part of state; row, for a record, on top of what its operators take. Then the
+    output is there, and only the next batch waits for commit. All of it needs a processor, but for
+    `idle`, a share of what is for tasks, output, state and keys: so long a task waits for another
+    process or a disk.
 
     few: of so many records of a task each costs a `row` (None: of all); aside: seconds on a
     processor for a batch that nobody waits for, such as reports and cleaning.
@@ -224,7 +226,9 @@ class MicroBatch:
     inlet: float = 0.0
     job: float = 0.0
     state: float = 0.0
+    output: float = 0.0
     aside: float = 0.0
+    idle: float = 0.0
     jitter: float = 0.0
     poll: float = 0.0
     pace: float | None = None
@@ -235,6 +239,8 @@ class MicroBatch:
             value = getattr(self, one.name)
             if value is not None and not 0 <= value < math.inf:
                 raise InvalidInput(f"a batch cannot have a {one.name} of {value:g}")
+        if self.idle >= 1:
+            raise InvalidInput(f"tasks cannot wait for {self.idle:g} of their time: less than 1")
 
 
 @dataclass(frozen=True)

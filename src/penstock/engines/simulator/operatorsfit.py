@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import Read
 from penstock.engines.simulator import service
 from penstock.engines.simulator.batch import Machine, dealt
-from penstock.engines.simulator.leastsquares import robust
+from penstock.engines.simulator.leastsquares import alike, numbered, robust
 from penstock.engines.simulator.model import Keys, Step
 from penstock.engines.simulator.observed import Moment, Observation, Placed
 from penstock.metrics.snapshot import OperatorMetrics
@@ -30,7 +31,7 @@ _IDLE = 0.05
 class Costs:
     """Seconds of a row by operator, on a processor and waiting, and of a key; timed: where it ran.
 
-    keys: of operators with state.
+    keys: of operators with state; still: share of what keys take in which nobody needs a processor.
     """
 
     cpu: Mapping[str, float] = field(default_factory=dict)
@@ -38,24 +39,34 @@ class Costs:
     touch: Mapping[str, float] = field(default_factory=dict)
     timed: frozenset[str] = frozenset()
     keys: Mapping[str, Keys] = field(default_factory=dict)
+    still: float = 0.0
 
     def need(self, seen: Observation, name: str) -> float:
         """Seconds on a processor for an operator in a batch."""
-        return self.cpu.get(name, 0.0) * seen.visits.get(name, 0.0) + self.touch.get(
-            name, 0.0
-        ) * self.touched(seen, name)
+        rows = self.cpu.get(name, 0.0) * seen.visits.get(name, 0.0)
+        return rows + (1 - self.still) * self._of_keys(seen, name)
 
     def idle(self, seen: Observation, name: str) -> float:
         """Seconds of waiting of an operator in a batch."""
-        return self.wait.get(name, 0.0) * seen.visits.get(name, 0.0)
+        rows = self.wait.get(name, 0.0) * seen.visits.get(name, 0.0)
+        return rows + self.still * self._of_keys(seen, name)
+
+    def _of_keys(self, seen: Observation, name: str) -> float:
+        return self.touch.get(name, 0.0) * self.touched(seen, name)
 
     def touched(self, seen: Observation, name: str) -> float:
         """How many keys of an operator come up in a batch."""
         rows = seen.visits.get(name, 0.0)
-        return self.keys[name].touched(rows) if rows and name in self.keys else 0.0
+        return _touched(self.keys[name], rows) if rows and name in self.keys else 0.0
 
 
-def first(graph: Graph, moments: Sequence[Moment], keys: Mapping[str, Keys]) -> Costs:
+@lru_cache(maxsize=4096)
+def _touched(keys: Keys, rows: float) -> float:
+    """A search asks for the same many times."""
+    return keys.touched(rows)
+
+
+def first(graph: Graph, moments: Sequence[Moment], keys: Mapping[str, Keys], still: float) -> Costs:
     """Before it is known who had to share: whatever is not on a processor counts as waiting."""
     seen = [one for moment in moments for one in moment.pipelines]
     cpu, wait, timed = {}, {}, set()
@@ -71,7 +82,7 @@ def first(graph: Graph, moments: Sequence[Moment], keys: Mapping[str, Keys]) -> 
             wait[name] = float(np.quantile([_off(o) for o in measured], _CALM))
         elif not isinstance(operator.body, Read) and not operator.stateful:
             cpu[name] = _median([o.service or 0.0 for o in found], found)
-    return Costs(cpu, wait, {}, frozenset(timed), keys)
+    return Costs(cpu, wait, {}, frozenset(timed), keys, still)
 
 
 def again(placed: Sequence[Placed], costs: Costs) -> Costs:
@@ -109,7 +120,8 @@ def _of_rows_and_keys(
         / (1.0 if o.cpu is not None else slow(one.machine, one.seen, costs, one.seen.stage(name)))
         for one, o in found
     ]
-    weights = 1 / np.maximum(spent, 1e-9) ** 2
+    groups = numbered([one.plan for one, _ in found])
+    weights = alike(groups) / np.maximum(spent, 1e-9) ** 2
     of_rows, of_keys = robust(np.column_stack([rows, keys]), spent, weights).tolist()
     return of_rows, of_keys
 
@@ -150,12 +162,13 @@ def needs(seen: Observation, costs: Costs, row: float) -> tuple[Floats, Floats]:
         if name == seen.stateful:
             stage = shape.stages - 1
         cpu[stage] += costs.cpu.get(name, 0.0) * seen.visits.get(name, 0.0)
-        wait[stage] += costs.idle(seen, name)
+        wait[stage] += costs.wait.get(name, 0.0) * seen.visits.get(name, 0.0)
         keys += costs.touch.get(name, 0.0) * costs.touched(seen, name)
     shares = _shares(seen)
-    work = cpu[:, None] * shares
-    work[-1] += keys / shape.tasks
-    return work, wait[:, None] * shares
+    work, still = cpu[:, None] * shares, wait[:, None] * shares
+    work[-1] += (1 - costs.still) * keys / shape.tasks
+    still[-1] += costs.still * keys / shape.tasks
+    return work, still
 
 
 def step(name: str, seen: Sequence[Observation], costs: Costs) -> Step:
