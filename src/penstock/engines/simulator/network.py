@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from penstock.dataflow.graph import Graph
 from penstock.engines.simulator.node import Placement
-from penstock.engines.simulator.records import Queue, Records, joined
+from penstock.engines.simulator.records import Numbers, Queue, Records, joined
 from penstock.engines.simulator.source import Source
 from penstock.engines.simulator.work import Counts
 from penstock.plan.plan import Plan
@@ -46,7 +45,7 @@ class Leaving:
     records: Records
     outputs: Counts | None
 
-    def __getitem__(self, which: slice | npt.NDArray[np.generic]) -> Leaving:
+    def __getitem__(self, which: slice | Numbers) -> Leaving:
         return Leaving(self.records[which], None if self.outputs is None else self.outputs[which])
 
     def count(self, until: float) -> int:
