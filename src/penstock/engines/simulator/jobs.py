@@ -45,7 +45,7 @@ class Jobs:
     def __len__(self) -> int:
         return len(self.left)
 
-    def __getitem__(self, which: slice | npt.NDArray[np.generic]) -> Jobs:
+    def __getitem__(self, which: slice | Numbers) -> Jobs:
         return Jobs(
             self.records[which],
             self.allotted[which],
@@ -54,14 +54,14 @@ class Jobs:
             self.entry[which],
         )
 
-    def parted(self, end: float) -> tuple[Jobs, Jobs]:
-        """Those that leave by `end`, and those that stay."""
+    def parted(self, end: float) -> tuple[slice | Numbers, Jobs]:
+        """Which of them leave by `end`, and those that stay."""
         go = self.left <= end
         if go.all():
-            return self, NO_JOBS
+            return slice(None), NO_JOBS
         if not go.any():  # a batch of millions of records is not copied in every step
-            return NO_JOBS, self
-        return self[np.flatnonzero(go)], self[np.flatnonzero(~go)]
+            return slice(0), self
+        return np.flatnonzero(go), self[np.flatnonzero(~go)]
 
     @property
     def begun(self) -> Floats:

@@ -14,8 +14,6 @@ not to look for that takes a third less time.
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import numpy.typing as npt
 
@@ -27,9 +25,6 @@ _LOOP = 128
 
 _INSTANT = 1e-200
 """Seconds that are none."""
-
-_LITTLE = 1 if sys.byteorder == "little" else -1
-"""Which way round the halves of a number are stored."""
 
 _FEW = 4096
 """Times up to which they are compared with each other to put them in order."""
@@ -48,9 +43,11 @@ def order(times: Floats) -> Numbers:
         if span > _INSTANT:
             since = times - first
             since *= ((1 << 32) - 1) / span
-            low, high = since.astype(np.uint32).view(np.uint16).reshape(-1, 2).T[::_LITTLE]
-            found = np.argsort(low, kind="stable")
-            return found.take(np.argsort(high.take(found), kind="stable"))
+            digits = since.astype(np.uint32)
+            found = np.argsort(digits.astype(np.uint16), kind="stable")
+            digits >>= 16
+            high = digits.astype(np.uint16).take(found, mode="wrap")
+            return found.take(np.argsort(high, kind="stable"), mode="wrap")
     return np.argsort(times, kind="stable")
 
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from penstock.dataflow.graph import Graph
+from penstock.engines.simulator import kernel
 from penstock.engines.simulator.node import Placement
-from penstock.engines.simulator.records import Queue, Records, joined
+from penstock.engines.simulator.records import Numbers, Queue, Records, joined
 from penstock.engines.simulator.source import Source
 from penstock.engines.simulator.work import Counts
 from penstock.plan.plan import Plan
@@ -46,8 +46,22 @@ class Leaving:
     records: Records
     outputs: Counts | None
 
-    def __getitem__(self, which: slice | npt.NDArray[np.generic]) -> Leaving:
+    def __getitem__(self, which: slice | Numbers) -> Leaving:
         return Leaving(self.records[which], None if self.outputs is None else self.outputs[which])
+
+    @property
+    def made(self) -> int:
+        """Records that come of all of them."""
+        return len(self.records) if self.outputs is None else int(self.outputs.sum())
+
+    @property
+    def each(self) -> Counts:
+        """Records that come of each, in numbers."""
+        return np.ones(len(self.records), np.int64) if self.outputs is None else self.outputs
+
+    def repeated(self) -> Records:
+        """The records that come of them."""
+        return self.records if self.outputs is None else self.records.repeated(self.outputs)
 
     def count(self, until: float) -> int:
         """Records that come of those that leave by a time."""
@@ -57,13 +71,12 @@ class Leaving:
 
 def emitted(leaving: Sequence[Leaving], until: float) -> Records:
     """What goes out of a pipeline by a time, in order: every record as often as it is to."""
-    parts = []
-    for one in leaving:
-        records = one.records
-        if one.outputs is not None:
-            records = records.repeated(one.outputs)
-        parts.append(records)
-    out = joined(parts).by_time()
+    if sum(one.made for one in leaving) > sum(len(one.records) for one in leaving):
+        out = joined([one.records for one in leaving])
+        order = kernel.order(out.time)  # of those that there are before they are more
+        out = out.take(np.repeat(order, np.concatenate([one.each for one in leaving])[order]))
+    else:
+        out = joined([one.repeated() for one in leaving]).by_time()
     if not len(out) or out.time[-1] <= until:
         return out
     return out[: int(np.searchsorted(out.time, until, "right"))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ import numpy.typing as npt
 from penstock.engines.simulator import kernel
 
 Floats = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.intp]
+Numbers = npt.NDArray[np.integer[Any]]
 
 _SOME = 64
 
@@ -33,15 +34,17 @@ class Records:
     def __len__(self) -> int:
         return len(self.time)
 
-    def __getitem__(self, which: slice | npt.NDArray[np.generic]) -> Records:
+    def __getitem__(self, which: slice | Numbers) -> Records:
+        if not isinstance(which, slice):
+            return self.take(which)
         births = {name: b[which] for name, b in self.births.items()}
         return Records(self.time[which], births, {name: k[which] for name, k in self.keys.items()})
 
-    def take(self, order: npt.NDArray[np.intp]) -> Records:
-        """All of them in another order."""
-        births = {name: b.take(order, mode="wrap") for name, b in self.births.items()}
-        keys = {name: k.take(order, mode="wrap") for name, k in self.keys.items()}
-        return Records(self.time.take(order, mode="wrap"), births, keys)  # which is not looked over
+    def take(self, which: Numbers) -> Records:
+        """Some of them, or all in another order."""
+        births = {name: b.take(which, mode="wrap") for name, b in self.births.items()}
+        keys = {name: k.take(which, mode="wrap") for name, k in self.keys.items()}
+        return Records(self.time.take(which, mode="wrap"), births, keys)  # which is not looked over
 
     def repeated(self, often: npt.NDArray[np.int64]) -> Records:
         """Each as often as is said for it."""

@@ -12,6 +12,7 @@ by sorting.
 from __future__ import annotations
 
 import heapq
+import itertools
 
 import numpy as np
 import numpy.typing as npt
@@ -40,8 +41,7 @@ def shared(arrivals: Floats, services: Floats, free: Floats) -> tuple[Floats, Fl
         whole = len(arrivals) // _CHUNK
         done = whole * _CHUNK if whole > _FEW else 0
         if done:
-            _side_by_side(arrivals[:done], services[:done], free, left[:done])
-            free = np.partition(np.concatenate((free, left[:done])), done)[done:]
+            free = _side_by_side(arrivals[:done], services[:done], free, left[:done])
         return left, _one_by_one(arrivals[done:], services[done:], free, left[done:])
     free = np.sort(free)
     for at in range(0, len(arrivals), len(free)):
@@ -50,29 +50,34 @@ def shared(arrivals: Floats, services: Floats, free: Floats) -> tuple[Floats, Fl
     return left, free
 
 
-def _side_by_side(arrivals: Floats, services: Floats, free: Floats, left: Floats) -> None:
-    """Fill in `left` for records that are whole chunks."""
+def _side_by_side(arrivals: Floats, services: Floats, free: Floats, left: Floats) -> Floats:
+    """Fill in `left` for records that are whole chunks; the new `free`."""
     table = (-1, _CHUNK)
     came = np.ascontiguousarray(arrivals.reshape(table).T)
     took = np.ascontiguousarray(services.reshape(table).T)
-    gone = np.empty_like(came)
     begin = np.repeat(came[:1], len(free), axis=0)
     np.maximum(begin[:, 0], np.sort(free), out=begin[:, 0])
-    end = np.empty_like(begin)
-    again = np.arange(came.shape[1])
-    tried = 0
+    gone, end = _pass(came, took, begin)
+    again = _due(came, begin, end)
     while len(again) > _FEW:
-        gone[:, again], end[:, again] = _pass(came[:, again], took[:, again], begin[:, again])
-        due = np.maximum(end[:, :-1], came[0, 1:])
-        wrong = 1 + np.flatnonzero((due != begin[:, 1:]).any(axis=0))
-        tried += 1
-        if tried > 1 and 4 * len(wrong) > 3 * len(again):
+        some = (every.take(again, axis=1) for every in (came, took, begin))  # rows stay in a row
+        gone[:, again], end[:, again] = _pass(*some)
+        wrong = _due(came, begin, end)
+        if 4 * len(wrong) > 3 * len(again):
             again = wrong  # servers are never idle: each chunk depends on all before it
             break
-        begin[:, wrong] = due[:, wrong - 1]
         again = wrong
     _in_turn(came, took, gone, begin, end, again)
-    left[:] = gone.T.ravel()
+    left.reshape(table)[...] = gone.T
+    return end[:, -1]
+
+
+def _due(came: Floats, begin: Floats, end: Floats) -> Numbers:
+    """Chunks that did not begin with what the one before left; from now on they do."""
+    due = np.maximum(end[:, :-1], came[0, 1:])
+    wrong = np.flatnonzero((due != begin[:, 1:]).any(axis=0))
+    begin[:, wrong + 1] = due[:, wrong]
+    return wrong + 1
 
 
 def _in_turn(
@@ -90,19 +95,23 @@ def _in_turn(
 
 
 def _pass(came: Floats, took: Floats, free: Floats) -> tuple[Floats, Floats]:
-    """Work through chunks, the columns; `free`, a column each, is in order and stays so."""
-    gone, free = np.empty_like(came), free.copy()
-    new, high = np.empty_like(free), np.empty_like(free[1:])
-    for arrivals, services, done in zip(came, took, gone, strict=True):
-        np.maximum(arrivals, free[0], out=done)
-        done += services
-        rest = free[1:]
-        np.minimum(rest[0], done, out=new[0])
-        np.maximum(rest, done, out=high)
-        np.minimum(high[:-1], rest[1:], out=new[1:-1])
-        new[-1] = high[-1]
-        free, new = new, free
-    return gone, free
+    """Work through chunks, the columns; `free`, a column each, is in order and stays so.
+
+    The first of those that are free is gone, and those before the new one move up: what is n-th is
+    the new one where it lies between what was n-th and what was the next.
+    """
+    gone, high = np.empty_like(came), np.empty_like(free)
+    now = np.concatenate((free, np.full_like(free[:1], np.inf)))
+    new = now.copy()
+    ways = [(of[0], of[:-1], of[1:], to[:-1]) for of, to in ((now, new), (new, now))]
+    for (first, these, nexts, to), arrivals, services, done in zip(
+        itertools.cycle(ways), came, took, gone
+    ):
+        np.maximum(arrivals, first, out=done)
+        np.add(done, services, out=done)
+        np.maximum(these, done, out=high)
+        np.minimum(high, nexts, out=to)
+    return gone, to
 
 
 def _one_by_one(arrivals: Floats, services: Floats, free: Floats, left: Floats) -> Floats:

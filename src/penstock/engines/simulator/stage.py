@@ -190,17 +190,16 @@ class Stage:
             self._count(entry, len(late))
             return [Leaving(records, outputs)], NO_JOBS
         stays = served[kept] if isinstance(served, Jobs) else served.jobs(kept)
-        go = ~late
-        self._count(entry if entry.ndim == 0 else entry[go], len(late) - len(kept))
+        self._count(entry if entry.ndim == 0 else entry[~late], len(late) - len(kept))
         if _FEW * len(kept) < len(late):
             return [Leaving(records, outputs)], stays
         every, first = Leaving(records, outputs), int(kept[0])
-        return [every[:first], every[first:][go[first:]]], stays
+        return [every[:first], every[first + np.flatnonzero(~late[first:])]], stays
 
     def _count(self, entry: npt.NDArray[np.uint8], count: int) -> None:
         """Note records that leave, by where they came in."""
-        if entry.ndim == 0:
-            self.gauge.done(self.inlets[int(entry)].entry, count)
+        if entry.ndim == 0 or len(self.inlets) == 1:
+            self.gauge.done(self.inlets[0 if entry.ndim else int(entry)].entry, count)
             return
         for inlet, n in zip(
             self.inlets, np.bincount(entry, minlength=len(self.inlets)), strict=True
@@ -222,11 +221,12 @@ class Stage:
             if not len(jobs):
                 continue
             gone, stays = jobs.parted(end)
-            if len(gone):
+            count = len(jobs) - len(stays)
+            if count:
                 if work.pipeline.operators == self.pipeline.operators:
-                    self._count(gone.entry, len(gone))
-                records = Records(gone.left, gone.records.births)
-                leaving.append(Leaving(records, gone.allotted.outputs))
+                    self._count(jobs.entry[gone], count)
+                records = Records(jobs.left, jobs.records.births)
+                leaving.append(Leaving(records, jobs.allotted.outputs)[gone])
             if at == 0:
                 self.jobs = merged(stays, staying)
             elif len(stays):
@@ -383,7 +383,8 @@ class Stage:
         bound, mean = self.bound, self.mean()
         if bound is None or mean == 0:
             return np.inf
-        held = np.bincount(self.jobs.server[self.jobs.left > end], minlength=self.instances)
+        stay = np.flatnonzero(self.jobs.left > end)
+        held = np.bincount(self.jobs.server[stay], minlength=self.instances)
         return self.servers.room(bound, held, mean, begin, end)
 
 
