@@ -23,7 +23,7 @@ from penstock.experiments import (
     recovery_spark,
 )
 from penstock.experiments.es_stream import COUNT, TOP
-from penstock.experiments.experiment import Data, Record, Setting
+from penstock.experiments.experiment import Data, Job, Record, Setting
 from penstock.experiments.play import Play
 from penstock.experiments.rivals import scaled
 from penstock.experiments.table import tabulate
@@ -170,6 +170,15 @@ def test_what_runs_stays_where_it_is_when_machines_come(tmp_path: Path) -> None:
     assert engine.apply(more).interruption == 0.0
 
 
+def test_drs_keeps_all_machines_whatever_it_deals(tmp_path: Path) -> None:
+    for cases in (es_stream_9.cases((1800,), 30.0), es_stream_15.changing(240.0)):
+        drs = next(c.job for c in cases if c.name.startswith("drs, COMMCount"))
+        assert isinstance(drs, Play)
+        short = replace(drs, scenario=replace(drs.scenario, seconds=30.0))
+        ticks = [r for r in short(Setting(1, tmp_path)) if r["kind"] == "tick"]
+        assert {t["executors"] for t in ticks} == {es_stream.NODES}
+
+
 # --- recovery -----------------------------------------------------------------------------------
 
 
@@ -189,6 +198,38 @@ def test_a_recovery_ends_when_no_more_waits_than_a_hundredth_of_a_second_of_its_
     for rate, taken in ((1800, 1.64), (900, 1.82)):
         found = es_stream_18._recovered(cast(Any, Waiting()), 4.0, rate)
         assert found == pytest.approx(taken, abs=0.03)
+
+
+def test_who_was_scaled_does_again_what_came_since_its_backup_on_cores_that_others_use_too(
+    tmp_path: Path,
+) -> None:
+    def took(job: Job) -> float:
+        scratch = tmp_path / type(job).__name__  # one for each dataflow
+        return float(next(iter(job(Setting(1, scratch))))["seconds"])
+
+    short, long = took(es_stream_18.Scaled(1.0)), took(es_stream_18.Scaled(5.0))
+    # 1,800 tuples/s keep five counters busy for 0.21 of the time, which they catch up with too
+    busy = 1800 * COUNT.services["count"] / 5
+    alone = busy / (1 - busy)
+    assert alone < (long - short) / 4 < 2 * alone
+    # of one that failed alone there is a core for all that it does again
+    assert took(es_stream_18.Fault("partial", 5.0)) < long < took(es_stream_18.Fault("global", 5.0))
+    read = took(es_stream_18.Scaled(5.0, 900, 160e6)) - took(es_stream_18.Scaled(5.0, 900))
+    assert read == pytest.approx(160e6 / (13 * 12.5e6), rel=0.25)
+
+
+def test_deviations_are_those_of_scaling_where_it_was_tried() -> None:
+    def of(**ways: tuple[float, float]) -> Data:
+        told = {
+            f"{w}, {i} s": s for w, pair in ways.items() for i, s in zip((1, 2), pair, strict=True)
+        }
+        records = ({"case": c, "kind": "recovery", "seconds": s} for c, s in told.items())
+        return Data(tuple(records), parameters={"intervals": (1.0, 2.0)})
+
+    both = of(partial=(1.0, 2.0), **{"global": (2.0, 8.0)})
+    assert es_stream_18.over_intervals(both) == pytest.approx(6.0)
+    scaled = of(partial=(1.0, 2.0), scaled=(1.0, 3.0), **{"global": (2.0, 8.0)})
+    assert es_stream_18.over_intervals(scaled) == pytest.approx(3.0)
 
 
 def test_arithmetic_is_given_and_a_recovery_that_does_not_grow_differs() -> None:

@@ -166,12 +166,12 @@ def picture_13(data: Data) -> Figure:
 
 
 _CROWDED = (
-    "with 52 instances it is the 26 cores that bound everybody, and nobody gets far beyond another: "
-    "an even plan of Top_N has one instance of each operator on every machine, and these are all as "
-    "busy. Es-Stream puts a new instance where the load is lowest and moves none, so that one of "
-    "its machines is full before the others are: its own instances of Top_N, all put anew where the "
-    "fewest are, carry the 13,000 of the even plan. That the seed's rivals carried far less says "
-    "that they had fewer instances than the machines hold, as in the rows of 24"
+    "with 52 instances it is the 26 cores that bound everybody, and nobody gets far beyond "
+    "another: an even plan of Top_N has one instance of each operator on every machine, and these "
+    "are all as busy. Es-Stream puts a new instance where the load is lowest and moves none, so "
+    "that one of its machines is full before the others are: its own instances of Top_N, all put "
+    "anew where the fewest are, carry the 13,000 of the even plan. That the seed's rivals carried "
+    "far less says that they had fewer instances than the machines hold, as in the rows of 24"
 )
 
 FIGURE_13 = Experiment(

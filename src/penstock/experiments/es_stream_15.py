@@ -3,9 +3,10 @@
 Figures 14 and 15 are about instances. What figure 14 begins with is not printed, only what becomes
 of it: the first operator gets fewer and the second more, all together fewer than at first of
 COMMCount and more of Top_N. Dealt evenly, 15 and 16 instances of COMMCount are such beginnings, and
-of Top_N 17 alone. So these have 16 and 17 here, four on a machine. Figures 16 and 17 are about machines, and neither their rates nor their
-numbers are printed: that machines follow the rate under Es-Stream alone, that R-Storm has the
-fewest and DRS more than it needs. So the rate goes on to 900 tuples/s here, after figure 15's.
+of Top_N 17 alone. So these have 16 and 17 here, four on a machine. Figures 16 and 17 are about
+machines, and neither their rates nor their numbers are printed: that machines follow the rate under
+Es-Stream alone, that R-Storm has the fewest and DRS more than it needs. So the rate goes on to 900
+tuples/s here, after figure 15's.
 
 DRS and R-Storm have 24 instances, as in figure 13, on all machines and on the fewest. The best
 static plan has as many as Es-Stream at the highest rate, dealt for that rate, on as many machines.
@@ -174,7 +175,6 @@ def picture(data: Data) -> Figure:
 
 
 # --- claims -------------------------------------------------------------------------------------
-
 
 
 def _figure_14() -> list[Claim]:

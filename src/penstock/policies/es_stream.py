@@ -198,7 +198,9 @@ class EsStream:
         new = {p.name: more for p in plan.pipelines if (more := p.parallelism - before[p.name]) > 0}
         if new:
             homeless = self._homeless(hosts, new, skew, mean, _at_work(latest))
-            more = max(math.ceil(homeless / (self.room or slots)), self._least(plan) - plan.executors)
+            more = max(
+                math.ceil(homeless / (self.room or slots)), self._least(plan) - plan.executors
+            )
             plan, said = _with_more(plan, more, context)
         elif skew >= self.chi and mean <= self.zeta:
             plan, said = self._with_fewer(plan, mean, slots, context)
