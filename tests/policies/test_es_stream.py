@@ -235,6 +235,33 @@ def test_one_idle_executor_among_busier_ones_goes() -> None:
     assert kept.executors == 3  # most are above the mean
 
 
+def test_executors_come_when_there_is_no_room_for_instances_although_they_are_idle() -> None:
+    seen = context(50.0, loads=(0.5, 0.3, 0.4))  # nine of x and a source
+    free, tight = decided(seen).plan, decided(seen, EsStream(room=2)).plan
+    assert free is not None
+    assert tight is not None
+    assert (free.executors, tight.executors) == (3, 5)
+
+
+def test_a_new_executor_takes_as_many_as_it_has_room_for() -> None:
+    seen = context(50.0, loads=(0.8, 0.8, 0.8))  # five new instances
+    plan = decided(seen, EsStream(room=5)).plan
+    assert plan is not None
+    assert plan.executors == 4
+
+
+def test_no_executor_goes_whose_instances_have_no_room_elsewhere() -> None:
+    seen = context(20.0, loads=(0.1, 0.1, 0.1), p=6)
+    free, tight = decided(seen).plan, decided(seen, EsStream(room=3)).plan
+    assert free is not None
+    assert tight is not None
+    assert sum(p.parallelism for p in tight.pipelines) == 6
+    assert (free.executors, tight.executors) == (2, 2)
+    tighter = decided(seen, EsStream(room=2)).plan
+    assert tighter is not None
+    assert tighter.executors == 3
+
+
 def test_age_is_told_by_first_sight_then_by_number() -> None:
     def seen(*names: str) -> Snapshot:
         return Snapshot(0.0, 1.0, 0, 0, 0, 0, executors={n: ExecutorMetrics(n, 1) for n in names})

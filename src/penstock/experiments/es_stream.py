@@ -8,7 +8,9 @@ seed found by hand: 3, 13, 8 of COMMCount at 1,800 tuples/s, and 3, 10, 6, 1 of 
 are exponential, as the seed's model has them.
 
 The weight of an instance, beta, is not printed either. It is the one with which COMMCount has the
-seed's 14 instances at 1,800 tuples/s; all other numbers of instances follow.
+seed's 14 instances at 1,800 tuples/s; all other numbers of instances follow. Nor is the load up to
+which machines are given back, zeta. It is 0.5 here: with that, any four machines can spare one and
+the others stay below the 0.7 from which on new ones are taken.
 
 Nor is how many instances the rivals have. An even plan here has the fewest that keep up with the
 rate, as many of each operator, on all machines, as somebody sets it by hand; DRS deals as many
@@ -51,7 +53,9 @@ PAPER = "Es-Stream: elastic scaling of stateful operators over fluctuating data 
 NODES, CORES, INSTANCES = 13, 2, 4
 """Machines, cores of each, and instances that it may hold."""
 
-SEED = EsStream(share=0.003)
+CPUS = NODES * CORES
+
+SEED = EsStream(share=0.003, zeta=0.5, room=INSTANCES)
 
 RESTART = 0.2
 
@@ -78,7 +82,7 @@ class Application:
     @property
     def services(self) -> dict[str, float]:
         """Seconds of a tuple at each operator."""
-        whole = NODES * CORES / self.bottleneck / sum(self.weights)
+        whole = CPUS / self.bottleneck / sum(self.weights)
         return {n: whole * w for n, w in zip(self.operators, self.weights, strict=True)}
 
     def enough(self, rate: float) -> dict[str, int]:

@@ -1,10 +1,12 @@
 """Es-Stream's figures 14 to 17: instances and machines over time.
 
-Figures 14 and 15 are about instances. What figure 14 begins with is not printed: more than the 14
-of COMMCount that it ends with, and fewer than the 18 of Top_N. Both begin with 16 here, dealt
-evenly, four on a machine. Figures 16 and 17 are about machines, and neither their rates nor their
-numbers are printed: that machines follow the rate under Es-Stream alone, that R-Storm has the
-fewest and DRS more than it needs. So the rate goes on to 900 tuples/s here, after figure 15's.
+Figures 14 and 15 are about instances. What figure 14 begins with is not printed, only what becomes
+of it: the first operator gets fewer and the second more, all together fewer than at first of
+COMMCount and more of Top_N. Dealt evenly, 15 and 16 instances of COMMCount are such beginnings, and
+of Top_N 17 alone. So these have 16 and 17 here, four on a machine. Figures 16 and 17 are about
+machines, and neither their rates nor their numbers are printed: that machines follow the rate under
+Es-Stream alone, that R-Storm has the fewest and DRS more than it needs. So the rate goes on to 900
+tuples/s here, after figure 15's.
 
 DRS and R-Storm have 24 instances, as in figure 13, on all machines and on the fewest. The best
 static plan has as many as Es-Stream at the highest rate, dealt for that rate, on as many machines.
@@ -27,14 +29,15 @@ from penstock.policies.drs import Drs
 from penstock.report.figures import Figure, Level, Mark, Panel
 
 APPS = (COUNT, TOP)
-START, FEW = 16, 24
+START = {"COMMCount": 16, "Top_N": 17}
+FEW = 24
 TIMES = (100.0, 160.0, 220.0)
 """When the rate goes from 1,800 to 3,600, to 2,700 and to 900 tuples/s."""
 
 RATES = (1800, 3600, 2700, 900)
 SEEDS = {"COMMCount": (14, 24, 19), "Top_N": (18, 27, 23)}
-EAGER = replace(es_stream.SEED, zeta=0.5)
-"""Gives machines back from a higher load on."""
+SLOW = replace(es_stream.SEED, zeta=0.3)
+"""Gives machines back from a lower load on."""
 
 
 def changing(seconds: float) -> Sequence[Case]:
@@ -45,13 +48,13 @@ def changing(seconds: float) -> Sequence[Case]:
     limits = Limits(executors=es_stream.NODES)
     found = []
     for app in APPS:
-        own = es_stream.by_load(es_stream.scenario(app, load, seconds, app.even(START)))
+        own = es_stream.by_load(es_stream.scenario(app, load, seconds, app.even(START[app.name])))
         wide = es_stream.scenario(app, load, seconds, app.even(FEW), es_stream.NODES)
         packed = es_stream.scenario(app, load, seconds, app.even(FEW), app.packed(FEW))
         drs = Play(wide, Drs(budget=True), limits=Limits(slots=wide.plan.slots))
         found += [
             Case(f"es-stream, {app.name}", Play(own, es_stream.SEED, limits=limits)),
-            Case(f"es-stream with zeta 0.5, {app.name}", Play(own, EAGER, limits=limits)),
+            Case(f"es-stream with zeta 0.3, {app.name}", Play(own, SLOW, limits=limits)),
             Case(f"drs, {app.name}", drs),
             Case(f"r-storm, {app.name}", Play(packed)),
             Case(f"best static, {app.name}", Play(_for_peak(app, load, seconds))),
@@ -173,28 +176,20 @@ def picture(data: Data) -> Figure:
 
 # --- claims -------------------------------------------------------------------------------------
 
-_BEGUN = (
-    "what the seed begins with is not printed: 16 instances dealt evenly have four readers, as "
-    "many as its formula has at this rate"
-)
-_KEPT = (
-    "machines go when they are loaded 0.3 or less on average (zeta, which the seed does not "
-    "print), and at 2,700/s those of the peak still are more than that; with 0.5 some do (below)"
-)
-
 
 def _figure_14() -> list[Claim]:
     found = []
     for app in APPS:
         first, second = app.operators[:2]
         what = f"{app.name} at 1,800/s beside the beginning:"
-        end = SEEDS[app.name][0] / START
+        start = START[app.name]
+        end = SEEDS[app.name][0] / start
         found += [
             Claim(f"{what} instances of the first operator", None, _settled(app, first),
-                  neutral=1.0, side="below", why=_BEGUN),
+                  neutral=1.0, side="below", basis="given" if app is TOP else "found"),
             Claim(f"{what} instances of the second operator", None, _settled(app, second),
                   neutral=1.0, side="above"),
-            Claim(f"{what} all instances (16 at first)", end, _settled(app), basis="given"),
+            Claim(f"{what} all instances ({start} at first)", end, _settled(app), basis="given"),
         ]  # fmt: skip
     return found
 
@@ -216,16 +211,16 @@ def _figure_15() -> list[Claim]:
 
 def _figure_16(app: str) -> list[Claim]:
     own = [_machines(app, at) for at in range(len(RATES))]
-    eager = [_machines(app, at, "es-stream with zeta 0.5") for at in range(len(RATES))]
+    slow = [_machines(app, at, "es-stream with zeta 0.3") for at in range(len(RATES))]
     return [
         Claim(f"{app}: machines at 3,600/s beside 1,800/s", None, _beside(own[1], own[0]),
               neutral=1.0, side="above"),
         Claim(f"{app}: machines at 2,700/s beside 3,600/s", None, _beside(own[2], own[1]),
-              neutral=1.0, side="below", why=_KEPT),
+              neutral=1.0, side="below", basis="given"),
         Claim(f"{app}: machines at 900/s beside 3,600/s", None, _beside(own[3], own[1]),
-              neutral=1.0, side="below", why=_KEPT),
-        Claim(f"{app}: machines at 2,700/s beside 3,600/s with zeta 0.5", None,
-              _beside(eager[2], eager[1])),
+              neutral=1.0, side="below"),
+        Claim(f"{app}: machines at 2,700/s beside 3,600/s with zeta 0.3", None,
+              _beside(slow[2], slow[1])),
         Claim(f"{app}: machines of Es-Stream on average beside DRS", None,
               _beside(_average("es-stream", app), _average("drs", app)), neutral=1.0,
               side="below", basis="given"),
@@ -260,6 +255,11 @@ FIGURE_15 = Experiment(
            "they need but at the peak: Es-Stream is short of them for some seconds after the rate "
            "has risen, and stands still for 0.2 s at each change. Once it has settled at the peak "
            "its latency is as short or shorter.",
+           "Whether machines go at 2,700/s hangs on zeta, which the seed does not print: machines "
+           "that held the peak are loaded 0.4 then, and go with 0.5 and stay with 0.3. That fewer "
+           "of them go than the load alone would let go is due to their room for four instances.",
+           "That Top_N's first operator has fewer instances than at the beginning is due to the "
+           "beginning, which is chosen so: with 16 it has as many.",
            "That DRS has all machines, and R-Storm the six that hold 24 instances, is put in. DRS "
            "would gain less than the 5 % that it asks for by dealing 24 anew and leaves them even: "
            "it differs from R-Storm in its ways alone.",),

@@ -47,9 +47,10 @@ class EsStream:
     zeta. A skewness of -3 to -4 is that of one idle executor among busy ones, which is one to give
     back, so chi is below that. io_capacity: bytes per second that an executor can move, 0 if that
     is not looked at; heap: whether memory is, which fills up under any load until it is
-    collected and so says little; most: instances of a pipeline that nothing else
-    bounds; catch_up: seconds in which rows that wait are to be worked off. backup_least,
-    backup_most: seconds between commits of state, seldom under load; 0 leaves cadences alone.
+    collected and so says little; room: instances that an executor may hold, 0 if they share its
+    slots, however many they are; most: instances of a pipeline that nothing else bounds; catch_up:
+    seconds in which rows that wait are to be worked off. backup_least, backup_most: seconds between
+    commits of state, seldom under load; 0 leaves cadences alone.
     """
 
     share: float = 0.1
@@ -63,6 +64,7 @@ class EsStream:
     alpha: float = 0.9
     io_capacity: float = 0.0
     heap: bool = False
+    room: int = 0
     most: int = 1000
     catch_up: float = inflow.CATCH_UP
     backup_least: float = 0.0
@@ -77,7 +79,7 @@ class EsStream:
             self,
             zero_or_more=(
                 *("trigger", "steady", "changing", "phi", "zeta", "io_capacity"),
-                *("backup_least", "backup_most"),
+                *("room", "backup_least", "backup_most"),
             ),
             above_zero=("catch_up",),
             one_or_more=("most",),
@@ -196,7 +198,10 @@ class EsStream:
         new = {p.name: more for p in plan.pipelines if (more := p.parallelism - before[p.name]) > 0}
         if new:
             homeless = self._homeless(hosts, new, skew, mean, _at_work(latest))
-            plan, said = _with_more(plan, math.ceil(homeless / slots), context)
+            more = max(
+                math.ceil(homeless / (self.room or slots)), self._least(plan) - plan.executors
+            )
+            plan, said = _with_more(plan, more, context)
         elif skew >= self.chi and mean <= self.zeta:
             plan, said = self._with_fewer(plan, mean, slots, context)
         else:
@@ -219,13 +224,18 @@ class EsStream:
         more = ((needs.get(name, {}), count) for name, count in new.items())
         return nodes.place(hosts, more, limits)
 
+    def _least(self, plan: Plan) -> int:
+        """The fewest executors that hold all instances."""
+        return math.ceil(plan.slots / self.room) if self.room else 1
+
     def _with_fewer(
         self, plan: Plan, mean: float, slots: int, context: Context
     ) -> tuple[Plan, list[str]]:
-        """As few executors as stay below phi and run any one pipeline at once."""
+        """As few executors as stay below phi and have room, or run any one pipeline at once."""
         widest = max(p.parallelism for p in plan.pipelines)
         by_load = math.ceil(mean * plan.executors / self.phi) if self.phi > 0 else plan.executors
-        keep = min(plan.executors, max(1, by_load, math.ceil(widest / slots)))
+        by_room = self._least(plan) if self.room else math.ceil(widest / slots)
+        keep = min(plan.executors, max(1, by_load, by_room))
         leaving = newest(context.snapshots)[: plan.executors - keep]
         if not leaving:
             return plan, []
