@@ -21,7 +21,8 @@ _STARTS = (
     "here Stela stops the components that it gives executors, for as long as their workers take to "
     "start, and the default scheduler all of them, after the 30 s that Storm waits if it is not "
     "told otherwise. What the seed's was told it does not say; beside one that starts at once, as "
-    "Stela's does as published, Stela takes as long or longer (row below)"
+    "Stela's does as published, Stela takes longer with network monitoring, and with the star "
+    "chance decides (rows at once)"
 )
 _CALM = (
     "throughput counts as calm after four windows of 10 s at the earliest, here and there. The "
