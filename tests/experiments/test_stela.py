@@ -9,9 +9,25 @@ import pytest
 
 from penstock.control.context import Context
 from penstock.engines.simulator.layout import Layout, slots
-from penstock.engines.simulator.topologies import LINEAR, PAGE_LOAD, PROCESSING, SCALING
+from penstock.engines.simulator.topologies import (
+    LINEAR,
+    NETWORK,
+    PAGE_LOAD,
+    SCALING,
+    STAR,
+    WAITING,
+)
 from penstock.experiments.experiment import Data, Record, Setting
-from penstock.experiments.stela import AT, Dealt, best, chanced, least_links, taken
+from penstock.experiments.stela import (
+    AT,
+    AT_ONCE,
+    Dealt,
+    best,
+    chanced,
+    least_links,
+    starting,
+    taken,
+)
 from penstock.experiments.stela import Draw as Out
 from penstock.experiments.stela_8 import FIGURE_8, RANDOM, STELA, Draw, down, kept
 from penstock.experiments.table import GIVEN, tabulate
@@ -43,7 +59,8 @@ def test_the_machines_of_the_source_go_first_and_the_rest_end_up_even(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("layout", "before", "after"), [(PAGE_LOAD, 63.6, 1.585), (PROCESSING, 178.9, 1.5)]
+    ("layout", "before", "after"),
+    [(PAGE_LOAD, 51.2, 2.0), (WAITING[0], 63.6, 1.585), (WAITING[1], 178.9, 1.5)],
 )
 def test_four_more_executors_at_the_best_places(
     layout: Layout, before: float, after: float
@@ -57,16 +74,40 @@ def test_four_more_executors_at_the_best_places(
 
 
 def test_components_that_work_carry_no_more_than_the_processors(tmp_path: Path) -> None:
-    found = Dealt(PAGE_LOAD, 7, 0)(Setting(1, tmp_path))
+    layout = WAITING[0]
+    found = Dealt(layout, 7, 0)(Setting(1, tmp_path))
     ticks = [r for r in found if r["kind"] == "tick"]
     carried = ticks[-1]["delivered"] / ticks[-1]["at"]
-    assert 0 < carried < PAGE_LOAD.throughput(PAGE_LOAD.times, PAGE_LOAD.first)
+    assert 0 < carried < layout.throughput(layout.times, layout.first)
     assert all(a["delivered"] <= b["delivered"] for a, b in pairwise(ticks))
 
 
 def test_least_link_load_takes_components_that_talk_to_each_other() -> None:
     assert least_links(PAGE_LOAD, PAGE_LOAD.times)[:3] == ("loads", "aggregate", "filter-2")
-    assert PAGE_LOAD.traffic(PAGE_LOAD.times)["loads"] == pytest.approx(63.6, rel=1e-3)
+    assert PAGE_LOAD.traffic(PAGE_LOAD.times)["loads"] == pytest.approx(51.2, rel=1e-3)
+
+
+def test_workers_start_as_fast_as_the_processors_of_their_machines_let_them() -> None:
+    assert starting(PAGE_LOAD, PAGE_LOAD.workers) == 40.0
+    assert starting(STAR, STAR.workers) == 30.0
+    assert starting(NETWORK, NETWORK.workers) == 10.0  # four processors a machine
+
+
+def test_stela_stops_what_it_gives_executors_and_a_rebalance_stops_all(tmp_path: Path) -> None:
+    def seen(policy: str) -> tuple[Record, float]:
+        found = Out(PAGE_LOAD, policy, 0)(Setting(1, tmp_path / policy))
+        (change,) = [r for r in found if r["kind"] == "change"]
+        ticks = [r for r in found if r["kind"] == "tick" and r["at"] >= AT]
+        still = (b["at"] - a["at"] for a, b in pairwise(ticks) if a["delivered"] == b["delivered"])
+        return change, sum(still)
+
+    ours, stood = seen("stela")
+    assert ours["actions"] == ["views: parallelism 4 -> 8", "executors 7 -> 8"]
+    assert ours["interruption"] == pytest.approx(4 * 10 / 7)  # four workers on seven machines
+    theirs, stopped = seen("default")
+    assert theirs["actions"] == ["executors 7 -> 8"]
+    assert seen(AT_ONCE)[1] == pytest.approx(stopped - 30, abs=5)  # which Storm waits
+    assert stood < 10 < 50 <= stopped <= 70  # of 71 s the first ten are in one tick
 
 
 def test_least_link_load_moves_executors_and_adds_none(tmp_path: Path) -> None:

@@ -1,10 +1,14 @@
 """What Stela's experiments have in common: topologies under its rivals.
 
 The seed does not print what its components take. Of page load, processing and network monitoring
-its authors have published it: components that wait, so that no machine is ever short of a
-processor. Those of star, linear and diamond do nothing there but pass tuples on: for these a time
-between 20 and 60 ms a tuple is drawn for every component, which is a choice, and the figures are
-means over some draws.
+its authors have published it: components that wait or take no time, so that no machine is ever
+short of a processor. Those of star, linear and diamond do nothing there but pass tuples on: for
+these a time between 20 and 60 ms a tuple is drawn for every component, which is a choice, and the
+figures are means over some draws.
+
+The default scheduler does what a rebalance of Storm's does: everything stops, for the time that
+Storm waits and until all workers are started. Stela's is one too, as published, which waits for
+nothing and stops only what gets other executors.
 
 Least link load moves executors to the new machine, as in the seed, and adds none: those of the
 component with the least traffic on its links and of those that it talks to. Each is started anew in
@@ -44,6 +48,13 @@ TURN = 5.0
 REBALANCING = 30.0
 """Seconds that Storm's rebalance waits, its message timeout, before it starts everything anew."""
 
+AT_ONCE = "default at once"
+REBALANCED = {"default": REBALANCING, AT_ONCE: 0.0}
+"""The default scheduler by how long it waits: it need not, if it is told so."""
+
+START = 10.0
+"""Seconds of a processor until a worker process is there, on a machine that came as on others."""
+
 POLICIES = ("stela", "least link load", "default", "best static")
 
 Bounds = tuple[float, float]
@@ -80,17 +91,21 @@ class Draw:
         times = taken(self.layout, setting.seed, self.number, self.between)
         scenario = self.layout.scenario(times, AT + AFTER, cpu=0.0)
         added = self.layout.machines[1] - self.layout.machines[0]
+        if self.policy in ("stela", "best static"):
+            scenario = rebuilt(scenario, starting(self.layout, 1))
         if self.policy == "stela":
             decide = Once("stela", AT, lambda context: stela.scale_out(context, added))
         elif self.policy == "least link load":
             scenario = drawn(scenario, least_links(self.layout, times))
             decide = Once("least-link-load", AT, _only_machines(added))
-        elif self.policy == "default":
-            scenario, decide = missed_after(scenario), Once("default", AT, _only_machines(added))
+        elif self.policy in REBALANCED:
+            wait = REBALANCED[self.policy] + starting(self.layout, self.layout.workers)
+            scenario = missed_after(scenario, wait)
+            decide = Once("default", AT, _only_machines(added))
         else:
             decide = Once("best-static", AT, _to(best(self.layout, times, scenario)))
         options: dict[str, Any] = {"step": TURN}
-        if self.policy == "default":
+        if self.policy in REBALANCED:
             options["failures"] = broken(range(self.layout.machines[0]))
         play = Play(scenario, decide, turn=TURN, every=TURN, options=options)
         return tuple(play(chanced(setting, self.number)))
@@ -167,6 +182,21 @@ def drawn(scenario: Scenario, components: tuple[str, ...]) -> Scenario:
     timing = scenario.model.timing
     timing = replace(timing, restart=timing.executor_start)
     return replace(scenario, model=replace(scenario.model, drawn=components, timing=timing))
+
+
+def starting(layout: Layout, workers: int) -> float:
+    """Seconds until so many workers are started, on all machines of a layout at first."""
+    return workers * START / (layout.machines[0] * layout.cores)
+
+
+def rebuilt(scenario: Scenario, seconds: float) -> Scenario:
+    """The same with components that stop when they get other executors, so long for each it has.
+
+    Executors of Storm's have tasks in fixed ranges: others than before for as many more executors,
+    so that the workers of the whole component are started anew, and nothing else is.
+    """
+    timing = replace(scenario.model.timing, restart=0.0, stop=seconds)
+    return replace(scenario, model=replace(scenario.model, timing=timing))
 
 
 def _to(plan: Plan) -> Callable[[Context], Decision]:

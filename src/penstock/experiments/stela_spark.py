@@ -17,7 +17,7 @@ from statistics import fmean
 
 from penstock.control.context import Context
 from penstock.engines.simulator.layout import Layout
-from penstock.engines.simulator.topologies import LINEAR, STAR
+from penstock.engines.simulator.topologies import CHAIN, STAR
 from penstock.experiments import reading, waiting
 from penstock.experiments.experiment import Case, Claim, Data, Read, Record, Setting
 from penstock.experiments.play import SparkPlay
@@ -35,7 +35,7 @@ BEFORE = (
     "one, so that it stands for what is carried before."
 )
 
-LAYOUTS = tuple(replace(one, tasks=4, executors=1) for one in (STAR, LINEAR))
+LAYOUTS = tuple(replace(one, tasks=4, executors=1) for one in (STAR, CHAIN))
 SLOW, FAST = 0.06, (0.02, 0.04)
 
 CHOICES: Mapping[str, Choice] = {

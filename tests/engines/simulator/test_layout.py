@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from penstock.dataflow import validation
@@ -15,8 +17,11 @@ from penstock.engines.simulator.topologies import (
     LINEAR,
     MICRO,
     NETWORK,
+    PAGE_LOAD,
+    PAUSED,
     PROCESSING,
     STAR,
+    WAITING,
 )
 
 
@@ -37,11 +42,11 @@ def test_every_topology_is_a_valid_dataflow(layout: Layout) -> None:
 
 
 def test_a_machine_gets_as_many_instances_as_the_others_have() -> None:
-    assert [slots(one) for one in (*MICRO, *APPLICATIONS)] == [3, 5, 4, 4, 4, 5]
+    assert [slots(one) for one in (*MICRO, *APPLICATIONS)] == [3, 4, 4, 4, 4, 5]
 
 
 def test_the_slowest_component_decides_what_is_carried() -> None:
-    times = {"first": 0.01, "second": 0.03, "third": 0.01, "sink": 0.01}
+    times = {"first": 0.01, "second": 0.03, "sink": 0.01}
     six = dict.fromkeys(LINEAR.inputs, 6)
     assert LINEAR.carries(times, six) == pytest.approx(200)
     assert LINEAR.throughput(times, six) == pytest.approx(200)
@@ -59,7 +64,29 @@ def test_most_tuples_of_a_join_go_to_one_of_its_instances() -> None:
     assert wider / first == pytest.approx(1.1, abs=0.001)
 
 
-@pytest.mark.parametrize("layout", [STAR, DIAMOND, PROCESSING, NETWORK])
+def test_twice_as_many_executors_of_a_source_that_pauses_emit_twice_as_much() -> None:
+    for layout in (PAGE_LOAD, PROCESSING):
+        before = layout.throughput(layout.times, layout.first)
+        wider = layout.throughput(layout.times, {**layout.first, "views": 8})
+        assert wider / before == pytest.approx(2.0)
+    # 80 lines a second, of which two filters take a fifth each
+    assert PAGE_LOAD.throughput(PAGE_LOAD.times, PAGE_LOAD.first) == pytest.approx(80 * 0.64)
+
+
+def test_sources_vary_as_much_as_what_filters_let_through_by_chance() -> None:
+    rng = np.random.default_rng(1)
+    lines, windows = 800, 20_000
+    through = rng.binomial(lines, 0.64, windows)
+    assert PAGE_LOAD.varies / math.sqrt(lines) == pytest.approx(
+        through.std() / through.mean(), rel=0.02
+    )
+    both = lines + rng.binomial(lines, 0.8, windows)  # one sink gets all of them
+    assert PROCESSING.varies / math.sqrt(lines) == pytest.approx(both.std() / both.mean(), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "layout", [STAR, DIAMOND, PAGE_LOAD, PROCESSING, NETWORK, *WAITING, PAUSED]
+)
 def test_the_simulated_topology_carries_that(layout: Layout, tmp_path: Path) -> None:
     names = [n for n in layout.inputs if n not in layout.sources]
     times = layout.times or {name: 0.05 + 0.01 * at for at, name in enumerate(names)}

@@ -11,12 +11,13 @@ from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow, Stream
 from penstock.engines.simulator.model import Keys, Model, Node, Step, Timing
 from penstock.engines.simulator.scenario import Scenario, never
-from penstock.engines.simulator.service import Gamma
+from penstock.engines.simulator.service import Constant, Gamma, Service
 from penstock.plan.plan import Pipeline, Plan
 
 OFFERED = 2.5
 """What comes, in terms of what the slowest component can carry at first. The sources of the seed
-emit as fast as they can, and no component can be more than doubled."""
+emit as fast as they can, but for a pause that some make before each tuple, which is their time; and
+no component can be more than doubled."""
 
 
 _KEYED = "-keyed"
@@ -34,7 +35,8 @@ class Layout:
     are known, and varies: their coefficient of variation; passes: tuples out for one in, 1 where
     it says nothing; keys: of components to which a tuple goes by its key; emits: tuples a second of
     each executor of a source, more than the components carry where it is None; spouts: executors of
-    a source, None for as many as the others have.
+    a source, None for as many as the others have; workers: processes that executors run in; cores:
+    of a machine.
     """
 
     name: str
@@ -48,6 +50,8 @@ class Layout:
     keys: Mapping[str, Keys] = field(default_factory=dict)
     emits: float | None = None
     spouts: int | None = None
+    workers: int = 1
+    cores: int = 1
 
     @cached_property
     def sinks(self) -> tuple[str, ...]:
@@ -126,7 +130,7 @@ class Layout:
         packed: bool = False,
         cpu: float = 1.0,
     ) -> Scenario:
-        """Everything saturated. times: seconds of a tuple, by component but for the sources.
+        """Everything saturated. times: seconds of a tuple, by component.
 
         Queues have no bound and machines have a core for every instance: in the seed congestion
         shows as more coming than is processed, and moving executors to other machines did not
@@ -141,12 +145,12 @@ class Layout:
             pipelines.append(Pipeline(operators, self._executors(name)))
         steps = {
             name + _KEYED * (name in self.keys): Step(
-                Gamma(time, self.varies),
+                self._service(times.get(name, 0.0)),
                 self.passes.get(name, 1.0),
                 self.keys.get(name, Keys()),
                 cpu=cpu,
             )
-            for name, time in times.items()
+            for name in {**times, **self.passes}
         }
         model = Model(
             steps,
@@ -159,6 +163,9 @@ class Layout:
         )
         plan = Plan(tuple(pipelines), self.machines[0])
         return Scenario(flow.graph, plan, model, f"{self.offered(times):.3f}/s", seconds)
+
+    def _service(self, time: float) -> Service:
+        return Gamma(time, self.varies) if time else Constant()
 
     def _attach(
         self, flow: Dataflow, streams: dict[str, Stream], name: str, before: tuple[str, ...]

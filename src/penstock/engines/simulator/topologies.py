@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean, pstdev
@@ -29,8 +30,16 @@ STAR = Layout(
     tasks=4,
     executors=2,
     machines=(4, 5),
+    workers=12,
 )
-LINEAR = Layout("linear", _chain("source", "first", "second", "third", "sink"), 12, 6, (6, 7))
+LINEAR = Layout("linear", _chain("source", "first", "second", "sink"), 12, 6, (6, 7), workers=24)
+"""Three components behind the source: so many it has where its authors published it with the tasks,
+executors and workers of Table I (github.com/flint-stone/storm-elasticity-topologies, in December
+2014)."""
+
+CHAIN = replace(LINEAR, inputs=_chain("source", "first", "second", "third", "sink"))
+"""The same with one more, as it is shown on Spark."""
+
 DIAMOND = Layout(
     "diamond",
     {
@@ -41,13 +50,22 @@ DIAMOND = Layout(
     tasks=8,
     executors=4,
     machines=(6, 7),
+    workers=24,
 )
+_KEPT = 0.8
+"""The share of the tuples that a filter of page load or processing lets through, by chance."""
+
 _LINES = (28, 73, 121, 30, 6, 31, 10, 23)
 """Characters of the log lines that the sources of page load and processing emit, each as often as
-the others, in the topologies that the seed's authors have published
-(github.com/flint-stone/storm-elasticity-topologies). A component waits a millisecond for each
-character: transform, which passes on four fifths of a line; filter, which passes on four tuples
-of five; aggregate. Joins and sinks but `join-2` of processing, which transforms, take no time."""
+the others, as published."""
+
+_PAUSE = 0.05
+"""Seconds that an executor of their sources waits before each line.
+
+Table I's tasks, executors and workers of both are those of one published version, of 14 December
+2014. In it components count to ten times the characters of a line, which takes them a microsecond,
+so that sources are the slowest. How much sinks get varies with what filters let through: sources
+have the coefficient of variation with which it varies as much here, where filters take turns."""
 
 _WHOLE = fmean(_LINES) / 1000
 _CUT = fmean(int(0.8 * n) for n in _LINES) / 1000
@@ -59,9 +77,10 @@ PAGE_LOAD = Layout(
     tasks=8,
     executors=4,
     machines=(7, 8),
-    times={"transform": _WHOLE, "filter": _CUT, "filter-2": _CUT, "aggregate": _CUT},
-    varies=_VARIES,
-    passes={"filter": 0.8, "filter-2": 0.8},
+    times={"views": _PAUSE},
+    varies=math.sqrt(1 / _KEPT**2 - 1),
+    passes={"filter": _KEPT, "filter-2": _KEPT},
+    workers=28,
 )
 PROCESSING = Layout(
     "processing",
@@ -78,15 +97,48 @@ PROCESSING = Layout(
     tasks=8,
     executors=4,
     machines=(8, 9),
-    times={"transform": _WHOLE, "filter": _CUT, "join-2": _CUT},
-    varies=_VARIES,
-    passes={"filter": 0.8},
+    times={"views": _PAUSE},
+    varies=math.sqrt(_KEPT * (1 - _KEPT)) / (1 + _KEPT),
+    passes={"filter": _KEPT},
+    workers=32,
 )
-SCALING = replace(PAGE_LOAD, tasks=15, executors=15, machines=(8, 4), emits=20.0, spouts=30)
-"""The last line of Table I, as published: twice as many executors of the source, each of which
-waits 50 ms between two lines. So every machine has the executors of one component, and two have
-those of the source: the seed says fewer than two operators a machine, and that two machines were
-best to remove."""
+_BUSY = {"transform": _WHOLE, "filter": _CUT, "filter-2": _CUT, "aggregate": _CUT}
+
+WAITING = (
+    replace(
+        PAGE_LOAD,
+        name="page-load-waiting",
+        times=_BUSY,
+        varies=_VARIES,
+    ),
+    replace(
+        PROCESSING,
+        name="processing-waiting",
+        times={"transform": _WHOLE, "filter": _CUT, "join-2": _CUT},
+        varies=_VARIES,
+    ),
+)
+"""Both with components as they were published before and after that, and sources that emit more
+than these carry: a component waits a millisecond for each character. Transform, and `join-2` of
+processing, which transforms, pass on four fifths of a line; other joins and sinks take no time."""
+
+PAUSED = replace(WAITING[0], name="page-load-paused", times={"views": _PAUSE, **_BUSY})
+"""Page load as it was published three days before, with Table I's settings too: sources pause, and
+components wait."""
+
+SCALING = replace(
+    WAITING[0],
+    name="page-load",
+    tasks=15,
+    executors=15,
+    machines=(8, 4),
+    workers=32,
+    emits=1 / _PAUSE,
+    spouts=30,
+)
+"""The last line of Table I, as published in 2015: twice as many executors of the source. So every
+machine has the executors of one component, and two have those of the source: the seed says fewer
+than two operators a machine, and that two machines were best to remove."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +195,8 @@ NETWORK = Layout(
     varies=pstdev(_WORDS) / fmean(_WORDS),
     passes={"failed": 0.5, "succeeded": 0.5},
     keys={"join": Counts()},
+    workers=32,
+    cores=4,
 )
 
 EVEN = replace(NETWORK, name="network-even-keys", keys={})
