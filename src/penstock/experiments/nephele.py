@@ -17,6 +17,7 @@ from penstock.experiments.rivals import DynamicAllocation, best_static, scaled
 from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Pipeline, Plan
+from penstock.policies.latency import Latency
 
 PAPER = "Nephele: elastic stream processing with latency guarantees"
 
@@ -24,6 +25,12 @@ HELD = 3
 """Numbers that a buffer of 16 KiB holds. In the seed's figure 3 they are almost 3 s on their way
 while 10,000 a second go over 50 times 200 channels: a number a second on each, and buffers on
 both sides of the tester in which a number waits half the time that they take to fill."""
+
+
+PRINTED = Latency(tolerance=0.0, rho_target=Latency.rho_max)
+"""The strategy as the seed prints it: instances may be as busy as Rebalance has them, up to where
+they are a bottleneck, and are changed for a single one too. Else the policy keeps a reserve for
+loads that rise and lets small savings be, for engines on which a change costs more than there."""
 
 
 @dataclass(frozen=True)

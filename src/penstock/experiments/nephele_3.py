@@ -12,7 +12,15 @@ from statistics import fmean
 from penstock.engines.simulator.scenario import Scenario, prime_tester
 from penstock.experiments import reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read, Record
-from penstock.experiments.nephele import PAPER, Buffers, dynamic, fewest_testers, note, short
+from penstock.experiments.nephele import (
+    PAPER,
+    PRINTED,
+    Buffers,
+    dynamic,
+    fewest_testers,
+    note,
+    short,
+)
 from penstock.experiments.play import Play
 from penstock.report.figures import Figure, Level, Line, Panel
 
@@ -41,9 +49,9 @@ def cases(step: float) -> Sequence[Case]:
     instant, batching, buffers = PEAKS
     return (
         Case(instant, Play(_fixed(instant, step))),
-        Case(batching, Play(_fixed(batching, step), "latency")),
+        Case(batching, Play(_fixed(batching, step), PRINTED)),
         Case(buffers, Play(Buffers().on(_fixed(buffers, step), RATES[0]), Buffers())),
-        Case("elastic", Play(_elastic(step), "latency")),
+        Case("elastic", Play(_elastic(step), PRINTED)),
         Case("best static", fewest_testers(_elastic, step, 200 / PEAKS[batching] * RATES[-1])),
         Case("dynamic allocation", dynamic(_elastic(step), 130, {"test": 44})),
         Case("tests alone", Play(_alone(step))),

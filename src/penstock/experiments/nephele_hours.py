@@ -17,7 +17,14 @@ from penstock.engines.simulator.scenario import (
 from penstock.engines.simulator.service import Gamma
 from penstock.experiments import prime_spark, reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read, simulated
-from penstock.experiments.nephele import PAPER, Buffers, dynamic, fewest_testers, note
+from penstock.experiments.nephele import (
+    PAPER,
+    PRINTED,
+    Buffers,
+    dynamic,
+    fewest_testers,
+    note,
+)
 from penstock.experiments.nephele_6 import PEAK, SMALL, SMOOTH, bounded, hours_beside
 from penstock.experiments.play import Play
 from penstock.report.figures import Bars, Figure, Level, Panel
@@ -27,14 +34,18 @@ HOURS = {30: 46.4, 40: 44.3, 50: 41.8, 100: 37.6}
 
 
 def task_hours(step: float) -> Sequence[Case]:
-    elastic = [Case(f"{bound} ms", Play(bounded(bound, step), "latency")) for bound in BOUNDS]
+    elastic = [Case(f"{bound} ms", Play(bounded(bound, step), PRINTED)) for bound in BOUNDS]
     best = [
         Case(f"best static, {bound} ms", fewest_testers(partial(bounded, bound), step, PEAK))
         for bound in (BOUNDS[0], BOUNDS[-1])
     ]
     return (
         *elastic,
-        *(Case(f"{bound} ms{UNEVEN}", Play(uneven(bound, step), "latency")) for bound in (30, 100)),
+        *(Case(f"{bound} ms{UNEVEN}", Play(uneven(bound, step), PRINTED)) for bound in (30, 100)),
+        *(
+            Case(f"{bound} ms{RESERVE}", Play(bounded(bound, step), "latency"))
+            for bound in (30, 100)
+        ),
         *best,
         Case("static", Play(Buffers().on(prime_tester(step=step), PRIME_RATES[0]), Buffers())),
         Case("dynamic allocation", dynamic(prime_tester(step=step), 130, SMALL)),
@@ -42,6 +53,8 @@ def task_hours(step: float) -> Sequence[Case]:
 
 
 UNEVEN = ", uneven tests"
+RESERVE = ", with a reserve"
+"""The policy as it is if nothing else is said, which is not in the seed."""
 
 
 def uneven(bound: int, step: float) -> Scenario:
@@ -96,9 +109,10 @@ def _met(case: str) -> Read:
 SAVED = 1 - HOURS[100] / HOURS[30]
 
 _CHEAP = (
-    "30 ms are cheap here: all tests take about as long and no machine is slower than others, so "
-    "that queues are short and there is less to save; where tests take unevenly long, 30 ms take "
-    "more testers, and 100 ms save more (below)"
+    "30 ms are cheap here: beside the sources, the sinks and the testers at work the seed takes 15 "
+    "hours for them, and here 6 are enough, as all tests take about as long and no machine is "
+    "slower than others; where tests take unevenly long, 30 ms take more, and 100 ms save more "
+    "(below)"
 )
 
 _RISES = (
@@ -133,6 +147,13 @@ def _claims() -> tuple[Claim, ...]:
             "the same if tests take unevenly long",
             SAVED,
             _saved(f"100 ms{UNEVEN}", f"30 ms{UNEVEN}"),
+            neutral=0.0,
+            basis="varied",
+        ),
+        Claim(
+            "the same with the reserve that the policy keeps else",
+            SAVED,
+            _saved(f"100 ms{RESERVE}", f"30 ms{RESERVE}"),
             neutral=0.0,
             basis="varied",
         ),
@@ -185,7 +206,10 @@ TASK_HOURS = Experiment(
     spark=prime_spark.under_bounds,
     spark_size={"step": 13.0, "rate": 225, "bounds": ("1s", "4s")},
     notes=(
-        "Simulated is the seed's graph, which the workload prime-tester has too, as in nephele-6. "
+        "Simulated is the seed's graph, which the workload prime-tester has too, as in nephele-6, "
+        "and the strategy as the seed prints it: without the reserve that the policy keeps if "
+        "nothing else is said, by which testers are 85 % busy at most, and with changes however "
+        "small. "
         "Of the share of intervals the seed says that it is over 0.9 for bounds as short as 20 ms.",
     ),
 )

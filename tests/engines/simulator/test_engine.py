@@ -225,6 +225,45 @@ def test_gathering_delays_a_record_by_half_the_cadence(tmp_path: Path) -> None:
     assert (found.wait or 0) - (found.batching or 0) < 0.003
 
 
+def gathered(run_dir: Path, writers: int) -> SimulatorEngine:
+    """Two instances that gather for 100 ms what so many write to them, and are 80 % busy."""
+    plan = apart(("a", writers), ("b", 2)).with_pipeline("b", cadence=0.1)
+    steps = {"b": Step(Constant(0.004))}
+    options = {"window": 60.0, "dispatch": Dispatch.CHANCE}
+    engine = started(chain("a", "b"), plan, steps, "400/s", run_dir, **options)
+    engine.advance(60)
+    return engine
+
+
+@pytest.mark.parametrize(("writers", "least", "most"), [(1, 0.035, 0.06), (32, 0.006, 0.012)])
+def test_each_channel_ships_on_its_own(
+    writers: int, least: float, most: float, tmp_path: Path
+) -> None:
+    """Of one writer 20 records come at once, and wait for each other; of many about one at a time.
+
+    These wait as if nothing had been gathered, 8 ms by Pollaczek and Khinchine.
+    """
+    seen = gathered(tmp_path, writers).observe()
+    found = seen.pipelines["b"]
+    assert found.batching == pytest.approx(0.05, rel=0.02)
+    assert least < (found.wait or 0) - (found.batching or 0) < most
+    assert seen.channels["a>b"].batching == pytest.approx(0.05, rel=0.02)
+    assert seen.latency["a->b"].mean == pytest.approx((found.wait or 0) + 0.004, rel=0.02)
+
+
+def test_what_is_gathered_is_gathered_once_when_others_write(tmp_path: Path) -> None:
+    engine = gathered(tmp_path, 1)
+    engine.apply(engine.plan.with_pipeline("a", parallelism=32))
+    engine.advance(61)
+    engine.apply(engine.plan.with_pipeline("b", cadence=0.0))
+    engine.advance(80)
+    engine.apply(engine.plan.with_pipeline("b", cadence=0.1))
+    engine.advance(150)
+    seen = engine.observe()
+    assert seen.pipelines["b"].batching == pytest.approx(0.05, rel=0.02)
+    assert seen.rows_delivered == pytest.approx(seen.rows_offered, abs=80)
+
+
 def hosts(engine: SimulatorEngine) -> dict[str, int]:
     """Instances of all pipelines on each executor."""
     return {n: sum(e.instances.values()) for n, e in engine.observe().executors.items()}

@@ -134,6 +134,13 @@ class Gauge:
         if each is not None:
             now.ways[2] += np.bincount(entry, each, minlength=inlets)
 
+    def shipped(self, gathered: Sequence[float]) -> None:
+        """Seconds that records of each inlet were gathered before they were shipped to it."""
+        total = sum(gathered)
+        self.now.wait += total
+        self.now.gathered += total
+        self.now.ways[1:] += gathered
+
     def worked(
         self, begin: float, end: float, given: Floats, had: Floats, left: Floats, held: Floats
     ) -> None:

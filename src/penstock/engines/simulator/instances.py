@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from penstock.engines.simulator import kernel
+from penstock.engines.simulator import channels, kernel
 from penstock.engines.simulator.chance import Chooser, Dealer
 from penstock.engines.simulator.groups import Groups
 from penstock.engines.simulator.groups import dealt as by_groups
@@ -51,7 +51,8 @@ class Instances:
     """Instances with a queue each, or one for all.
 
     free: when each has done what it was given; held: until when each stands still; slow: how many
-    times as long a record takes at each (None: once); shares: of the records, where keys decide.
+    times as long a record takes at each (None: once); shares: of the records, where keys decide;
+    cadence: seconds for which an instance gathers what comes, where that is not done before.
     """
 
     def __init__(
@@ -62,7 +63,6 @@ class Instances:
         *,
         dispatch: Dispatch = Dispatch.TURN,
         shares: Floats | None = None,
-        cadence: float = 0.0,
     ) -> None:
         self.count = count
         self.free = np.full(count, now)
@@ -75,9 +75,8 @@ class Instances:
         self._dealer: Dealer | None = None
         self._chooser: Chooser | None = None
         self._shared = dispatch is Dispatch.SHARED and shares is None and count > 1
-        self._cadence = cadence
-        self._phases: Floats = np.arange(count, dtype=np.float64) * 0.6180339887498949 % 1.0
-        self._phases *= cadence
+        self.cadence = 0.0
+        self._phases = channels.phases(count)
         self._turn = 0
         self._head: int | None = None
 
@@ -113,8 +112,9 @@ class Instances:
         if self.slow is not None:
             service = service * self._of_each(self.slow, groups, len(ready))
         gathered = 0.0
-        if self._cadence:
-            flushed = self._flushed(ready, self._of_each(self._phases, groups, len(ready)))
+        if self.cadence:
+            phases = self._of_each(self.cadence * self._phases, groups, len(ready))
+            flushed = channels.shipped(ready, phases, self.cadence)
             gathered = float(flushed.sum() - ready.sum())
             ready = flushed
         left, work, rows = self._queue(ready, service, groups)
@@ -124,7 +124,7 @@ class Instances:
     @property
     def can_block(self) -> bool:
         """Whether a full instance keeps records from the others."""
-        return self.count > 1 and not self._shared and not self._cadence
+        return self.count > 1 and not self._shared and not self.cadence
 
     def give_back(self, given: Given, enters: Floats, service: Floats, free: Floats) -> Given:
         """Give only those that can enter, and let the next one know its instance.
@@ -142,10 +142,6 @@ class Instances:
         """For each record what is said of its instance."""
         turns = (self._turn + np.arange(count)) % self.count if groups is None else groups.server
         return values.take(turns)
-
-    def _flushed(self, ready: Floats, phase: Floats) -> Floats:
-        """When the gathering that each record falls into ends; instances do not do it together."""
-        return np.ceil((ready - phase) / self._cadence) * self._cadence + phase
 
     def _queue(
         self, ready: Floats, service: Floats, groups: Groups | None
@@ -201,8 +197,8 @@ class Instances:
         held: records of each that will not have left by then. What is gathered waits before the
         instance, not for it, so a cadence takes no room.
         """
-        if self._cadence:
-            idle = (end - begin) - np.maximum(self.free - self._cadence - begin, 0.0)
+        if self.cadence:
+            idle = (end - begin) - np.maximum(self.free - self.cadence - begin, 0.0)
             return self._tightest(np.maximum(bound + idle / mean, 0.0))
         places = bound + 1 - held + np.maximum(end - np.maximum(self.free, begin), 0.0) / mean
         if not self.can_block:

@@ -9,11 +9,12 @@ import numpy as np
 
 from penstock.dataflow.graph import Graph
 from penstock.engines.simulator import kernel
+from penstock.engines.simulator.channels import Channels
 from penstock.engines.simulator.node import Placement
 from penstock.engines.simulator.records import Numbers, Queue, Records, joined
 from penstock.engines.simulator.source import Source
 from penstock.engines.simulator.work import Counts
-from penstock.plan.plan import Plan
+from penstock.plan.plan import Pipeline, Plan
 
 Edge = tuple[str, str]
 """Writer and reader; a source reads its own edge, (s, s), from outside."""
@@ -23,7 +24,8 @@ Edge = tuple[str, str]
 class Outlet:
     """The way to one reader.
 
-    begins: constraints that count from here; carries: those that go on counting.
+    begins: constraints that count from here; carries: those that go on counting; channels: where
+    records are gathered on the way.
     """
 
     edge: Edge
@@ -31,12 +33,18 @@ class Outlet:
     delay: float
     begins: tuple[str, ...]
     carries: frozenset[str]
+    channels: Channels | None = None
 
     def put(self, records: Records) -> None:
         births = {name: b for name, b in records.births.items() if name in self.carries}
         births.update(dict.fromkeys(self.begins, records.time))
         time = records.time + self.delay if self.delay else records.time
-        self.queue.put(Records(time, births))
+        if self.channels is None:
+            self.queue.put(Records(time, births))
+            return
+        shipped = self.channels.shipped(time)
+        self.queue.gathered += float(shipped.sum() - time.sum())
+        self.queue.put(Records(shipped, births).by_time())
 
 
 @dataclass(frozen=True)
@@ -105,14 +113,33 @@ class Network:
         writer, reader = (plan.pipeline_of(name).name for name in edge)
         return self._delay + self._between * placement.apart(writer, reader)
 
-    def outlet(self, edge: Edge, plan: Plan, placement: Placement) -> Outlet:
-        """The way along an edge under a plan: a pipeline's first operator stands for it."""
+    def in_channels(self, reader: Pipeline, plan: Plan) -> bool:
+        """Whether what comes to a pipeline is gathered by channel, before it is shipped.
+
+        Where one instance writes, or nobody here does, an instance gets at once all that was
+        gathered for it, and gathers it itself as well.
+        """
+        inputs = [self._graph[name].inputs for name in reader.operators]
+        writers = {w for some in inputs for w in some} - {*reader.operators}
+        several = all(plan.pipeline_of(writer).parallelism > 1 for writer in writers)
+        return all(inputs) and several
+
+    def outlet(
+        self, edge: Edge, plan: Plan, placement: Placement, rng: np.random.Generator | None = None
+    ) -> Outlet:
+        """The way along an edge under a plan: a pipeline's first operator stands for it.
+
+        rng: says which instance has written a record, where instances gather what they write.
+        """
         graph, delay = self._graph, self.delay(edge, plan, placement)
         holds = plan.pipeline_of(edge[1]).operators
         ahead = graph.reachable(edge[1])
         begins = tuple(c.name for c in graph.constraints if c.first in holds)
         carries = frozenset(c.name for c in graph.constraints if c.last in ahead)
-        return Outlet(edge, self.queues[edge], delay, begins, carries - {*begins})
+        channels, reader = None, plan.pipeline_of(edge[1])
+        if rng is not None and reader.cadence and self.in_channels(reader, plan):
+            channels = Channels(plan.pipeline_of(edge[0]).parallelism, reader.cadence, rng)
+        return Outlet(edge, self.queues[edge], delay, begins, carries - {*begins}, channels)
 
     def __len__(self) -> int:
         """Records on their way, without those that no pipeline has taken from outside yet."""

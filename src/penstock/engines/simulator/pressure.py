@@ -36,7 +36,7 @@ def limits(
         fits = math.inf if stage.bound is None else float(stage.bound * stage.instances)
         if stage.pipeline.admission == 0 and not stage.draining:
             own = fits
-        room[name] = min(own, fits + most[name]) - stage.held_back()
+        room[name] = min(own, fits + most[name]) - stage.held_back(end)
         if stage.takes_ahead:
             most[name] = min(most[name], max(own, 0.0))
     return {name: None if m == math.inf else math.floor(m) for name, m in most.items()}

@@ -87,6 +87,7 @@ class Queue:
         self._parts: deque[Records] = deque()
         self._count = 0
         self.came = 0
+        self.gathered = 0.0  # seconds that records were kept before they were shipped to it
 
     def __len__(self) -> int:
         return self._count
@@ -96,11 +97,18 @@ class Queue:
         return float(self._parts[0].time[0]) if self._parts else np.inf
 
     def put(self, records: Records) -> None:
-        """Add records that come after all that are there."""
-        if len(records):
-            self._parts.append(records)
-            self._count += len(records)
-            self.came += len(records)
+        """Add records, among those that are still on their way."""
+        if not len(records):
+            return
+        self._count += len(records)
+        self.came += len(records)
+        while self._parts and self._parts[-1].time[-1] > records.time[0]:
+            last = self._parts.pop()
+            later = int(np.searchsorted(last.time, records.time[0], "right"))
+            if later:
+                self._parts.append(last[:later])
+            records = joined((last[later:], records)).by_time()
+        self._parts.append(records)
 
     def put_back(self, records: Records) -> None:
         """Add records that were taken before; they come before all that are there."""

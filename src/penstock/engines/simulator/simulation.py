@@ -137,6 +137,9 @@ class Simulation:
             kept = old.get(pipeline)
             self.stages[name] = kept if kept is not None else self._stage(pipeline, plan)
             self.stages[name].outlets = self._outlets(self.stages[name].work, plan)
+            if self.model.batch is None:
+                shipped = self.network.in_channels(pipeline, plan)
+                self.stages[name].servers.cadence = 0.0 if shipped else pipeline.cadence
         tails = {s.work.tail: s for s in self.stages.values()}
         for stage in gone:
             heir = tails.get(stage.work.tail)
@@ -231,7 +234,8 @@ class Simulation:
     def _outlets(self, work: Work, plan: Plan) -> tuple[net.Outlet, ...]:
         readers = self.graph.successors[work.tail]
         out = [r for r in readers if r not in work.sinks]
-        return tuple(self.network.outlet((work.tail, r), plan, self.placement) for r in out)
+        rng = None if self.model.batch is not None else self._stream(f"{work.tail} ships")
+        return tuple(self.network.outlet((work.tail, r), plan, self.placement, rng) for r in out)
 
     def delay(self, inlet: Inlet) -> float:
         """Seconds on the way to an inlet of those that are fed by another pipeline."""

@@ -62,6 +62,7 @@ class Stage:
         self.gauge = Gauge(self.instances, len(self.inlets))
         self.delivered: Counter[str] = Counter()
         self._came = self._arrivals(now)
+        self._gathered = self._kept()
         self._brought = [0] * len(self.inlets)
         self.jobs = NO_JOBS
         self.inherited: list[tuple[Work, Sequence[Inlet], Jobs]] = []
@@ -77,7 +78,6 @@ class Stage:
             rng,
             dispatch=model.dispatch,
             shares=None if keys is None else keys.shares(self.instances),
-            cadence=self.pipeline.cadence if model.batch is None else 0.0,
         )
 
     # --- a step of time -----------------------------------------------------------------------
@@ -104,6 +104,9 @@ class Stage:
         self._brought = [now - then for now, then in zip(came, self._came, strict=True)]
         self.gauge.now.came += sum(self._brought)
         self._came = came
+        kept = self._kept()
+        self.gauge.shipped([now - then for now, then in zip(kept, self._gathered, strict=True)])
+        self._gathered = kept
 
     def _taken(self, end: float, most: int | None) -> list[tuple[int, Records, Allotted]]:
         if self.pipeline.admission == 0 and not self.draining:
@@ -335,6 +338,11 @@ class Stage:
         queues = (i.queue for i in self.inlets)
         return [q.offered(now) if isinstance(q, Source) else q.came for q in queues]
 
+    def _kept(self) -> list[float]:
+        """Seconds that all records of each inlet together were gathered before it."""
+        queues = (i.queue for i in self.inlets)
+        return [q.gathered if isinstance(q, Queue) else 0.0 for q in queues]
+
     def share(self, writer: str) -> float:
         """The part of its room that is for what an operator writes.
 
@@ -353,9 +361,9 @@ class Stage:
         every = (self.jobs, *(jobs for _, _, jobs in self.inherited))
         return min((float(jobs.left.min()) for jobs in every if len(jobs)), default=np.inf)
 
-    def held_back(self) -> int:
-        """Records from other pipelines that wait and were not taken."""
-        return sum(len(i.queue) for i in self.inlets if isinstance(i.queue, Queue))
+    def held_back(self, until: float = np.inf) -> int:
+        """Records from other pipelines that come by a time and were not taken."""
+        return sum(i.queue.waiting(until) for i in self.inlets if isinstance(i.queue, Queue))
 
     @property
     def ways(self) -> tuple[Inlet, ...]:
