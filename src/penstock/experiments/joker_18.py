@@ -200,8 +200,8 @@ FIGURE_18 = Experiment(
         "What is given follows from the rates that the seed prints, and would come out with any "
         "policy that goes on until the sources are full; what a policy decides is what it does on "
         "the way and how many threads it ends with.",
-        "The seventh counter brings 8 to 9 % here, less than the 10 % that are asked for, and is "
-        "taken back; in the seed the seventh and the eighth stay.",
+        "The seventh counter brings about 9 % here and the eighth 8 %, less than the 10 % that are "
+        "asked for, so that it ends with six, or by chance with seven; in the seed both stay.",
         "Two replicas for windows do twice as much as one here; how two did 2.3 times as much the "
         "seed does not say.",
         "Not repeated: Apache Storm on the same machine (0.7 Mtps with 22 threads, of which "
