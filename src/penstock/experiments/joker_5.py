@@ -34,7 +34,7 @@ FREE = ("fusion only", "fission only", "fusion first")
 CROWDED = "fission only, crowded"
 
 GRAIN = 4
-"""Tuples for each of the other experiments, at least: fewer are dealt so unevenly that it depends on
+"""Tuples for each of the other experiments, at least: fewer are dealt so unevenly that it is up to
 chance whether a replica brings 20 %."""
 
 
