@@ -21,6 +21,7 @@ from penstock.experiments import (
     joker_11,
     joker_12,
     joker_16,
+    joker_18,
 )
 from penstock.experiments.experiment import Data, Setting
 from penstock.experiments.joker_best import Best
@@ -36,6 +37,15 @@ def test_what_a_tuple_costs_gives_the_rates_that_the_seed_prints() -> None:
     hop, fixed = joker_10.HOP, joker_10.FIXED
     assert 1 / (hop + 12.5 * fixed + 4096 * m) == pytest.approx(80)
     assert 1 / (4 * hop + 6.5 * fixed + 2048 * m) == pytest.approx(1.04 * 80)
+
+
+def test_replicas_are_in_each_others_way_as_the_seed_prints() -> None:
+    whole = joker.HOP + joker.FIXED + 4096 * joker.MULTIPLICATION
+    assert 13 * whole / (whole + 12 * joker.CROWDING) == pytest.approx(12)
+    counting = joker_18.word_count(1.0)
+    busiest = counting.model.step("count").keys.shares(8).max()
+    word = counting.model.step("count").service.mean + 7 * joker_18.CROWDING
+    assert 1 / (busiest * word) == pytest.approx(3200)
 
 
 @pytest.mark.parametrize(("multiplications", "pays"), [(32, False), (64, True)])
@@ -62,7 +72,10 @@ def _does(scenario: Scenario, parts: Sequence[Sequence[str]], counts: Sequence[i
     """Tuples a second of one region, cut into parts with so many instances each."""
     model = scenario.model
     source = model.step("numbers").service.mean
-    works = [model.hop + sum(model.step(n).service.mean for n in part) for part in parts]
+    works = [
+        model.hop + model.crowding * (n - 1) + sum(model.step(name).service.mean for name in part)
+        for part, n in zip(parts, counts, strict=True)
+    ]
     slowest = max(w / n for w, n in zip(works, counts, strict=True))
     return min(1 / slowest, joker.THREADS / (sum(works) + source), 1 / source)
 
@@ -234,6 +247,16 @@ def test_what_brings_nothing_is_taken_back_as_in_the_seed(tmp_path: Path) -> Non
     data = _briefly("joker-11", "0.5", tmp_path)
     assert joker_11.most("0.5", 3)(data) == 2
     assert joker_11.most("0.5", 3, at_end=True)(data) == 1
+
+
+def test_threads_that_look_for_tuples_count_as_busy_and_those_that_sleep_do_not(
+    tmp_path: Path,
+) -> None:
+    """At 160 ktps of 500 a thread is above 0.5 only by the time for which it finds nothing."""
+    data = _briefly("joker-11", "0.5", tmp_path)
+    assert [joker_11.most("0.5", at)(data) for at in (1, 2)] == [1, 2]
+    data = _briefly("joker-11", "asleep, 0.5", tmp_path / "asleep")
+    assert [joker_11.most("asleep, 0.5", at)(data) for at in (2, 3)] == [1, 2]
 
 
 def test_a_fall_is_that_of_the_change_that_is_meant_and_no_other() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from penstock.errors import InvalidInput
 from penstock.plan import fusion
 from penstock.policies.organic import Organic
 from tests.policies.adapting import COSTS, region, shape, snapshot, tree, turn, word_count
@@ -167,6 +168,18 @@ def test_what_was_done_in_time_stays_unless_less_comes_through(rate: float, kept
     else:
         assert verdict.plan == plan
         assert "undone: nothing waited and nothing does, throughput of o1 fell" in verdict.reason
+
+
+def test_by_its_threads_a_pipeline_is_as_busy_as_they_are_with_whatever() -> None:
+    graph = region(1)
+    plan = fusion.region_plan(graph)
+    seen = snapshot(plan, 30, 100.0, {"o1": 0.93}, backlog_seconds=0.0, backlog_rows=0)
+    known = {n: replace(m, service=0.005) for n, m in seen.pipelines.items()}
+    seen = replace(seen, pipelines=known)  # by its rows it is at work for half of the time
+    assert turn(Organic(), graph, plan, seen, None)[0].plan is None
+    assert turn(Organic(busy="threads"), graph, plan, seen, None)[0].plan is not None
+    with pytest.raises(InvalidInput, match="busy is one of rows, threads"):
+        Organic(busy="cores")
 
 
 def test_without_headroom_what_brings_nothing_goes_though_nothing_waited() -> None:

@@ -21,6 +21,9 @@ so this is between 32 and 64, here in the middle:
 
 That makes 2.1 ns for a multiplication, 0.21 us for an operator and 1.25 us for a hop. The hop
 hardly depends on the third number: 1.2 us if a multiplication takes 1.5 ns.
+
+Two more follow from how many threads do how much: what a tuple takes longer where others work
+beside (CROWDING), and for how long a thread that has nothing to do is on a processor (LOOKING).
 """
 
 from __future__ import annotations
@@ -52,23 +55,37 @@ MULTIPLICATION = (1.25 * (1 / 80 - 1 / 500) / 11.5 - 1 / 2000) / (1.25 * 3840 / 
 FIXED = (1 / 80 - 1 / 500 - 3840 * MULTIPLICATION) / 11.5
 HOP = 1 / 500 - 256 * MULTIPLICATION - FIXED
 
+CROWDING = (13 / 12 - 1) / 12 * (HOP + FIXED + 4096 * MULTIPLICATION)
+"""What a tuple takes longer for each other replica: thirteen replicas of figure 9's costly region,
+4,096 multiplications here, do twelve times as much as one. That is 0.07 us, next to nothing beside
+costly operators and much beside cheap ones, for which the seed says that the overhead of
+parallelization becomes significant (section 5.1)."""
+
+LOOKING = (0.5 - 80 / 500 + 0.5 - 160 / 500) / 2
+"""The share of its time for which a thread that is not full goes round its operators and finds
+nothing, which is processor time like any other. One of 500 ktps is above 0.5 with 160 of them and
+not with 80 (section 5.2), so it is between 0.18 and 0.34, here in the middle. Threads that are held
+back by what follows do not go round: those of figure 16 whose neighbours are full are not taken for
+full themselves."""
+
 SOURCE = 1 / 3200
 """A tuple at a source: the one of the word count, fully busy, emits 3.2 Mtps (section 5.4)."""
 
 KEYS = Keys(100_000)
-"""So many that they spread evenly: the seed calls its speed-ups linear, 12x with 13 replicas."""
+"""So many that they spread evenly: the seed calls its speed-ups linear."""
 
 SEED = Organic(
     step="one",
     replicas="region",
+    busy="threads",
     stateless=False,
     sources=False,
     scale_down=False,
     anticipate=True,
     headroom=False,
 )
-"""The policy as the seed has it: one replica more of a whole region that has a key, never less,
-on processor time alone, and back again if no more comes through."""
+"""The policy as the seed has it: one replica more of a whole region that has a key, never less, by
+the processor time of its threads alone, and back again if no more comes through."""
 
 OURS = Organic(sources=False)
 """The policy as it is here, but for sources, of which the seed has one thread each."""
@@ -93,6 +110,7 @@ def scenario(
     source: float = SOURCE,
     plan: Plan | None = None,
     hop: float = HOP,
+    crowding: float = CROWDING,
     grain: float = 1.0,
 ) -> Scenario:
     """A dataflow on the seed's machine of 24 hardware threads, as it starts: a thread a region.
@@ -111,6 +129,8 @@ def scenario(
         node=Node(cores=THREADS),
         arrivals=Deterministic(),
         hop=hop / grain,
+        crowding=crowding / grain,
+        looking=LOOKING,
         queue=max(20, round(1 / whole)),
         timing=Timing(executor_start=0.0, instance_start=0.2, restart=0.5),
     )

@@ -154,17 +154,18 @@ def picture(data: Data) -> Figure:
 
 
 _LINEAR = (
-    "two replicas do twice as much here, as keys spread evenly; with 200 keys of which some come "
-    "often, one replica gets more than the other, and the second brings less, as in the seed "
+    "two replicas do nearly twice as much here, as keys spread evenly; with 200 keys of which some "
+    "come often, one replica gets more than the other, and the second brings less, as in the seed "
     "(below)"
 )
 _FULL = (
-    "three replicas can already do 240 ktps here, more than the source emits, so the cut that is "
+    "three replicas can already do 237 ktps here, more than the source emits, so the cut that is "
     "the fifth attempt brings nothing and is taken back; in the seed they do 195, and it stays"
 )
 _AGAIN = (
-    "a cut brings no more with two or three replicas than with one where threads do nothing but "
-    "hops and operators (below); in the seed it brings 4, 9 and 14 %, by what it does not say"
+    "a cut brings rather less with two or three replicas than with one here, as four tuples for "
+    "each cross it and replicas are in each other's way there, too (below); in the seed it brings "
+    "4, 9 and 14 %, by what it does not say"
 )
 
 

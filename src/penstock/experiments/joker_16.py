@@ -242,7 +242,8 @@ class Modelled:
         slowest = 0.0
         for one in plan.pipelines:
             head = one.operators[0]
-            hop = model.hop * rows[head] if graph[head].inputs else 0.0
+            each = model.hop + model.crowding * (one.parallelism - 1)
+            hop = each * rows[head] if graph[head].inputs else 0.0
             work = hop + sum(rows[n] * model.step(n).service.mean for n in one.operators)
             slowest = max(slowest, work / one.parallelism)
         return 1 / slowest

@@ -3,17 +3,21 @@
 What tuples cost follows from the rates that the seed prints before and after; a hop is in them.
 
 Word count: one counter does 640 ktps, as 3.2 Mtps are 5 times as much, and the source can emit no
-more than those. The splitter, which is never too busy, takes three quarters of a source's time.
-Words are random, as the seed says, 4,000 of them. Tried as well: words as often as in English text
-(Zipf, 1), on as many counters as the seed ends with.
+more than those. Eight counters do them, so each word takes longer where others are counted beside
+(CROWDING). The splitter, which is never too busy, takes three quarters of a source's time. Words
+are random, as the seed says, of 20,000, the length of the list that comes with its program. Tried
+as well: counters that are not in each other's way, and words as often as in English text (Zipf, 1),
+on as many counters as the seed ends with.
 
 Finance: 9 Mtps in the end are 4.4 times what there was, and both keyed regions are too busy from
 the start on. So one replica of the first keeps up with 1,023 ktps of trades, and one of the second
-with as many quotes and the averages, one for five trades. Each source can emit 4.5 Mtps.
+with as many quotes and the averages, one for five trades. Each source can emit 4.5 Mtps. Four
+replicas do 4.4 times as much as one in the seed, so none is in another's way.
 
 Network monitoring: one replica that keeps windows does 2.1 Mtps. What stands before them, a filter
 and a parser taken as equally costly, does the 4.83 Mtps in one thread that two replicas do in the
-seed, 2.3 times as much as one. The source emits the 6 Mtps of the end.
+seed, 2.3 times as much as one, so these are not in each other's way either. The source emits the
+6 Mtps of the end.
 """
 
 from __future__ import annotations
@@ -39,9 +43,13 @@ def step(ktps: float, selectivity: float = 1.0, keys: Keys | None = None) -> Ste
     return Step(Gamma(1 / ktps, 0.1), selectivity, keys or joker.KEYS)
 
 
-def word_count(seconds: float, skew: float = 0.0) -> Scenario:
-    steps = {"split": step(3200 / 0.75), "count": step(640, keys=Keys(4000, skew))}
-    return _scenario("wordcount", steps, seconds, 3200)
+CROWDING = (1 / (3200 * Keys(20_000).shares(8).max()) - 1 / 640) / 7
+"""What a word takes longer for each other counter: eight do what five of the first would do."""
+
+
+def word_count(seconds: float, crowding: float = CROWDING, skew: float = 0.0) -> Scenario:
+    steps = {"split": step(3200 / 0.75), "count": step(640, keys=Keys(20_000, skew))}
+    return _scenario("wordcount", steps, seconds, 3200, crowding)
 
 
 def finance(seconds: float) -> Scenario:
@@ -60,9 +68,13 @@ def monitoring(seconds: float) -> Scenario:
     return _scenario("break-ins", steps, seconds, 6000)
 
 
-def _scenario(name: str, steps: dict[str, Step], seconds: float, source: float) -> Scenario:
+def _scenario(
+    name: str, steps: dict[str, Step], seconds: float, source: float, crowding: float = 0.0
+) -> Scenario:
     graph = joker.workload(name)
-    return joker.scenario(graph, steps, seconds, source=1 / source, load=1.2 * source, hop=0.0)
+    return joker.scenario(
+        graph, steps, seconds, source=1 / source, load=1.2 * source, hop=0.0, crowding=crowding
+    )
 
 
 def cases(seconds: float, profile: float) -> Sequence[Case]:
@@ -75,11 +87,13 @@ def cases(seconds: float, profile: float) -> Sequence[Case]:
             Case(f"organic, {name}", Play(scenario, ours)),
             Case(f"best static, {name}", Best(scenario)),
         ]
-    english = word_count(30.0, 1.0)
+    english, alone = word_count(30.0, 0.0, 1.0), word_count(seconds, 0.0)
     eight = scaled(english.plan, {english.plan.pipeline_of("count").name: 8})
-    return (*found, Case(ENGLISH, Play(english, plan=eight)))
+    policy = replace(joker.SEED, profile=profile)
+    return (*found, Case(ALONE, Play(alone, policy)), Case(ENGLISH, Play(english, plan=eight)))
 
 
+ALONE = "no counter in another's way"
 ENGLISH = "eight counters, English"
 APPLICATIONS: Mapping[str, Callable[[float], Scenario]] = {
     "word count": word_count,
@@ -137,12 +151,6 @@ def picture(data: Data) -> Figure:
     )
 
 
-_SKEW = (
-    "the seed's words are random, and where all come as often as each other five counters do "
-    "what its eight did; by what they did less it does not say. Where words come as in English "
-    "text, eight do a little more than four times as much as one (below)"
-)
-
 FIGURE_18 = Experiment(
     "joker-18",
     "Word count, finance, network monitoring",
@@ -152,7 +160,10 @@ FIGURE_18 = Experiment(
     (
         Claim("word count: speed-up", 5.0, speedup("seed", "word count"), "x", 1.0,
               basis="given"),
-        Claim("word count: counters at the end", 8.0, replicas("word count", "count"), why=_SKEW),
+        Claim("word count: counters at the end", 8.0, replicas("word count", "count"),
+              basis="given"),
+        Claim("word count: counters at the end, none in another's way", 8.0,
+              lambda d: float(joker.replicas(d.of(ALONE)[-1], "count")), basis="varied"),
         Claim("word count: throughput at the end", 3200, final("seed", "word count"), "ktps",
               basis="given"),
         Claim("word count: speed-up of eight counters, words as in English", 5.0,
@@ -189,6 +200,8 @@ FIGURE_18 = Experiment(
         "What is given follows from the rates that the seed prints, and would come out with any "
         "policy that goes on until the sources are full; what a policy decides is what it does on "
         "the way and how many threads it ends with.",
+        "The seventh counter brings about 9 % here and the eighth 8 %, less than the 10 % that are "
+        "asked for, so that it ends with six, or by chance with seven; in the seed both stay.",
         "Two replicas for windows do twice as much as one here; how two did 2.3 times as much the "
         "seed does not say.",
         "Not repeated: Apache Storm on the same machine (0.7 Mtps with 22 threads, of which "

@@ -51,7 +51,7 @@ class Best:
     def _worth(self, throughput: float) -> tuple[float, int]:
         """What a plan for a throughput really does on all threads, and how few it has."""
         found = [self._fewest(region, throughput) for region in self._regions]
-        work = sum(self._work(s) for _, cuts in found for s in cuts)
+        work = sum(self._work(s, self._needs(s, throughput)) for _, cuts in found for s in cuts)
         work += sum(self._work((o.name,)) for o in self.scenario.graph.sources)
         return min(throughput, joker.THREADS / work), -sum(n for n, _ in found)
 
@@ -68,9 +68,9 @@ class Best:
         for region in self._regions:
             for begin in range(len(region)):
                 for end in range(begin + 1, len(region) + 1):
-                    work = self._work(region[begin:end])
-                    for n in range(1, joker.THREADS + 1) if work else ():
-                        yield min(self._sources, 1 / (work * self._share(region[begin:end], n)))
+                    part = region[begin:end]
+                    for n in range(1, joker.THREADS + 1) if self._work(part) else ():
+                        yield min(self._sources, 1 / (self._work(part, n) * self._share(part, n)))
 
     def _fewest(self, region: Segment, throughput: float) -> tuple[int, tuple[Segment, ...]]:
         """The cuts of a region that need the fewest threads, and of these the fewest cuts."""
@@ -86,8 +86,12 @@ class Best:
 
     def _needs(self, segment: Segment, throughput: float) -> int:
         """Instances that keep up with a throughput."""
-        work = throughput * self._work(segment)
-        able = (n for n in range(1, 4 * joker.THREADS) if work * self._share(segment, n) <= 1.0001)
+        most = 1.0001 / throughput
+        able = (
+            n
+            for n in range(1, 4 * joker.THREADS)
+            if self._work(segment, n) * self._share(segment, n) <= most
+        )
         return next(able, 4 * joker.THREADS)
 
     def _share(self, segment: Segment, instances: int) -> float:
@@ -112,11 +116,12 @@ class Best:
         steps = [self.scenario.model.step(o.name) for o in self.scenario.graph.sources]
         return 1 / max(step.service.mean for step in steps)
 
-    def _work(self, segment: Segment) -> float:
-        """Seconds of a thread for each tuple of a source."""
+    def _work(self, segment: Segment, instances: int = 1) -> float:
+        """Seconds of so many threads, all together, for each tuple of a source."""
         graph, model = self.scenario.graph, self.scenario.model
         first, last = segment[0], segment[-1]
-        hop = model.hop * self._rows[first] if graph[first].inputs else 0.0
+        each = model.hop + model.crowding * (instances - 1)
+        hop = each * self._rows[first] if graph[first].inputs else 0.0
         if graph[first].inputs:
             readers = [r for r in graph.successors[last] if graph[r] not in graph.sinks]
             hop += model.send * self._rows[last] * model.step(last).selectivity * len(readers)

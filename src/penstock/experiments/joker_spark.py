@@ -41,7 +41,9 @@ def cases(step: float, swing: float, profile: float, busy: Sequence[float]) -> S
         plan = Plan((Pipeline(("numbers",)), Pipeline(region, first)))
         return SparkPlay(build, len(rates) * each, policy, plan, drain=False)
 
-    seed = replace(joker.SEED, profile=profile, settle=SETTLE, stateless=True, target=0.2)
+    # threads of Spark are busy while batches follow one another, however few rows they have
+    seed = replace(joker.SEED, busy="rows", profile=profile, settle=SETTLE)
+    seed = replace(seed, stateless=True, target=0.2)
     ours = replace(joker.OURS, profile=profile, settle=SETTLE)
     return (
         *(Case(f"{b}", play(ONE, replace(seed, bottleneck=b))) for b in busy),

@@ -85,9 +85,11 @@ def followed(memory: Memory, plan: Plan, now: float) -> Memory:
     return Memory(memory.ground, found, now)
 
 
-def profiled(memory: Memory, snapshot: Snapshot, plan: Plan, share: float) -> Memory:
-    """The memory with one more snapshot in its profile."""
-    new = readings.read(snapshot, plan)
+def profiled(
+    memory: Memory, snapshot: Snapshot, plan: Plan, share: float, whole: bool = False
+) -> Memory:
+    """The memory with one more snapshot in its profile, read as a `whole` or by its rows."""
+    new = readings.read(snapshot, plan, whole)
     old = memory.profile
     if old is None:
         return replace(memory, profile=new)

@@ -112,10 +112,14 @@ def usable(snapshot: Snapshot, since: float, settle: float) -> bool:
     return snapshot.settled and whole and snapshot.at >= since + settle
 
 
-def read(snapshot: Snapshot, plan: Plan) -> Readings:
-    """One snapshot of a flow under a plan."""
+def read(snapshot: Snapshot, plan: Plan, whole: bool = False) -> Readings:
+    """One snapshot of a flow under a plan.
+
+    whole: whether a pipeline is as busy as its threads are, whatever they are busy with, and not
+    only with rows.
+    """
     pipelines = {
-        pipeline.name: _reading(pipeline, snapshot)
+        pipeline.name: _reading(pipeline, snapshot, whole)
         for pipeline in plan.pipelines
         if pipeline.name in snapshot.pipelines
     }
@@ -134,13 +138,13 @@ def blend(old: Readings, new: Readings, share: float) -> Readings:
     return Readings(old.since, new.at, pipelines, operators)
 
 
-def _reading(pipeline: Pipeline, snapshot: Snapshot) -> Reading:
+def _reading(pipeline: Pipeline, snapshot: Snapshot, whole: bool) -> Reading:
     metrics = snapshot.pipelines[pipeline.name]
     costs = {n: _cost(snapshot.operators.get(n), pipeline) for n in pipeline.operators}
     return Reading(
         rate=metrics.rate_in,
         arrival=metrics.arrival_rate,
-        busy=derived.at_work(metrics),
+        busy=metrics.busy if whole else derived.at_work(metrics),
         need=_need(metrics),
         waiting=0.0 if metrics.backlog_rows == 0 else metrics.backlog_seconds,
         costs={name: cost for name, cost in costs.items() if cost is not None},

@@ -40,6 +40,7 @@ _CHOICES = {
     "order": ("fusion-first", "fission-first", "fusion", "fission"),
     "step": ("one", "double"),
     "replicas": ("pipeline", "region"),
+    "busy": ("rows", "threads"),
 }
 
 
@@ -60,7 +61,8 @@ class Organic:
 
     order: what is tried first, or alone; step: instances added at a time, `one` or twice as many;
     replicas: whether a `pipeline` or its whole `region` gets them; stateless: whether pipelines
-    without a key get them at all; sources: whether sources alone in a pipeline do.
+    without a key get them at all; sources: whether sources alone in a pipeline do; busy: whether a
+    pipeline is busy with its `rows` alone, or with all that its `threads` do, as in the seed.
 
     scale_down: whether anything is given back; target: how full that may make the instances;
     calm: profiles in a row that must allow it; waiting: seconds of backlog that are none;
@@ -79,6 +81,7 @@ class Organic:
     order: str = "fusion-first"
     step: str = "double"
     replicas: str = "pipeline"
+    busy: str = "rows"
     stateless: bool = True
     sources: bool = True
     scale_down: bool = True
@@ -116,7 +119,8 @@ class Organic:
         latest = context.latest
         if latest is None or not usable(latest, state.since, self.settle):
             return Decision(None, "waits for the flow to settle"), state
-        state = adaptation.profiled(state, latest, context.plan, self.smoothing)
+        whole = self.busy == "threads"
+        state = adaptation.profiled(state, latest, context.plan, self.smoothing, whole)
         profile = state.profile
         assert profile is not None
         seconds = profile.at - profile.since

@@ -55,6 +55,36 @@ def test_who_gives_a_record_to_another_pipeline_pays_for_it(tmp_path: Path) -> N
         Model(send=-1.0)
 
 
+@pytest.mark.parametrize(("instances", "carried"), [(1, 500.0), (2, 800.0), (5, 1250.0)])
+def test_instances_of_a_pipeline_are_in_each_others_way(
+    tmp_path: Path, instances: int, carried: float
+) -> None:
+    """2 ms for a record, and half a millisecond more for each other instance."""
+    steps = {"a": Step(Constant(0.002))}
+    engine = started(chain("a"), apart(("a", instances)), steps, "2000/s", tmp_path, window=5.0,
+                     crowding=0.0005)  # fmt: skip
+    engine.advance(10.0)
+    assert engine.observe().pipelines["a"].rate_in == pytest.approx(carried, rel=0.02)
+    with pytest.raises(InvalidInput, match="cannot be"):
+        Model(crowding=-1.0)
+
+
+def test_who_has_nothing_to_do_looks_for_it_and_who_is_held_back_does_not(tmp_path: Path) -> None:
+    """`b` is full and holds `a` back, which would do twice as much; `c` has half of its time."""
+    steps = {"in": Step(Constant(0.001)), "a": Step(Constant(0.01)), "b": Step(Constant(0.02)),
+             "c": Step(Constant(0.01))}  # fmt: skip
+    plan = apart(("a", 1), ("b", 1), ("c", 1), executors=4)
+    engine = started(chain("a", "b", "c"), plan, steps, "200/s", tmp_path, window=20.0, queue=10,
+                     looking=0.3)  # fmt: skip
+    engine.advance(40.0)
+    busy = {name: one.busy for name, one in engine.observe().pipelines.items()}
+    assert busy["a"] == pytest.approx(0.5, abs=0.03)
+    assert busy["b"] == pytest.approx(1.0, abs=0.01)
+    assert busy["c"] == pytest.approx(0.8, abs=0.03)
+    with pytest.raises(InvalidInput, match="share of time"):
+        Model(looking=1.5)
+
+
 def test_a_hop_is_overhead_and_not_time_of_an_operator(tmp_path: Path) -> None:
     model = Model({"a": Step(Constant(0.002))}, nodes=3, hop=0.006, queue=100)
     engine = SimulatorEngine(model, load="100/s")

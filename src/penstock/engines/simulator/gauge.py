@@ -21,7 +21,8 @@ class Spell:
     ways: rows, wait and gathered by inlet, one column each. Of batches: worked, seconds of tasks
     on a processor; tasks, and overhead, their seconds that were not for records; runnable: seconds
     for which a processor was wanted or had; needed, stretched: seconds on a processor that
-    records would have had alone, and had; touched: keys, of all batches.
+    records would have had alone, and had; touched: keys, of all batches. open: seconds in which
+    nothing was held back in front of it.
     """
 
     instances: int
@@ -50,6 +51,7 @@ class Spell:
     stretched: float = 0.0
     touched: float = 0.0
     worked: float = 0.0
+    open: float = 0.0
     ways: Floats = field(init=False)
     rows: Counts = field(init=False)
     busy: Floats = field(init=False)
@@ -75,7 +77,7 @@ class Spell:
 _SUMS = (
     *("seconds", "taken", "wait", "gathered", "held", "service", "squares", "out", "batches"),
     *("batch_seconds", "running", "gaps", "gap", "gap_squares", "came"),
-    *("tasks", "overhead", "runnable", "needed", "stretched", "touched", "worked"),
+    *("tasks", "overhead", "runnable", "needed", "stretched", "touched", "worked", "open"),
 )
 
 

@@ -248,18 +248,22 @@ class Model:
     """Everything that a simulation needs to know beside the dataflow and its plan.
 
     steps: by operator; one that is missing takes no time. hop: seconds that an instance needs for
-    each record it takes from another pipeline, beside its operators; send: and for each that it
-    gives to another, which the time of a source includes; delay: seconds from one
-    pipeline to the next, in which nobody works; between: seconds more if that is on another
-    executor, of which every record has the mean over all pairs of instances; queue: records that
-    may wait for an instance before what feeds it is held back (None: without a bound); batch: None
-    for operators that run all the time, as in Storm or Nephele. For these the admission of a source
-    is how many of its records may be under way in the flow. packed: the first plan fills executor
-    after executor, one pipeline after the other, where instances are else put where the fewest are.
-    stays: when executors come, what runs stays where it is, as in Storm, and only new instances go
-    there; else they get their share of what runs at once, as in Spark. drawn: what stays all the
-    same but for instances of these pipelines, of which executors that come get their share, one of
-    each in this order. by_load: new instances go where the least is to do, not the fewest are.
+    each record it takes from another pipeline, beside its operators; crowding: and so many more for
+    each other instance of its pipeline, as threads get in each other's way; send: and for each
+    record that it gives to another, which the time of a source includes; looking: the share of its
+    time for which an instance that is not full looks for records that are not there, which counts
+    as busy, as of threads that go round before they sleep, and not of those that are held back;
+    delay: seconds from one pipeline to the next, in which nobody works; between: seconds more if
+    that is on another executor, of which every record has the mean over all pairs of instances;
+    queue: records that may wait for an instance before what feeds it is held back (None: without a
+    bound); batch: None for operators that run all the time, as in Storm or Nephele. For these the
+    admission of a source is how many of its records may be under way in the flow. packed: the first
+    plan fills executor after executor, one pipeline after the other, where instances are else put
+    where the fewest are. stays: when executors come, what runs stays where it is, as in Storm, and
+    only new instances go there; else they get their share of what runs at once, as in Spark. drawn:
+    what stays all the same but for instances of these pipelines, of which executors that come get
+    their share, one of each in this order. by_load: new instances go where the least is to do, not
+    the fewest are.
     """
 
     steps: Mapping[str, Step] = field(default_factory=dict)
@@ -268,7 +272,9 @@ class Model:
     arrivals: Arrivals = field(default_factory=Poisson)
     dispatch: Dispatch = Dispatch.TURN
     hop: float = 0.0
+    crowding: float = 0.0
     send: float = 0.0
+    looking: float = 0.0
     delay: float = 0.0
     between: float = 0.0
     queue: int | None = 10_000
@@ -282,11 +288,14 @@ class Model:
     def __post_init__(self) -> None:
         if self.nodes < 1 or self.node.cores < 1:
             raise InvalidInput(f"{self.nodes} nodes of {self.node.cores} cores are no cluster")
-        shortest = min(self.delay, self.between, self.hop, self.send)
+        shortest = min(self.delay, self.between, self.hop, self.crowding, self.send)
         if shortest < 0 or (self.queue is not None and self.queue < 1):
             raise InvalidInput(
                 f"a delay of {shortest:g} s and queues of {self.queue} records cannot be"
             )
+
+        if not 0 <= self.looking <= 1:
+            raise InvalidInput(f"{self.looking:g} is not a share of time")
 
     def step(self, operator: str) -> Step:
         return self.steps.get(operator, _NO_COST)

@@ -96,6 +96,7 @@ class Stage:
             fresh, staying = self._parted(served, end)
         had, left = self.servers.to_do(before, begin), self.servers.to_do(self.servers.free, end)
         self.gauge.worked(begin, end, work, had, left, self.servers.held)
+        self.gauge.now.open += 0.0 if self.held_back() else end - begin
         self._note_arrivals(end)
         return self._let_out(end, fresh, staying)
 

@@ -70,8 +70,7 @@ def _pipeline(sim: Simulation, stage: Stage, spell: Spell, detail: int) -> Pipel
     backlog = stage.waiting(sim.now)
     busy = None
     if seconds:
-        share = spell.running if sim.model.batch else float(spell.busy.mean())
-        busy = min(1.0, share / seconds)
+        busy = min(1.0, spell.running / seconds) if sim.model.batch else _busy(sim, spell)
     # where nothing was measured yet, these stay what "not measured" is
     flow: dict[str, Any] = {}
     if seconds:
@@ -99,6 +98,12 @@ def _pipeline(sim: Simulation, stage: Stage, spell: Spell, detail: int) -> Pipel
         state_bytes=int(size) if stateful else None,
         instances=_instances(sim, stage, spell) if stage.instances <= detail else (),
     )
+
+
+def _busy(sim: Simulation, spell: Spell) -> float:
+    """The share of their time for which instances are at work, or look for something to do."""
+    looking = sim.model.looking * spell.open
+    return float(np.minimum(1.0, (spell.busy + looking) / spell.seconds).mean())
 
 
 def _rates(sim: Simulation, stage: Stage, spell: Spell) -> dict[str, Any]:

@@ -138,7 +138,9 @@ class Work:
 
     def _hop(self, entry: str) -> float:
         """What it takes to read a record from another pipeline; a source reads from none."""
-        return self._ledger.model.hop if self.graph[entry].inputs else 0.0
+        model = self._ledger.model
+        crowd = model.crowding * (self.pipeline.parallelism - 1)
+        return model.hop + crowd if self.graph[entry].inputs else 0.0
 
     def _sending(self, model: Model) -> float:
         """What it takes to give a record to all pipelines that read it."""
