@@ -11,12 +11,10 @@ wait for too long start it anew.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from penstock.control.context import Context
 from penstock.errors import InvalidInput
-from penstock.metrics.snapshot import Snapshot
 from penstock.models import campaign as campaigns
 from penstock.models import profile as profiles
 from penstock.models import tuning as tunings
@@ -31,20 +29,16 @@ from penstock.models.campaign import (
     sized,
     trying,
 )
-from penstock.models.observation import BEAT, clearing, lateness, least, means, observed, round_of
+from penstock.models.observation import BEAT, clearing, least, means, observed, round_of
 from penstock.models.profile import Profile, Round
 from penstock.models.readings import usable
 from penstock.models.search import Rules, Search, limit, next_step
-from penstock.models.significance import compare
 from penstock.models.tuning import Tuning
-from penstock.plan.decision import UNDO, Decision
+from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
 from penstock.policies import ranges
-
-Outcome = tuple[Decision, Campaign]
-
-_FREE = {UNDO: 1.0}
-"""Rounds go back and forth on purpose: the guard need not see to it that they do not."""
+from penstock.policies.rounds import FREE, Outcome, asked, asked_again, begun, pairs, sizes, told
+from penstock.policies.watch import Watch
 
 
 @dataclass(frozen=True)
@@ -98,15 +92,14 @@ class Stepwise:
             raise InvalidInput("stepwise: a round takes 2 observations or more, to compare rounds")
 
     def decide(self, context: Context, memory: Campaign | None) -> Outcome:
-        state = self._begun(context, -math.inf) if memory is None else memory
+        state = begun(context, -math.inf, self.sample) if memory is None else memory
         changed = _changed(context, state)
         if changed:
-            return Decision(None, f"{changed}: profiling starts anew"), self._begun(
-                context, context.now
-            )
+            fresh = begun(context, context.now, self.sample)
+            return Decision(None, f"{changed}: profiling starts anew"), fresh
         latest = context.latest
         if state.phase == "done":
-            return self._watch(context, state)
+            return self._watch.look(context, state)
         if not campaigns.in_force(state, context.plan):
             return self._insist(context, state)
         if latest is None or not usable(latest, state.since, self.settle):
@@ -115,8 +108,8 @@ class Stepwise:
         if state.phase != "features" and patient and clearing(context.snapshots, self.latency):
             said = "rows from before are worked off first"
             return Decision(None, f"{said} ({state.kind})"), replace(state, seen=())
-        if state.phase != "features" and self._slack(state, latest):
-            return self._pause(context, state, latest)
+        if state.phase != "features" and self._watch.slack(state, latest):
+            return self._watch.pause(context, state, latest)
         state = replace(state, calm=None)
         if not state.seen or latest.at >= state.seen[-1].at + latest.window - 1e-6:
             one = observed(latest, self.latency)
@@ -141,13 +134,6 @@ class Stepwise:
         return campaigns.found(memory, self.level, self.change)
 
     # --- features -------------------------------------------------------------------------------
-
-    def _begun(self, context: Context, since: float) -> Campaign:
-        found = campaigns.ground(context.graph, context.plan)
-        plan = context.plan
-        if self.sample is not None:
-            plan = admitting(plan, dict.fromkeys(found.sources, self.sample))
-        return Campaign(found, plan, since=since)
 
     def _featured(self, context: Context, state: Campaign) -> Outcome:
         """The ratios, and the first round under stress."""
@@ -174,9 +160,9 @@ class Stepwise:
             instances=instances,
             stuck=None,
         )
-        words = f"instances relate as {listed(_pairs(instances), ', ')}"
-        fixed = f"; fixed are {listed(_pairs(ratios.fixed), ', ')}" if ratios.fixed else ""
-        return self._next(context, known, plan, "start", f"{words}{fixed}")
+        words = f"instances relate as {listed(pairs(instances), ', ')}"
+        fixed = f"; fixed are {listed(pairs(ratios.fixed), ', ')}" if ratios.fixed else ""
+        return asked(context, known, plan, "start", f"{words}{fixed}")
 
     # --- platform capability --------------------------------------------------------------------
 
@@ -194,12 +180,12 @@ class Stepwise:
                     scaled = state.ratios.scaled
                     plan = filled(seen.plan, scaled, context.graph, context.limits)
                 if plan is not None:
-                    return self._next(context, state, plan, kind, said)
+                    return asked(context, state, plan, kind, said)
             search, step = limit(search, self._rules)  # nothing more fits
             state = replace(state, search=search)
         slower = self._slower(context, search) if step == "throttle" else None
         if slower is not None:
-            return self._next(context, state, slower, "throttle", said, search.strength)
+            return asked(context, state, slower, "throttle", said, search.strength)
         return self._tune(context, state, said)
 
     def _slower(self, context: Context, search: Search) -> Plan | None:
@@ -255,7 +241,7 @@ class Stepwise:
         share = kept.capacities[vertex or ""]
         words = f"{said}; {vertex} is most at work, {share:.2f}"
         state = replace(state, tuning=replace(tuning, vertex=vertex))
-        return self._next(context, state, plan, f"operator {vertex}", words, kept.throttle)
+        return asked(context, state, plan, f"operator {vertex}", words, kept.throttle)
 
     # --- the end, and after it ------------------------------------------------------------------
 
@@ -265,149 +251,41 @@ class Stepwise:
         final = found.final
         reason = (
             f"{said}; done after {len(state.rounds)} rounds: {final.throughput:.4g}/s with "
-            f"{listed(_sizes(final.plan), ', ')}"
+            f"{listed(sizes(final.plan), ', ')}"
         )
-        numbers = {"throughput": final.throughput, "rounds": float(len(state.rounds)), **_FREE}
+        numbers = {"throughput": final.throughput, "rounds": float(len(state.rounds)), **FREE}
         later = trying(state, final.plan, "done", context.now, final.throttle)
         plan = None if campaigns.in_force(later, context.plan) else final.plan
         return Decision(plan, reason, numbers), replace(later, phase="done", profile=found)
 
-    def _slack(self, state: Campaign, latest: Snapshot) -> bool:
-        """Whether less comes than is known to be carried: then no round can tell what is."""
-        load = _load(state, latest)
-        if not state.rounds or state.throttle or load is None or latest.throughput is None:
-            return False
-        known = profiles.best(state.rounds, self.level, self.change).throughput
-        waiting = _late(latest, self.latency)["waiting"]
-        return max(load, latest.throughput) < self.alpha * known and waiting <= latest.window
-
-    def _pause(self, context: Context, state: Campaign, latest: Snapshot) -> Outcome:
-        """Let instances follow the load, by what is known, until it is a stress again."""
-        since = latest.at if state.calm is None else state.calm
-        if latest.at - since < self.calm:
-            said = f"less comes than is known to be carried ({state.kind})"
-            return Decision(None, said), replace(state, calm=since, seen=())
-        found = self.found(state)
-        assert found is not None
-        load, final = _load(state, latest) or 0.0, found.final
-        reason = (
-            f"profiling pauses: {load:.4g}/s come, {final.throughput:.4g}/s are known to be "
-            f"carried with {listed(_sizes(final.plan), ', ')}"
-        )
-        plan = None if final.plan == context.plan else final.plan
-        numbers = {"throughput": final.throughput, **_FREE}
-        return Decision(plan, reason, numbers), campaigns.pausing(state, found, context.now)
-
-    def _resume(self, context: Context, state: Campaign, load: float) -> Outcome:
-        assert state.paused is not None
-        again = replace(state, phase=state.paused, paused=None, late=None, calm=None)
-        said = f"{load:.4g}/s come: profiling goes on"
-        return self._next(context, again, state.plan, state.kind, said, state.throttle)
-
-    def _watch(self, context: Context, state: Campaign) -> Outcome:
-        """Start anew when rows have been late, or have waited, for too long."""
-        latest = context.latest
-        if latest is None or not usable(latest, state.since, self.settle):
-            return Decision(None, "profiled; waits for the flow to settle"), state
-        if state.paused is not None and state.profile is not None:
-            load = _load(state, latest)
-            if load is not None and load >= self.alpha * state.profile.final.throughput:
-                return self._resume(context, state, load)
-        trouble = self._trouble(latest)
-        wanted = self._wanted(context, state, latest)
-        if wanted is not None and (trouble is None or wanted.slots > context.plan.slots):
-            return self._fitted(context, state, latest, wanted)
-        if trouble is None:
-            later = replace(state, late=None, calm=None)
-            return Decision(None, "profiled; all is within bounds"), later
-        since = latest.at if state.late is None else state.late
-        if latest.at - since < self.patience:
-            said = f"profiled; {trouble} for {latest.at - since:.0f} of {self.patience:g} s"
-            return Decision(None, said), replace(state, late=since)
-        plan = free(context.plan, state.ground)
-        fresh = self._begun(replace(context, plan=plan), context.now)
-        reason = f"{trouble} for {self.patience:g} s: profiling starts anew"
-        again = None if fresh.plan == context.plan else fresh.plan
-        return Decision(again, reason, _late(latest, self.latency)), fresh
-
-    def _wanted(self, context: Context, state: Campaign, latest: Snapshot) -> Plan | None:
-        """What the load needs of the best plan, if that is something else than there is.
-
-        Of the instances there are, none goes unless the rest carry some more than comes, since the
-        load is never quite the same.
-        """
-        load = _load(state, latest)
-        if state.profile is None or load is None:
-            return None
-        now, graph = context.plan.slots, context.graph
-        plan = campaigns.carrying(state.profile, load, self.alpha, graph)
-        if plan.slots < now:
-            plan = campaigns.carrying(state.profile, load / self.alpha, self.alpha, graph)
-            return plan if plan.slots < now else None
-        return None if plan.slots == now else plan
-
-    def _fitted(self, context: Context, state: Campaign, latest: Snapshot, plan: Plan) -> Outcome:
-        """More instances at once when the load asks for them, fewer when it was low for a while."""
-        assert state.profile is not None
-        now, wanted = context.plan.slots, plan.slots
-        since = latest.at if state.calm is None else state.calm
-        if wanted < now and latest.at - since < self.calm:
-            said = f"profiled; {wanted} of {now} instances would do"
-            return Decision(None, said), replace(state, late=None, calm=since)
-        most = state.profile.final
-        reason = (
-            f"profiled: {most.plan.slots} instances carry {most.throughput:.4g}/s; the load needs "
-            f"{wanted}: {listed(_sizes(plan), ', ')}"
-        )
-        later = replace(state, since=context.now, late=None, calm=None)
-        return Decision(plan, reason, {"slots": float(wanted)}), later
-
-    def _trouble(self, latest: Snapshot) -> str | None:
-        found = _late(latest, self.latency)
-        late, waiting = found.get("latency", 0.0), found["waiting"]
-        if late > 1:
-            return f"latency is {late:.2f} of its bound"
-        return f"{waiting:.0f} s of rows wait at a source" if waiting > self.queue else None
-
     # --- rounds ---------------------------------------------------------------------------------
-
-    def _next(
-        self,
-        context: Context,
-        state: Campaign,
-        plan: Plan,
-        kind: str,
-        said: str,
-        throttle: float = 0.0,
-    ) -> Outcome:
-        """Another round. Sources are as free as at first unless they are slowed down."""
-        if not throttle:
-            plan = free(plan, state.ground)
-        slowed = f", sources {throttle:.0%} slower" if throttle else ""
-        reason = f"{said}; {kind}{slowed}: {listed(_sizes(plan), ', ')}"
-        later = trying(state, plan, kind, context.now, throttle)
-        if campaigns.in_force(later, context.plan):
-            return Decision(None, reason), later
-        return Decision(plan, reason, {"slots": float(plan.slots), **_FREE}), later
 
     def _insist(self, context: Context, state: Campaign) -> Outcome:
         """Ask again for a plan that was not carried out; without it, end with what is known."""
-        first = context.now if state.refused is None else state.refused
-        if context.now - first < self.patience:
-            later = replace(state, refused=first, since=context.now)
-            numbers = {"slots": float(state.plan.slots), **_FREE}
-            return Decision(state.plan, f"asks again for {state.kind}", numbers), later
+        again = asked_again(context, state, self.patience)
+        if again is not None:
+            return again
         if not state.rounds:
             said = f"the plan for {state.kind} is refused"
             return Decision(None, f"{said}: cannot profile"), replace(state, stuck=said)
         return self._done(context, state, f"the plan for {state.kind} is refused")
 
     def _told(self, before: Round | None, seen: Round) -> str:
-        late = "" if seen.latency is None else f", latency {seen.latency:.2f} of its bound"
-        if before is None:
-            return f"throughput {seen.throughput:.4g}/s{late}"
-        change = compare(before.throughputs, seen.throughputs, self.level, self.change)
-        return f"throughput {seen.throughput:.4g}/s {change} from {before.throughput:.4g}/s{late}"
+        return told(before, seen, self.level, self.change)
+
+    @property
+    def _watch(self) -> Watch:
+        return Watch(
+            self.latency,
+            self.alpha,
+            self.level,
+            self.change,
+            self.settle,
+            self.sample,
+            self.queue,
+            self.patience,
+            self.calm,
+        )
 
 
 def _changed(context: Context, state: Campaign) -> str | None:
@@ -418,26 +296,3 @@ def _changed(context: Context, state: Campaign) -> str | None:
     if now.executors != state.ground.executors:
         return f"the platform has changed, {state.ground.executors} -> {now.executors} executors"
     return None if now.groups == state.ground.groups else "the pipelines have changed"
-
-
-def _load(state: Campaign, latest: Snapshot) -> float | None:
-    """Rows per second that come to the sources; None where one of them does not tell."""
-    sources = [m for n, m in latest.pipelines.items() if n in state.ground.sources]
-    known = [m.arrival_rate for m in sources if m.arrival_rate is not None]
-    return sum(known) if len(known) == len(state.ground.sources) else None
-
-
-def _late(latest: Snapshot, bound: float) -> dict[str, float]:
-    """The latency as a share of its bound, if that is known, and what waits at a source."""
-    late = lateness(latest, bound)
-    sources = (m for n, m in latest.pipelines.items() if n in latest.source_pipelines)
-    waiting = max((m.backlog_seconds or 0.0 for m in sources), default=0.0)
-    return {"waiting": waiting} if late is None else {"latency": late, "waiting": waiting}
-
-
-def _pairs(numbers: Mapping[str, int]) -> list[str]:
-    return [f"{name} {number}" for name, number in numbers.items()]
-
-
-def _sizes(plan: Plan) -> list[str]:
-    return [f"{p.name}={p.parallelism}" for p in plan.pipelines]
