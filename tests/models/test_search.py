@@ -81,6 +81,18 @@ def test_growth_that_never_gains_comes_to_an_end() -> None:
     assert step == "throttle"
 
 
+def test_to_get_back_what_was_lost_is_no_gain() -> None:
+    """Each other round is significantly above the one before it, none is above the first."""
+    search, step = next_step(Search(), seen(100, "start", met=False), RULES)
+    for mean in (95, 99, 95):
+        search, step = next_step(search, seen(mean, step, met=False), RULES)
+        assert step in ("source", "sinks")
+    search, step = next_step(search, seen(99, step, met=False), RULES)
+    assert step == "throttle"
+    assert search.best is not None
+    assert search.best.throughput == pytest.approx(100)
+
+
 def test_small_gains_in_a_row_are_a_gain() -> None:
     """None of them is significant beside the one before, all of them are beside the first."""
     search, step = next_step(Search(), seen(100, "start"), RULES)

@@ -20,7 +20,8 @@ Step = Literal["source", "sinks", "throttle", "finish"]
 class Rules:
     """alpha: share of the best throughput below which the search returns to it; level and least:
     when a difference counts; throttle: the first strength, and what is added to it; fruitless:
-    rounds in a row without a gain after which the limit is reached.
+    rounds in a row without a new best after which the limit is reached. To get back what a round
+    before has lost is none.
     """
 
     alpha: float = 0.9
@@ -36,7 +37,7 @@ class Search:
 
     best: the round with the highest throughput; reference: the round that the next one is compared
     with; strength: how much the sources are slowed down, with the bounds found so far: `weak` is
-    too little for the latency, `strong` costs throughput; barren: rounds in a row without a gain.
+    too little for the latency, `strong` costs throughput; barren: rounds since the best one.
     """
 
     best: Round | None = None
@@ -56,12 +57,13 @@ def next_step(search: Search, seen: Round, rules: Rules) -> tuple[Search, Step]:
     top = search.best
     # small gains in a row, none of which is significant, are one when they are added up
     record = top is not None and _above(top, seen, rules)
-    if top is None or record or (change == "increased" and seen.throughput > top.throughput):
+    if top is None or (change == "increased" and seen.throughput > top.throughput):
+        record = True
+    if record:
         search = replace(search, best=seen)
-    search = replace(search, reference=seen)
-    if change == "increased":
+    search = replace(search, reference=seen, barren=0 if record else search.barren + 1)
+    if change == "increased" and search.barren < rules.fruitless:
         return _grown(search, seen)
-    search = replace(search, barren=0 if record else search.barren + 1)
     if seen.kind == "throttle":
         return _throttled(search, seen, change, rules)
     hurt = (
@@ -85,7 +87,7 @@ def limit(search: Search, rules: Rules) -> tuple[Search, Step]:
 
 def _grown(search: Search, seen: Round) -> tuple[Search, Step]:
     """More came through: go on with what is short, rows or instances for them."""
-    free = replace(search, strength=0.0, weak=0.0, strong=1.0, barren=0)
+    free = replace(search, strength=0.0, weak=0.0, strong=1.0)
     return free, "source" if seen.met else "sinks"
 
 
