@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.metrics.snapshot import LatencyMetrics, PipelineMetrics, Snapshot
-from penstock.models.observation import BEAT, clearing, observed
+from penstock.models.observation import BEAT, Observation, clearing, observed, sustained
+from penstock.models.profile import Feature
 
 
 def seen(source: PipelineMetrics, latency: dict[str, LatencyMetrics]) -> Snapshot:
@@ -57,3 +58,20 @@ def test_rows_from_before_are_being_worked_off(backlogs: tuple[int, ...], expect
         for number, rows in enumerate(backlogs)
     )
     assert clearing(found, 0.5) == expected
+
+
+def test_a_round_carries_what_its_slowest_pipeline_does_over_all_of_it() -> None:
+    """In single observations another one is slowest, which is chance."""
+    features = {
+        "in": Feature(0.001, 1.0, source=True),
+        "a": Feature(0.001, 0.5),
+        "b": Feature(0.001, 0.5),
+        "few": Feature(0.001, 0.1, dominated=True),
+    }
+
+    def one(a: float, b: float) -> Observation:
+        rates = {"in": 130.0, "a": a / 2, "b": b / 2, "few": 1.0}
+        return Observation(0.0, 130.0, None, {}, {}, rates, {}, {})
+
+    windows = [one(80, 120), one(120, 60), one(100, 90)]
+    assert sustained(windows, features) == pytest.approx((120, 60, 90))

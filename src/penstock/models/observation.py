@@ -88,19 +88,22 @@ def _inside(snapshot: Snapshot) -> int:
     return sum(m.backlog_rows or 0 for n, m in pipelines if n not in snapshot.source_pipelines)
 
 
-def sustained(observation: Observation, features: Mapping[str, Feature]) -> float:
-    """Rows per second from the sources that the slowest pipeline keeps up with.
+def sustained(
+    observations: Sequence[Observation], features: Mapping[str, Feature]
+) -> tuple[float, ...]:
+    """Rows per second from the sources that the slowest pipeline keeps up with, one by one.
 
-    What the sources take may be more for a while: it only piles up before that pipeline. One
+    What the sources take may be more for a while: it only piles up before that pipeline. It is the
+    slowest of all observations together: in one of them any pipeline may do less by chance. One
     whose input does not grow with throughput tells nothing.
     """
     taken = sum(f.share for f in features.values() if f.source)
     keeping_up = [
-        taken * observation.rates.get(name, 0.0) / f.share
+        tuple(taken * o.rates.get(name, 0.0) / f.share for o in observations)
         for name, f in features.items()
         if f.share > 0 and not f.dominated
     ]
-    return min([observation.throughput, *keeping_up])
+    return min([tuple(o.throughput for o in observations), *keeping_up], key=statistics.fmean)
 
 
 def round_of(
@@ -115,7 +118,7 @@ def round_of(
     return Round(
         plan,
         kind,
-        tuple(sustained(o, features) for o in observations),
+        sustained(observations, features),
         statistics.fmean(late) if late else None,
         throttle,
         means([o.services for o in observations]),
