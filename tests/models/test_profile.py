@@ -125,6 +125,15 @@ def a_round(slots: int, mean: float, latency: float | None = 0.5) -> Round:
     return Round(Plan((Pipeline(("a",), slots),)), "x", (mean - 1, mean, mean + 1), latency)
 
 
+def test_a_round_of_which_nothing_is_certain_is_not_as_good_as_the_best() -> None:
+    """A test cannot tell what varies so much from the best, which has more instances."""
+    noisy = Round(Plan((Pipeline(("a",), 1),)), "start", (40.0, 90.0, 120.0))
+    steady = Round(Plan((Pipeline(("a",), 2),)), "sinks", (99.0, 100.0, 101.0))
+    near = Round(Plan((Pipeline(("a",), 1),)), "start", (88.0, 98.0, 108.0))
+    assert best((noisy, steady)) is steady
+    assert best((near, steady)) is near
+
+
 def test_the_best_round_meets_its_latency_and_uses_no_more_than_it_must() -> None:
     rounds = (a_round(1, 100), a_round(4, 200), a_round(9, 200.5), a_round(20, 500, latency=1.2))
     assert best(rounds).plan.slots == 4

@@ -21,6 +21,9 @@ from penstock.models.significance import compare
 from penstock.plan import fusion
 from penstock.plan.plan import Plan
 
+_AGAIN = 0.03
+"""By which share at most the means of a plan differed where it was tried again, in the seed."""
+
 
 @dataclass(frozen=True)
 class Feature:
@@ -282,9 +285,13 @@ def _builds_on(before: Round, after: Round) -> bool:
 def best(rounds: tuple[Round, ...], level: float = 0.05, least: float = 0.0) -> Round:
     """The round with the highest throughput of those that meet their latency, or of all if none.
 
-    Of rounds that do not differ from it, the one with the fewest instances.
+    Of rounds that do not differ from it, the one with the fewest instances. Where observations vary
+    much no test tells them apart: more than `_AGAIN` apart they differ all the same.
     """
     fit = [r for r in rounds if r.met] or list(rounds)
     top = max(fit, key=lambda r: r.throughput)
-    alike = [r for r in fit if compare(r.throughputs, top.throughputs, level, least) == "unchanged"]
+    near = [r for r in fit if r.throughput >= (1 - _AGAIN) * top.throughput]
+    alike = [
+        r for r in near if compare(r.throughputs, top.throughputs, level, least) == "unchanged"
+    ]
     return min([top, *alike], key=lambda r: (r.plan.slots, -r.throughput))
