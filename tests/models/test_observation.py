@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.metrics.snapshot import LatencyMetrics, PipelineMetrics, Snapshot
-from penstock.models.observation import BEAT, Observation, clearing, observed, sustained
+from penstock.models.observation import BEAT, Observation, clearing, least, observed, sustained
 from penstock.models.profile import Feature
 
 
@@ -75,3 +75,13 @@ def test_a_round_carries_what_its_slowest_pipeline_does_over_all_of_it() -> None
 
     windows = [one(80, 120), one(120, 60), one(100, 90)]
     assert sustained(windows, features) == pytest.approx((120, 60, 90))
+
+
+def test_the_least_time_for_a_row_is_not_that_of_a_few_rows() -> None:
+    def one(often: float, rarely: float, rows: int) -> Observation:
+        services = {"often": often, "rarely": rarely, "untold": rarely}
+        return Observation(0.0, 0.0, None, services, {}, {}, {}, {}, {"often": 40, "rarely": rows})
+
+    found = least([one(0.03, 0.01, 1), one(0.02, 0.05, 3)])
+    assert found == pytest.approx({"often": 0.02, "rarely": 0.04, "untold": 0.01})
+    assert least([one(0.03, 0.01, 29), one(0.02, 0.05, 30)])["rarely"] == 0.05

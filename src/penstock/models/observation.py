@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.models.profile import Feature, Round
@@ -13,6 +13,9 @@ from penstock.plan.plan import Plan
 BEAT = 1.0
 """Seconds between the batches of a source that is slowed down. Without a beat it would be as fast
 as its batches are, and these are faster or slower with all else that runs."""
+
+_ENOUGH = 30
+"""Rows from which on a mean of times says something."""
 
 _LESS = 0.98
 """A backlog gets smaller if it is less than this share of what it was a window ago."""
@@ -23,7 +26,8 @@ class Observation:
     """One snapshot, by pipeline where it is a mapping.
 
     latency: over its bound; services: seconds of an instance for a row; capacities: shares of the
-    time at work; selectivity: rows out for a row in; batches: rows of a source in a beat.
+    time at work; selectivity: rows out for a row in; batches: rows of a source in a beat; rows:
+    that it was seen of.
     """
 
     at: float
@@ -34,6 +38,7 @@ class Observation:
     rates: Mapping[str, float]
     selectivity: Mapping[str, float]
     batches: Mapping[str, float]
+    rows: Mapping[str, int] = field(default_factory=dict)
 
 
 def observed(snapshot: Snapshot, bound: float) -> Observation | None:
@@ -60,6 +65,7 @@ def observed(snapshot: Snapshot, bound: float) -> Observation | None:
             if m.rate_in and m.rate_out is not None
         },
         {n: rates[n] * _beat(pipelines[n], within) for n in snapshot.source_pipelines},
+        {n: m.rows_in for n, m in pipelines.items() if m.rows_in is not None},
     )
 
 
@@ -127,10 +133,23 @@ def round_of(
     )
 
 
-def least(observations: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The least value of each name."""
-    names = {name for each in observations for name in each}
-    return {name: min(each[name] for each in observations if name in each) for name in names}
+def least(observations: Sequence[Observation]) -> dict[str, float]:
+    """The least time for a row of each pipeline, of observations with enough rows of it.
+
+    The least of a few rows is less than a row takes: where no observation has enough of them, it is
+    what all of them took together.
+    """
+    names = {name for each in observations for name in each.services}
+    found = {}
+    for name in names:
+        known = [
+            (o.services[name], o.rows.get(name, 0)) for o in observations if name in o.services
+        ]
+        whole = [time for time, rows in known if rows >= _ENOUGH]
+        rows = sum(rows for _, rows in known)
+        together = sum(time * rows for time, rows in known) / rows if rows else None
+        found[name] = min(whole) if whole else together or min(time for time, _ in known)
+    return found
 
 
 def means(observations: Sequence[Mapping[str, float]]) -> dict[str, float]:

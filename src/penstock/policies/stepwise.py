@@ -137,7 +137,7 @@ class Stepwise:
 
     def _featured(self, context: Context, state: Campaign) -> Outcome:
         """The ratios, and the first round under stress."""
-        times = least([o.services for o in state.seen])
+        times = least(state.seen)
         missing = [p.name for p in state.plan.pipelines if p.name not in times]
         if missing:
             said = f"the time for a row of {listed(missing, ', ')} is not measured"
