@@ -54,8 +54,9 @@ def test_every_decision_is_a_valid_plan_within_its_budget(data: st.DataObject) -
         assert seen.limits.exceeded(decision.plan) is None
 
 
+# In a jam what is measured of waits says nothing, and Kingman's grow with the time of a row.
 @given(
-    load=st.floats(0.1, 7.9), wait=st.floats(0, 3), faster=st.sampled_from([0.125, 0.5, 2.0, 64.0])
+    load=st.floats(0.1, 7.59), wait=st.floats(0, 3), faster=st.sampled_from([0.125, 0.5, 2.0, 64.0])
 )
 @settings(max_examples=50, deadline=None)
 def test_faster_rows_that_take_less_work_change_nothing(
