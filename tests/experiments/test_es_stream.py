@@ -14,6 +14,7 @@ import pytest
 
 from penstock import experiments
 from penstock.engines.simulator.node import place
+from penstock.errors import FlowFailed
 from penstock.experiments import (
     es_stream,
     es_stream_9,
@@ -284,7 +285,9 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Logs:
     return made
 
 
-def struck(logs: Logs, *steps: Iterable[Callable[[], None]]) -> Record | None:
+def struck(
+    logs: Logs, *steps: Iterable[Callable[[], None]], failure: FlowFailed | None = None
+) -> Record | None:
     """A fault, where one step happens each time that somebody waits."""
     logs.steps = iter(steps)
     pipeline: Any = SimpleNamespace(
@@ -293,8 +296,14 @@ def struck(logs: Logs, *steps: Iterable[Callable[[], None]]) -> Record | None:
         query=SimpleNamespace(stop=lambda: None),
     )
     plan = SimpleNamespace(pipeline_of=lambda operator: SimpleNamespace(name=operator))
-    engine: Any = SimpleNamespace(plan=plan, pipelines={"count": pipeline})
+    engine: Any = SimpleNamespace(plan=plan, pipelines={"count": pipeline}, failure=failure)
     return recovery_spark.recovered(engine, 600)
+
+
+def test_a_flow_that_was_given_up_is_not_waited_for(logs: Logs) -> None:
+    begun = [lambda: logs.begin(2, 1200)]
+    with pytest.raises(FlowFailed, match="four times"):
+        struck(logs, begun, failure=FlowFailed("it failed four times"))
 
 
 def test_a_batch_that_is_done_when_its_query_comes_back_was_recovered(logs: Logs) -> None:

@@ -137,8 +137,15 @@ def recovered(engine: SparkEngine, usual: float) -> Record | None:
     # by number: after a batch that was quick, the one behind it may have begun and be cut off
     if checkpoint.last_commit(pipeline.checkpoint) >= number:
         return None
-    until(lambda: _reached(pipeline, goal))
+    until(lambda: _reached(pipeline, goal) or _given_up(engine))
     return {"seconds": round(time.monotonic() - failed, 3), "rows": rows}
+
+
+def _given_up(engine: SparkEngine) -> bool:
+    """Never true. Raises `FlowFailed` where the engine restarts the pipeline no more."""
+    if engine.failure is not None:
+        raise engine.failure
+    return False
 
 
 def _next(pipeline: RunningPipeline, usual: float) -> tuple[int, Mapping[str, int], int]:
