@@ -34,6 +34,9 @@ _WORSE = 0.05
 """A cost without which the batches of some plan are off by so much more of their time is no noise,
 however unsure: a plan with large batches has few of them, and may be all that shows it."""
 
+_TIMES = 3.0
+"""Rows of a large task for one of a small one, from which on what a row costs can be told."""
+
 _UNEVEN = 0.5
 _ALIKE = 0.02
 """A column that others explain but for so much of it cannot be told from them."""
@@ -104,7 +107,10 @@ def tasks(
             touched[name] = f"a key of {name}"
             keys = here * [costs.touched(o.seen, name) for o, _ in seen]
             columns[touched[name]] = ((1 - costs.still) * slow + costs.still) * keys
-    columns["row"] = slow * [one.seen.rows * (stage == 0) for one, stage in seen]
+    if _differ([one.seen.rows / one.seen.shape.tasks for one in placed]):
+        columns["row"] = slow * [one.seen.rows * (stage == 0) for one, stage in seen]
+    else:
+        notes.append("batches had much the same size: what rows cost beside operators is not known")
     columns["state"] = begin * [float(one.seen.shape.parts * (stage > 0)) for one, stage in seen]
     columns["output"] = begin * [_writing(one.seen, stage) for one, stage in seen]
     rest = np.array([_rest(one, stage, costs) for one, stage in seen])
@@ -124,6 +130,12 @@ def tasks(
     # more at once may come cheaper: nobody has seen it
     few = max(one.seen.rows / one.seen.shape.tasks for one in placed)
     return replace(batch, few=few, **found), replace(costs, cpu=cpu, touch=touch)
+
+
+def _differ(sizes: Sequence[float]) -> bool:
+    """Whether tasks had few rows and many: else what varies with them may be anything."""
+    few, many = np.quantile(sizes, (0.05, 0.95))
+    return bool(many >= _TIMES * few)
 
 
 def _works(graph: Graph, name: str) -> bool:
