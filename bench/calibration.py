@@ -408,4 +408,4 @@ def claims(rows: Sequence[dict[str, Any]]) -> list[Claim]:
 
 def _right(row: dict[str, Any]) -> bool:
     late = row["error (%)"] == "" or abs(row["error (%)"]) <= 100 * _LATENCY
-    return late and abs(row["error %"]) <= 100 * _RATE
+    return bool(late and abs(row["error %"]) <= 100 * _RATE)
