@@ -303,7 +303,7 @@ def struck(
 def test_a_flow_that_was_given_up_is_not_waited_for(logs: Logs) -> None:
     begun = [lambda: logs.begin(2, 1200)]
     with pytest.raises(FlowFailed, match="four times"):
-        struck(logs, begun, failure=FlowFailed("it failed four times"))
+        struck(logs, begun, [], failure=FlowFailed("it failed four times"))
 
 
 def test_a_batch_that_is_done_when_its_query_comes_back_was_recovered(logs: Logs) -> None:
