@@ -82,8 +82,8 @@ def experiments() -> str:
         cells = [found[word] for word in VERDICTS]
         lines.append(f"| {name} | {sum(cells)} | {' | '.join(map(str, cells))} |")
     said = (
-        "The papers' experiments, repeated on the simulated cluster (`penstock experiment`, mostly "
-        "in its quick size; reasons are on the results page):"
+        "The papers' experiments, repeated on the simulated cluster (`penstock experiment`; sizes "
+        "and reasons are on the results page):"
     )
     return "\n".join([said, "", *lines]) if counts else ""
 
