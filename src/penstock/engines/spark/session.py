@@ -36,7 +36,7 @@ _AT_START = {
     "spark.sql.ui.retainedExecutions": "50",
     "spark.driver.memory": "2g",
     # A batch that is cut short unwinds a long error text through a recursive regex.
-    "spark.driver.extraJavaOptions": "-Xss4m",
+    "spark.driver.extraJavaOptions": "-Xss32m",
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.log.level": "ERROR",
