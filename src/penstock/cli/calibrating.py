@@ -81,8 +81,10 @@ def _fitted(found: Calibration, out: str | None) -> Iterator[str]:
         f"{text.span(batch.job)} job, {text.span(batch.partition)} a task in the driver, "
         f"{text.span(batch.commit)} commit"
     )
+    still = f", {text.share(batch.idle)} of these waiting" if batch.idle else ""
     yield (
-        f"a task: {text.span(batch.task)}, {text.span(batch.state)} a part of state, "
+        f"a task: {text.span(batch.task)}, {text.span(batch.output)} to write, "
+        f"{text.span(batch.state)} a part of state{still}, "
         f"{1e6 * batch.row:.2f} µs a row; {node.cores} slots on {node.processors:g} processors"
     )
     for name, step in found.steps.items():

@@ -206,6 +206,21 @@ def test_processors_of_a_window_are_what_was_used_since_it_began() -> None:
     assert observed._used(seen) == {5.1: pytest.approx(5 / 5.1), 6.0: pytest.approx(9 / 5)}
 
 
+def test_a_fit_says_that_keys_were_with_one_instance_at_a_time(tmp_path: Path) -> None:
+    plan = Plan((Pipeline(("read", "call", "compute", "count", "out"), 1),))
+    simulated(tmp_path / "run", flow(keyed=True), plan=plan, changes=(), seconds=40.0)
+    made = calibration.fit([observed.recording(tmp_path / "run")])
+    assert any("'count' had one instance at a time" in note for note in made.notes)
+
+
+def test_plans_of_different_runs_are_different_ones(tmp_path: Path) -> None:
+    run_dir = simulated(tmp_path / "run", flow(), seconds=40.0, changes=CHANGES[:1])
+    made = observed.recording(run_dir)
+    plans = [m.plan for m in made.moments]
+    both = [m.plan for m in calibration._together([made, made])]
+    assert both == [*plans, *(max(plans) + 1 + n for n in plans)]
+
+
 def test_several_runs_are_fitted_together_and_tell_more(tmp_path: Path) -> None:
     plans = [Plan((Pipeline(("read", "call", "compute", "out"), n),)) for n in (1, 4)]
     runs = [

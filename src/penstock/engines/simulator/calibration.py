@@ -83,7 +83,7 @@ def fit(recordings: Sequence[Recording]) -> Calibration:
                 f"'{one.run_dir}' ran another dataflow than '{recordings[0].run_dir}': "
                 f"'{one.graph.name}' and '{graph.name}', or another shape of it"
             )
-    moments, notes = _warm([m for r in recordings for m in r.moments])
+    moments, notes = _warm(_together(recordings))
     for why, count in _summed(r.missing for r in recordings).items():
         notes.append(f"{count} windows of pipelines were left out: {why}")
     notes += _beside(moments)
@@ -178,8 +178,9 @@ def _under(
     for _ in range(2):  # what others want depends on waits, and waits on what others want
         costs = operatorsfit.again(_placed(moments, costs, processors, batch), costs)
     measured = costs
+    told = [*notes]
     for _ in range(2 if idle else 1):
-        notes.clear()
+        notes[:] = told
         placed = _placed(moments, costs, processors, batch)
         batch = replace(batchfit.parts(placed, notes), aside=aside, idle=idle)
         batch, costs = batchfit.tasks(graph, placed, measured, batch, notes)
@@ -188,6 +189,15 @@ def _under(
     steps = _steps(graph, placed, costs)
     errors = tuple(_error(one, costs, batch) for one in placed)
     return _Made(processors, steps, batch, errors, tuple(notes))
+
+
+def _together(recordings: Sequence[Recording]) -> list[Moment]:
+    """The windows of all runs; plans of different runs are different ones."""
+    found: list[Moment] = []
+    for one in recordings:
+        first = max((m.plan for m in found), default=-1) + 1
+        found += [replace(m, plan=first + m.plan) for m in one.moments]
+    return found
 
 
 def _warm(moments: Sequence[Moment]) -> tuple[list[Moment], list[str]]:
