@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -23,12 +24,13 @@ from penstock.experiments import (
     es_stream_18,
     recovery_spark,
 )
-from penstock.experiments.es_stream import COUNT, TOP
+from penstock.experiments.es_stream import COUNT, TOP, Application
 from penstock.experiments.experiment import Data, Job, Record, Setting
 from penstock.experiments.play import Play
 from penstock.experiments.rivals import scaled
 from penstock.experiments.table import tabulate
 from penstock.models.instances import best
+from penstock.plan.plan import Plan
 
 # --- figure 13 ----------------------------------------------------------------------------------
 
@@ -84,6 +86,30 @@ def test_all_have_room_for_as_many_and_what_fewer_carry_is_not_counted_as_found(
             assert job.scenario.plan.executors == 13
     compared = [c for c in es_stream_13.FIGURE_13.claims if "beside" in c.what]
     assert all((c.basis == "given") == ("of 2" in c.what) for c in compared)
+
+
+@pytest.mark.parametrize("app", [COUNT, TOP], ids=lambda app: app.name)
+def test_no_deal_carries_more_than_the_best_static_plan(app: Application) -> None:
+    even = es_stream.scenario(app, "1/s", 1.0, app.even(52), es_stream.NODES)
+
+    def carries(plan: Plan) -> float:
+        each = [plan.pipeline_of(n).parallelism / s for n, s in app.services.items()]
+        return min(*each, es_stream_13.on_machines(plan, app))
+
+    best = carries(es_stream_13.dealt(even, app))
+    assert best <= app.bottleneck * (1 + 1e-9)
+    rng = random.Random(1)
+    for _ in range(200):
+        cuts = sorted(rng.sample(range(1, 52), len(app.operators) - 1))
+        deal = [b - a for a, b in pairwise((0, *cuts, 52))]
+        some = scaled(even.plan, dict(zip(app.operators, deal, strict=True)))
+        assert carries(some) <= best
+    assert carries(even.plan) <= best
+
+
+def test_instances_of_a_machine_share_its_cores() -> None:
+    packed = es_stream.scenario(COUNT, "1/s", 1.0, COUNT.even(3), 1).plan
+    assert es_stream_13.on_machines(packed, COUNT) == pytest.approx(15_000 / 13)
 
 
 def test_no_rate_that_is_tried_is_far_above_what_all_cores_carry() -> None:
