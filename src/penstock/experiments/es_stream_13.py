@@ -145,7 +145,8 @@ def dealt(scenario: Scenario, app: Application) -> Plan:
 
     few = itertools.product(range(1, ROOM), repeat=len(names) - 1)
     deals: Iterable[Sequence[int]] = ((*deal, ROOM - sum(deal)) for deal in few if sum(deal) < ROOM)
-    best, carries = app.even(ROOM).values(), 0.0
+    best: Iterable[int] = app.even(ROOM).values()
+    carries = 0.0
     for deal in sorted(deals, key=slowest, reverse=True):
         if slowest(deal) <= carries:
             break  # whom the operators bound to that no machine can help

@@ -10,7 +10,7 @@ the middle of the time on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
@@ -90,7 +90,7 @@ def best(rate: int) -> Mapping[str, int]:
     """
     loads, total = [rate * s for s in services().values()], sum(even(rate).values())
 
-    def batches(deal: Sequence[int]) -> float:
+    def batches(deal: Iterable[int]) -> float:
         return sum(1 / (1 - load / k) for k, load in zip(deal, loads, strict=True))
 
     every = product(range(1, total), repeat=len(loads))

@@ -1,7 +1,7 @@
 """The best static plan of Es-Stream's simulated applications at a steady rate.
 
-It has as many instances as Es-Stream arrives at, on as many machines, and is searched for by an
-instance more here and less there, from Es-Stream's own plan on.
+It has as many instances as Es-Stream's formula, on the fewest machines that hold them, and is
+searched for by an instance more here and less there, from Es-Stream's own plan on.
 """
 
 from __future__ import annotations
