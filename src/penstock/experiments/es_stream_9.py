@@ -177,7 +177,8 @@ def _over(data: Data, app: str) -> Panel:
     rates = _rates(data)
     lines = tuple(
         Line(way, tuple(map(float, rates)),
-             tuple(steady(enough(way), app, rate)(data) for rate in rates))
+             tuple(steady(enough(way), app, rate)(data) for rate in rates),
+             style="points" if way == "best static" else "line")  # else it hides es-stream
         for way in ("es-stream", *RIVALS, *OTHERS)
     )  # fmt: skip
     title = f"{app}; drs, r-storm and even have enough for the highest rate"
