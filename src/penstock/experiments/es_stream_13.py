@@ -240,9 +240,9 @@ _CROWDED = (
 )
 _FULL = (
     "what a tuple takes is chosen so that all cores together carry the seed's number, which nobody "
-    "can exceed: more than one step of 500 less is a difference. Es-Stream moves no instance that runs, so that one "
-    "of its machines is full before the others are; put anew, the same instances carry what is "
-    "told below"
+    "can exceed: more than one step of 500 less is a difference. Es-Stream moves no instance that "
+    "runs, so that one of its machines is full before the others are; put anew, the same instances "
+    "carry what is told below"
 )
 
 FIGURE_13 = Experiment(
