@@ -283,7 +283,7 @@ FIGURE_8 = Experiment(
     size={"days": 14.0, "since": 0.0},
     quick={"days": 2.0, "since": 5.0},
     spark=nephele_spark.cases,
-    spark_size={"rate": 240, "bound": "5s", "seconds": 100.0, "tasks": (3, 4, 5)},
+    spark_size={"rate": 240, "bound": "3s", "seconds": 100.0, "tasks": (3, 4, 5)},
     notes=(
         "Simulated is the seed's graph: tweets go to hot topics, which are merged, and to filters, "
         "which pass what is hot on to sentiments. The workload twitter-sentiment does so too, with "

@@ -131,7 +131,7 @@ CLAIMS = (
           _met(MOOD), better="higher", only="spark"),
     Claim("waiting tasks: share of looks at which both are met", None,
           lambda data: both(data, "latency"), only="spark"),
-    Claim("waiting tasks: the same, best static plan", None,
+    Claim("waiting tasks: share of looks at which both are met, best static plan", None,
           lambda data: both(data, best(data)), only="spark"),
     Claim("waiting tasks: tasks of each vertex in the best static plan", None,
           lambda data: float(best(data).split()[1]), only="spark"),
