@@ -520,10 +520,8 @@ def test_a_partial_rollback_is_compared_by_direction() -> None:
         for interval, one in zip((2, 4, 6), some, strict=True)
     }
     found = data("es-stream-18", cases)
-    assert value("es-stream-18", found, "global beside partial rollback, 2 s") == (
-        8.0,
-        "same direction",
-    )
+    what = "recovery with an interval of 2 s, global beside partial rollback"
+    assert value("es-stream-18", found, what) == (8.0, "same direction")
     rows = tabulate(experiments.get("es-stream-18"), {"spark": found})
     assert not [r for r in rows if "repartition" in r.claim.what and r.cells]
 
