@@ -322,12 +322,10 @@ def test_no_plan_that_a_policy_ended_with_is_ahead_of_the_best_static_one() -> N
     assert joker.after(without, "best static, 64, draw 2") == pytest.approx(100)
 
 
-def test_the_best_static_plan_is_seen_beside_policies_with_their_name_behind(
-    tmp_path: Path,
-) -> None:
-    cases = {c.name: c for c in experiments.get("joker-14").made("simulator", {
-        "seconds": 60.0, "profile": 20.0, "draws": 2})}  # fmt: skip
-    data = Data(tuple({"case": name, "kind": "tick", "at": 0.0} for name in cases))
+def test_the_ways_beside_a_best_static_plan_are_those_of_its_flow_and_draw() -> None:
+    sizes = {"seconds": 60.0, "profile": 20.0, "draws": 2}
+    names = [case.name for case in experiments.get("joker-14").made("simulator", sizes)]
+    data = Data(tuple({"case": name, "kind": "tick", "at": 0.0} for name in names))
     found = joker.alike(data, "equal, best static")
     assert set(found) == {"equal, 0.2", "equal, 0.9", "equal, organic"}
     assert joker.alike(data, "equal, 0.2") == ()

@@ -237,7 +237,7 @@ def picture_14(data: Data) -> Figure:
         cases = [c for c in cases if c.count(", ") == 1]  # the first draw
         marked = f"{name}, {MARKED[name]}"
         marks = joker.marks(data, marked) if marked in cases else ()
-        lines, base = [], joker.before(data, marked)
+        lines, base = [], joker.before(data, cases[0])
         for case in cases:
             times, rates = reading.rates(data, case, 5.0, "ingested")
             lines.append(Line(case, times, tuple(r / base for r in rates)))

@@ -1,6 +1,7 @@
 """Joker's figures 5 and 6: pipelines and replicas together do more than either alone.
 
-Why replicas alone end at ten: the eleventh brings 10 %, and a change has to bring more than that.
+Why replicas alone end at about ten: an eleventh would bring a tenth more, less what they are in
+each other's way, and a change has to bring more than that.
 
 What is tried to show why cheap operators do not gain by both: the same with hops that cost nothing
 and a source that is never full; and why they gain more by replicas than in the seed: the same with
