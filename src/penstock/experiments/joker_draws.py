@@ -42,7 +42,7 @@ def middle(read: Read) -> Read:
     """
 
     def found(data: Data) -> float | None:
-        values = [read(_draw(data, n)) for n in range(int(data.parameters["draws"]))]
+        values = [read(_draw(data, n)) for n in range(int(data.parameters.get("draws", 1)))]
         known = [v for v in values if v is not None]
         return median(known) if len(known) == len(values) else None
 
