@@ -137,9 +137,9 @@ CLAIMS = (
     Claim("up and down: most instances beside those of the first rate", None, _grown, "x",
           only="spark"),
     Claim("up and down: instances at the end beside the most", None, _given_back, only="spark"),
-    Claim("up and down: share that is carried at the end", None,
+    Claim("up and down: share of the rows that has come through at the end", None,
           _carried("up and down, organic"), only="spark"),
-    Claim("up and down: the same, best static plan", None,
+    Claim("up and down: share of the rows that has come through at the end, best static plan", None,
           _carried("up and down, best static"), only="spark"),
     Claim("up and down: thread hours beside the best static plan", None, _hours, only="spark"),
 )  # fmt: skip
