@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from penstock.control import stress
 from penstock.control.context import Context
 from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput
@@ -28,6 +29,7 @@ from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.models.rates import NotMeasured
 from penstock.plan.fusion import finest_plan
 from penstock.plan.limits import Limits
+from penstock.policies import slots
 
 from ..control.doubles import FakeTime
 
@@ -53,6 +55,25 @@ def test_the_linear_topology_climbs_as_the_seed_says(tmp_path: Path) -> None:
     assert third < 0.9 * second
     assert fourth > 0.85 * second
     assert [r["latency"] > 1 for r in found[1:5]] == [True, True, True, False]
+
+
+def test_a_plan_carries_the_same_however_it_was_come_to(tmp_path: Path) -> None:
+    """A rebalance places all instances anew, so that what was there before leaves no trace."""
+    names = ("source", "cpu", "io", "wait-1", "wait-2", "merge")
+    small, large = (dict(zip(names, n, strict=True)) for n in ((1, 3, 3, 12, 12, 3),
+                                                              (2, 4, 4, 16, 16, 4)))  # fmt: skip
+    app, carried = storm.app("diamond"), []
+    for first in (small, large):
+        engine = app.engine(6, 1, 5.0)
+        plan = stress.first_plan(app.graph, 6)
+        engine.start(app.graph, slots.scaled_plan(plan, first), tmp_path / str(len(carried)))
+        engine.advance(5.0)
+        engine.apply(slots.scaled_plan(plan, large))
+        engine.advance(15.0)
+        carried.append(engine.observe().throughput)
+        engine.stop()
+    assert carried[0] == pytest.approx(carried[1], rel=0.05)
+    assert carried[0] == pytest.approx(16 / 5.05e-3, rel=0.05)  # as many as those that wait stand
 
 
 def test_others_climb_by_their_own_rules(tmp_path: Path) -> None:
