@@ -124,11 +124,24 @@ def test_the_best_of_a_search_carries_no_less_than_its_start(tmp_path: Path) -> 
     assert best["throughput"] >= first["throughput"]
 
 
-def test_plans_of_others_are_observed_again_and_the_best_is_kept(tmp_path: Path) -> None:
+def test_rounds_of_others_count_as_they_were_seen(tmp_path: Path) -> None:
+    """Of a plan that nothing comes near to, the round is told that another had with it."""
+    names, instances = ["source", "op-1", "op-2", "op-3"], [1, 2, 2, 2]
+    seen = {"kind": "round", "number": 4, "changed": "sinks", "pipelines": names, "final": False}
+    known = ({**seen, "instances": instances, "throughput": 1e6},
+             {**seen, "instances": [1, 1, 1, 1], "throughput": 1e3})  # fmt: skip
+    (best,) = Best(Climb("linear", "", 6, 3, 0.5, 3.0, 5), 1, known)(Setting(1, tmp_path))
+    assert (best["instances"], best["throughput"]) == (instances, 1e6)
+    assert (best["number"], best["changed"], best["final"]) == (1, "start", True)
+
+
+def test_the_search_begins_with_what_others_did_best_with(tmp_path: Path) -> None:
     """Two of each carry most here, which filling the processors is far from."""
-    known = {"source": 1, "op-1": 2, "op-2": 2, "op-3": 2}
-    (best,) = Best(Climb("linear", "", 6, 3, 0.5, 3.0, 5), 1, (known,))(Setting(1, tmp_path))
+    names = ["source", "op-1", "op-2", "op-3"]
+    known = ({"pipelines": names, "instances": [1, 2, 2, 2], "throughput": 1.0},)
+    (best,) = Best(Climb("linear", "", 6, 3, 0.5, 3.0, 5), 1, known)(Setting(1, tmp_path))
     assert best["instances"][1:] == [2, 2, 2]
+    assert best["throughput"] > 1500
 
 
 def test_no_way_carries_more_than_the_best_static_plan(tmp_path: Path) -> None:
@@ -139,9 +152,8 @@ def test_no_way_carries_more_than_the_best_static_plan(tmp_path: Path) -> None:
     told = Data(tuple(found))
     rounds = {way: len(stepwise.rounds(told, way)) for way in ways}
     assert rounds["Stela"] == rounds["stepwise"] >= rounds["threshold"] > 1
-    # repeated rounds of the seed's are within 3 % of each other
-    most = 1.03 * stepwise.throughput(told, "best")
-    assert all(stepwise.throughput(told, way) <= most for way in ways)
+    most = stepwise.throughput(told, "best")
+    assert all(r["throughput"] <= most for way in ways for r in stepwise.rounds(told, way))
 
 
 def test_one_number_after_the_other_is_turned_until_none_helps() -> None:

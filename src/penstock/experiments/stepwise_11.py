@@ -49,11 +49,10 @@ def cases(
     found = []
     for app in apps:
         ways = {f"{app}: {way}": replace(own, app=app, way=way) for way in WAYS}
+        if app == "star":
+            ways[f"{FINE}: {WAYS[0]}"] = replace(own, app=app, options={"slice": 0.06})
         found.append(Case(app, Contest(ways, f"{app}: {BEST}", tries)))
     others = []
-    if "star" in apps:
-        star = replace(own, app="star", options={"slice": 0.06})
-        others += [Case(f"{FINE}: {WAYS[0]}", star)]
     if "WC" in apps:
         priced = ((FREE, 0.0), (DEAR, DEAR_ONES))
         others += [Case(f"{n}: {WAYS[0]}", replace(own, app="WC", upkeep=u)) for n, u in priced]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from penstock.experiments import storm
 from penstock.experiments.climb import Climb
 from penstock.experiments.contest import Contest
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read
@@ -28,9 +29,8 @@ DEPTHS = {6: 0.335, 8: 0.24, 12: 0.205}
 
 NODES = (6, 10, 14)
 BEST = ", best static"
-KINDS = "ciw"
-"""The seed mixes operators of all kinds and does not say which comes where: here they take turns,
-bound by the processor, by I/O, and waiting."""
+TURNS = "in turns, depth"
+"""A chain whose kinds of operators take turns, which all meet on the same machines."""
 
 
 def cases(
@@ -42,17 +42,19 @@ def cases(
     observations: int,
 ) -> Sequence[Case]:
     climb = Climb("", "stepwise", turn=turn, settle=settle, observations=observations)
-    deep = {f"depth {n}": replace(climb, app=f"linear:{_kinds(n)}") for n in depths}
+    deep = {f"depth {n}": replace(climb, app=storm.mixed(n)) for n in depths}
     large = {f"{n} machines": replace(climb, app="WC", nodes=n) for n in nodes}
-    return tuple(
-        Case(name, Contest({name: one}, f"{name}{BEST}", tries))
-        for name, one in {**deep, **large}.items()
+    turns = [
+        Case(f"{TURNS} {n}", replace(climb, app=storm.mixed(n, turns=True)))
+        for n in (min(depths), max(depths))
+    ]
+    return (
+        *(
+            Case(name, Contest({name: one}, f"{name}{BEST}", tries))
+            for name, one in {**deep, **large}.items()
+        ),
+        *turns,
     )
-
-
-def _kinds(depth: int) -> str:
-    """Operators behind the source, so many that there are `depth` in all."""
-    return (KINDS * depth)[: depth - 1]
 
 
 def _gained(case: str) -> Read:

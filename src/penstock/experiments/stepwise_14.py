@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from penstock.experiments import storm
 from penstock.experiments.climb import Climb
 from penstock.experiments.contest import Contest
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read
@@ -23,6 +24,9 @@ from penstock.experiments.stepwise_static import NOTE
 from penstock.report.figures import Figure, Level, Panel
 
 USUAL = "usual"
+USUAL_K = 2.0
+CHAIN = "chain"
+"""The longest of stepwise-12 on six machines, where what k says decides on the last step."""
 BEST = "best static"
 SLICES, KS, LATENCIES = (0.1, 0.5), (1.5, 3.0), (0.3, 0.7)
 """Beside the usual 0.3, 2 and 0.5 s."""
@@ -32,6 +36,7 @@ def cases(
     slices: Sequence[float],
     ks: Sequence[float],
     latencies: Sequence[float],
+    depth: int,
     tries: int,
     turn: float,
     settle: float,
@@ -42,7 +47,11 @@ def cases(
     ways |= {f"slice {value:g}": replace(usual, options={"slice": value}) for value in slices}
     ways |= {f"k {value:g}": replace(usual, options={"k": value}) for value in ks}
     ways |= {f"{1000 * v:g} ms": replace(usual, latency=v) for v in latencies}
-    return (Case("TSA", Contest(ways, BEST, tries)),)
+    chain = replace(usual, app=storm.mixed(depth), nodes=6)
+    chains = (
+        Case(f"{CHAIN}, k {k:g}", replace(chain, options={"k": k})) for k in sorted({*ks, USUAL_K})
+    )
+    return (Case("TSA", Contest(ways, BEST, tries)), *chains)
 
 
 def _beside(case: str) -> Read:
@@ -218,6 +227,7 @@ FIGURE_14 = Experiment(
         "slices": SLICES,
         "ks": KS,
         "latencies": LATENCIES,
+        "depth": 12,
         "tries": 60,
         "turn": 0.5,
         "settle": 8.0,

@@ -106,6 +106,18 @@ def linear(kinds: str = "ccc", load: str = "6000/s") -> App:
     return App(flow.graph, steps, load, _both_draw(steps))
 
 
+def mixed(depth: int, turns: bool = False) -> str:
+    """The name of a chain of operators of all kinds, so many with the source, of each as many.
+
+    The seed mixes them and does not say which comes where. Here those of a kind are neighbours, so
+    that each machine gets its part of every kind when instances are dealt in turn, as the seed says
+    of its scheduler. turns: kinds take turns instead; in the ratio of 1:1:4 they go round six
+    machines at once, and all that are bound by the processor meet on the same ones.
+    """
+    kinds = ("ciw" * depth)[: depth - 1]
+    return f"linear:{kinds if turns else ''.join(sorted(kinds))}"
+
+
 def diamond(load: str = "6000/s") -> App:
     """Every record to four operators beside each other: one of each kind, and one more waits."""
     flow = Dataflow("diamond")
