@@ -11,6 +11,7 @@ from penstock.experiments.contest import Contest
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock.experiments.stepwise import (
     PAPER,
+    SLOWED,
     final,
     gain,
     kept,
@@ -18,6 +19,7 @@ from penstock.experiments.stepwise import (
     marks,
     note,
     rounds,
+    slowed,
     throughput,
     tuned,
 )
@@ -79,6 +81,10 @@ def _instances(case: str) -> Read:
 
 def _rounds(case: str) -> Read:
     return lambda data: float(len(rounds(data, case)))
+
+
+def _slowed(case: str) -> Read:
+    return lambda data: slowed(data, case)
 
 
 def _rounds_of_depth(data: Data) -> float:
@@ -181,6 +187,17 @@ FIGURE_12 = Experiment(
             why=_DEEP,
         ),
         *(Claim(f"depth {depth}: rounds", None, _rounds(f"depth {depth}")) for depth in DEPTHS),
+        *(Claim(f"depth {depth}: {SLOWED}", None, _slowed(f"depth {depth}")) for depth in (6, 12)),
+        *(
+            Claim(
+                f"depth {depth}, kinds of operators in turns: final beside first",
+                1 + DEPTHS[depth],
+                _gained(f"{TURNS} {depth}"),
+                neutral=1.0,
+                basis="varied",
+            )
+            for depth in (6, 12)
+        ),
         Claim(
             "WC: throughput of a machine, 14 beside 6",
             None,
@@ -202,7 +219,7 @@ FIGURE_12 = Experiment(
             for n in NODES
         ),
         *(
-            Claim(f"{case}: beside the best static plan", None, _of_best(case))
+            Claim(f"{case}: stepwise beside the best static plan", None, _of_best(case))
             for case in (*(f"depth {d}" for d in DEPTHS), *(f"{n} machines" for n in NODES))
         ),
     ),

@@ -45,7 +45,7 @@ class Best:
 
     def __call__(self, setting: Setting) -> Sequence[Record]:
         app, processors = storm.app(self.climb.app), 2 * self.climb.nodes
-        starts = [*self._plans, *(filling(app, times * processors) for times in STARTS)]
+        starts = [*self.plans, *(filling(app, times * processors) for times in STARTS)]
         names = tuple(starts[-1])
         brief = replace(self.climb, turn=0.5, settle=3.0, observations=4)
         looked: dict[tuple[int, ...], float] = {}
@@ -72,7 +72,7 @@ class Best:
         return [{**top, "number": 1, "changed": "start", "final": True}]
 
     @property
-    def _plans(self) -> list[Instances]:
+    def plans(self) -> Sequence[Instances]:
         """The plans of others to begin with, best first."""
         best = sorted(self.known, key=_throughput, reverse=True)
         plans = {
