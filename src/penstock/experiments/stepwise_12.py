@@ -137,13 +137,12 @@ _FIRST = (
 )
 
 _DEEP = (
-    "both depths try one or two single instances here and are done: at depth 6 both are taken "
-    "back, and at depth 12 no operator takes twice its least time any more after the first"
+    "neither depth comes to single instances here: with sources slowed down until the latency is "
+    "met, no operator takes twice its least time (rows below), which ends the search"
 )
 _SHALLOW = (
     "the fewer operators there are, the more of the machines the first round leaves idle here (see "
-    "above), so that depth 6 has most to gain: it ends with three times its first round, and in "
-    "the seed with four thirds of it"
+    "above), so that depth 6 has most to gain"
 )
 
 FIGURE_12 = Experiment(
