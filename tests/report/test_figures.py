@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from penstock.errors import InvalidInput, PenstockError
-from penstock.report import drawing
+from penstock.report import lettering
 from penstock.report.figures import Bars, Figure, Level, Line, Mark, Panel, save
 
 FIGURE = Figure(
@@ -85,4 +85,4 @@ def test_without_matplotlib_it_says_what_to_install(
      (9999, "9,999"), (99.96, "100"), (-0.5, "-0.5"), (1e-5, "1e-05")],
 )  # fmt: skip
 def test_numbers_are_short(value: float, shown: str) -> None:
-    assert drawing._short(value) == shown
+    assert lettering.short(value) == shown

@@ -213,4 +213,4 @@ _CUTS = {"split": "cut", "merge": "joined"}
 def note(data: Data, figure: str) -> str:
     """The line below a picture."""
     where = "simulated with fewer, longer tuples" if data.engine == "simulator" else "on Spark"
-    return f"{where}, seed {data.seed}; after Joker, {figure}"
+    return f"{where}, random seed {data.seed}; after Joker, {figure}"

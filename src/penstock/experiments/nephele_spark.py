@@ -113,7 +113,7 @@ def picture(data: Data) -> Figure:
         panels.append(Panel("time (s)", "latency (s)", lines, levels=levels, title=title, log=True))
     tasks = tuple(_tasks(data, name) for name in ELASTIC)
     panels.append(Panel("time (s)", "tasks", tasks, marks=reading.marks(data, "latency")))
-    note = f"on Spark, seed {data.seed}; after Nephele, figure 8"
+    note = f"on Spark, random seed {data.seed}; after Nephele, figure 8"
     return Figure("TwitterSentiment under two constraints", tuple(panels), note=note)
 
 

@@ -178,7 +178,7 @@ def picture(data: Data) -> Figure:
                 levels=(Level(1.0, "all of it"),),
             ),
         ),
-        note=f"simulated, seed {data.seed}, {len(draws(data))} draws; after Stela, figure 8",
+        note=f"simulated, random seed {data.seed}, {len(draws(data))} draws; after Stela, figure 8",
     )
 
 

@@ -1,0 +1,270 @@
+"""Words in a picture, where they fit: legends, numbers on bars, names of levels and decisions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from penstock.report.figures import Level, Mark, Panel
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+INK, GREY = "#222222", "#6E6E6E"
+LINE = 0.165
+"""Inches that a line of words is high."""
+
+MARKED = 40
+"""Decisions that are told apart in one panel."""
+
+_LEGEND, _NUMBER, _LEVEL, _MARK = 8.5, 7.5, 8.0, 7.0
+_BOX = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6}
+
+
+def head(axes: Axes, panel: Panel) -> int:
+    """The title, the legend and the names of categories: how many lines more than usual."""
+    marks = chosen(panel.marks)
+    if panel.marked and marks:
+        label = panel.marked
+        if len(marks) < len(panel.marks):
+            label += f" ({len(marks)} largest of {len(panel.marks)})"
+        axes.plot([], [], ls="", marker="|", markersize=9, mew=1.0, color=INK, label=label)
+    handles, labels = axes.get_legend_handles_labels()
+    rows = 0
+    if len(labels) > 1 or (panel.marked and marks):
+        em = _LEGEND / 72 * _dpi(axes)
+        wide = max(_size(axes, label, _LEGEND)[0] for label in labels) + 3.9 * em
+        total = sum(_size(axes, label, _LEGEND)[0] + 3.9 * em for label in labels)
+        room = axes.bbox.width + 2 * em
+        across = len(labels) if total <= room else max(1, int(room / wide))
+        rows = math.ceil(len(labels) / across)
+        axes.legend(
+            handles,
+            labels,
+            loc="lower left",
+            bbox_to_anchor=(0.0, 1.0),
+            borderaxespad=0.1,
+            ncols=across,
+            handlelength=1.6,
+            columnspacing=1.4,
+        )
+    if panel.title:
+        axes.set_title(panel.title, pad=6 + 14 * rows)
+    return max(0, rows - 1) + _categories(axes, panel.categories)
+
+
+def levels(axes: Axes, levels: Sequence[Level]) -> None:
+    """Lines across, named on the right."""
+    for level in levels:
+        axes.axhline(level.value, color=INK, linewidth=1.1, linestyle=(0, (5, 3)))
+        axes.annotate(
+            level.label,
+            (1.0, level.value),
+            xycoords=("axes fraction", "data"),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            size=_LEVEL,
+            color=INK,
+        )
+
+
+def body(axes: Axes, panel: Panel) -> None:
+    """What is written between the axes, and names of levels apart from each other."""
+    if not panel.log:
+        _room(axes, panel)
+    _spread(axes, panel.levels)
+    _numbers(axes, panel)
+    _marks(axes, chosen(panel.marks))
+
+
+def chosen(marks: Sequence[Mark]) -> tuple[Mark, ...]:
+    """The decisions that are shown: where there are very many, those that change most."""
+    most = sorted(marks, key=lambda mark: -mark.size)[:MARKED]
+    return tuple(sorted(most, key=lambda mark: mark.at))
+
+
+def placed(
+    marks: Sequence[Mark], widths: Sequence[float], low: float, high: float
+) -> list[tuple[Mark, bool]]:
+    """The decisions whose words fit, the largest first, and whether these stand on the left.
+
+    widths: of the words of each, as wide as the axis is from low to high.
+    """
+    taken: list[tuple[float, float]] = []
+    found = []
+    for mark, wide in sorted(zip(marks, widths, strict=True), key=lambda one: -one[0].size):
+        for left in (False, True):
+            begin, end = (mark.at - wide, mark.at) if left else (mark.at, mark.at + wide)
+            free = all(end < a or begin > b for a, b in taken)
+            if mark.label and free and low <= begin and end <= high:
+                taken.append((begin, end))
+                found.append((mark, left))
+                break
+    return found
+
+
+def apart(places: Sequence[float], least: float) -> list[float]:
+    """Rising places, moved as little as it takes until all are so far from each other."""
+    found = list(places)
+    for _ in range(100):
+        moved = False
+        for at, (below, above) in enumerate(pairwise(found)):
+            if above - below < least - 1e-6:
+                middle = (below + above) / 2
+                found[at], found[at + 1] = middle - least / 2, middle + least / 2
+                moved = True
+        if not moved:
+            break
+    return found
+
+
+def short(value: float) -> str:
+    """Three digits that count: `0.25`, `36`, `1,650`, `12.5k`, `2M`."""
+    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= limit * 0.99995:
+            return short(value / (1e3 if unit == "k" else limit)) + unit
+    if value and abs(value) < 0.0005:
+        return f"{value:.2g}"
+    digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
+    return _rounded(value, digits)
+
+
+def alike(values: Sequence[float], digits: int) -> list[str]:
+    """Numbers of one picture, each as exact as the largest is with so many digits that count."""
+    most = max(map(abs, values), default=0.0)
+    after = digits - 1 - math.floor(math.log10(most)) if most else 0
+    if most >= 1000 and after < 0:
+        return [_rounded(v / 1000, 3 + after) + ("k" if round(v, after) else "") for v in values]
+    if most >= 1e4:
+        return [short(v) for v in values]
+    return [_rounded(v, max(0, after)) for v in values]
+
+
+def _rounded(value: float, digits: int) -> str:
+    shown = f"{value:,.{digits}f}"
+    shown = shown.rstrip("0").rstrip(".") if "." in shown else shown
+    return "0" if shown == "-0" else shown
+
+
+def _dpi(axes: Axes) -> float:
+    return float(axes.get_figure(root=True).dpi)  # type: ignore[union-attr]
+
+
+def _size(axes: Axes, words: str, size: float) -> tuple[float, float]:
+    """How wide and how high words are, in pixels."""
+    text = axes.text(0, 0, words, size=size)
+    box = text.get_window_extent()
+    text.remove()
+    return float(box.width), float(box.height)
+
+
+def _categories(axes: Axes, names: Sequence[str]) -> int:
+    """The names below groups of bars, in several lines where one is too long."""
+    if not names:
+        return 0
+    room = axes.bbox.width / len(names) * 0.96
+    if max(_size(axes, name, 9)[0] for name in names) <= room:
+        return 0
+    broken = [name.replace(" ", "\n") for name in names]
+    if max(_size(axes, name, 9)[0] for name in broken) > room:
+        axes.set_xticks(range(len(names)), names, rotation=30, ha="right", rotation_mode="anchor")
+        return 2
+    axes.set_xticks(range(len(names)), broken)
+    return max(name.count("\n") for name in broken)
+
+
+def _bars(panel: Panel) -> list[tuple[float, float]]:
+    """Where the bars stand that get a number, and how high they are."""
+    each = 0.8 / max(1, len(panel.bars))
+    return [
+        (at + (number - (len(panel.bars) - 1) / 2) * each, value)
+        for number, one in enumerate(panel.bars)
+        if not one.spread
+        for at, value in enumerate(one.values)
+        if value is not None
+    ]
+
+
+def _shown(axes: Axes, panel: Panel) -> tuple[list[str], bool]:
+    """The numbers on bars, and whether they have to stand upright."""
+    values = [value for _, value in _bars(panel)]
+    low, high = axes.get_xlim()
+    room = axes.bbox.width / (high - low) * 0.8 / len(panel.bars)
+    full = list(map(short, values)) if panel.log else alike(values, 3)
+    for words in (full, full if panel.log else alike(values, 2)):
+        if all(_size(axes, word, _NUMBER)[0] < room for word in words):
+            return words, False
+    return full, True
+
+
+def _room(axes: Axes, panel: Panel) -> None:
+    """Above the highest bar for its number, and below one that hangs."""
+    there = _bars(panel)
+    if not there or panel.top is not None:
+        return
+    words, upright = _shown(axes, panel)
+    need = max(_size(axes, word, _NUMBER)[0 if upright else 1] for word in words)
+    share = (need + 0.06 * _dpi(axes)) / axes.bbox.height
+    low, high = axes.get_ylim()
+    least, most = min(v for _, v in there), max(v for _, v in there)
+    high = max(high, most / (1 - share))
+    if least < 0:
+        low = min(low, (least - share * high) / (1 - share))
+    axes.set_ylim(low, high)
+
+
+def _numbers(axes: Axes, panel: Panel) -> None:
+    there = _bars(panel)
+    if not there:
+        return
+    words, upright = _shown(axes, panel)
+    for (at, value), word in zip(there, words, strict=True):
+        axes.annotate(
+            word,
+            (at, value),
+            xytext=(0, -2 if value < 0 else 2),
+            textcoords="offset points",
+            ha="center",
+            va="top" if value < 0 else "bottom",
+            rotation=90 if upright else 0,
+            size=_NUMBER,
+            color=INK,
+            bbox=_BOX,
+            zorder=5,
+        )
+
+
+def _spread(axes: Axes, levels: Sequence[Level]) -> None:
+    """Names of levels, which are all that is written yet, as far from each other as they need."""
+    named = sorted(zip(levels, axes.texts, strict=True), key=lambda one: one[0].value)
+    places = [float(axes.transData.transform((0, level.value))[1]) for level, _ in named]
+    least = _LEVEL * 1.2 / 72 * _dpi(axes)
+    for (_, name), place, free in zip(named, places, apart(places, least), strict=True):
+        name.set_position((4, (free - place) * 72 / _dpi(axes)))
+
+
+def _marks(axes: Axes, marks: Sequence[Mark]) -> None:
+    """Ticks hanging from the top, longer where they are named."""
+    if not marks:
+        return
+    low, high = axes.get_xlim()
+    unit = (high - low) / axes.bbox.width
+    across: Any = axes.get_xaxis_transform()
+    axes.vlines([m.at for m in marks], 0.94, 1.0, transform=across, color=INK, linewidth=0.9)
+    gap = 0.03 * _dpi(axes) * unit
+    widths = [_size(axes, mark.label, _MARK)[0] * unit + 2 * gap for mark in marks]
+    for mark, left in placed(marks, widths, low, high):
+        axes.text(
+            mark.at - gap if left else mark.at + gap,
+            0.92,
+            mark.label,
+            transform=across,
+            size=_MARK,
+            color=INK,
+            ha="right" if left else "left",
+            va="top",
+        )
+        axes.vlines([mark.at], 0.85, 1.0, transform=across, color=INK, linewidth=0.9)
