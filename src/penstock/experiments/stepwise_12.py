@@ -92,7 +92,7 @@ def picture(data: Data) -> Figure:
     deep = [c for c in data.cases if c.startswith("depth") and not c.endswith(BEST)]
     large = [c for c in data.cases if c.endswith("machines")]
     both = [c for c in (*deep, *large) if f"{c}{BEST}" in data.cases]
-    shares = Bars("kept by stepwise", tuple(_of_best(case)(data) for case in both))
+    shares = Bars("stepwise", tuple(_of_best(case)(data) for case in both))
     return Figure(
         "Stepwise profiling of deeper topologies and on more machines",
         (
@@ -111,7 +111,7 @@ def picture(data: Data) -> Figure:
             ),
             Panel(
                 "application",
-                "throughput (share)",
+                "stepwise / best static",
                 categories=tuple(both),
                 bars=(shares,),
                 levels=(Level(1.0, "best static"),),

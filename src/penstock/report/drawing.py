@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,8 +112,8 @@ def _draw(axes: Axes, panel: Panel, last: bool) -> None:
     axes.yaxis.set_major_formatter(lambda value, _: short(value))
     axes.yaxis.set_minor_formatter(lambda value, _: "")
     few = _few(panel)
-    for number, line in enumerate(panel.lines):
-        _line(axes, line, number, few, _under(panel, number))
+    for number in range(len(panel.lines)):
+        _line(axes, panel, number, few)
     _bars(axes, panel)
     _limits(axes, panel)
     _ticks(axes, panel)
@@ -147,45 +147,78 @@ def _ticks(axes: Axes, panel: Panel) -> None:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins="auto"))
 
 
-_DASHES: tuple[Any, ...] = ("-", (0, (5, 5)), (0, (2.5, 7.5)), (0, (1.2, 8.8)))
-"""Of a line over none, one, two or more others: each leaves something of those below to be seen."""
+_DASHES: tuple[Any, ...] = ((0, (5, 5)), (0, (2.5, 7.5)), (0, (1.2, 8.8)))
+"""Where a line is over one, two or more others: each leaves something of those below to be seen."""
 
 
-def _line(axes: Axes, line: Line, number: int, few: bool, under: int) -> None:
+def _line(axes: Axes, panel: Panel, number: int, few: bool) -> None:
+    line = panel.lines[number]
     tone = number if line.tone is None else line.tone
-    y = [math.nan if value is None else value for value in line.y]
-    look: dict[str, Any] = {"color": PALETTE[tone % len(PALETTE)], "label": line.label}
+    look: dict[str, Any] = {"color": PALETTE[tone % len(PALETTE)]}
     if line.style == "points":
-        axes.plot(line.x, y, "", marker="o", markersize=7, mfc="none", mew=1.3, ls="", **look)
+        look |= {"linestyle": "", "marker": "o", "markersize": 7, "mfc": "none", "mew": 1.3}
+        axes.plot(line.x, _known(line.y), label=line.label, **look)
         return
     look |= {"linewidth": 1.0 if line.faint else 1.7, "alpha": 0.55 if line.faint else 1.0}
-    look["linestyle"] = _DASHES[min(under, len(_DASHES) - 1)]
     if line.style == "step":
-        axes.step(line.x, y, where="post", **look)
-        return
-    axes.plot(line.x, y, marker="o" if few and not under else None, markersize=4, **look)
+        look["drawstyle"] = "steps-post"
+    over = _over(panel, number)
+    dot = "o" if few and line.style == "line" and not all(over) else None
+    dashes = _DASHES[min(max(over, default=1), len(_DASHES)) - 1] if any(over) else "-"
+    free = _stretch(line, [not one for one in over])
+    axes.plot(line.x, _known(free), label=line.label, marker=dot, markersize=4, **look)
+    if any(over):
+        hidden = _stretch(line, [one > 0 for one in over])
+        axes.plot(line.x, _known(hidden), linestyle=dashes, **look)
 
 
-def _under(panel: Panel, number: int) -> int:
-    """How many lines one would hide, if it were drawn without gaps."""
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [math.nan if value is None else value for value in values]
+
+
+def _stretch(line: Line, parts: list[bool]) -> list[float | None]:
+    """A line with only some of the parts between its points, and gaps elsewhere."""
+    if not parts:
+        return list(line.y)
+    ends = zip([False, *parts], [*parts, False], line.y, strict=True)
+    return [y if before or after else None for before, after, y in ends]
+
+
+def _over(panel: Panel, number: int) -> list[int]:
+    """For each part of a line, how many others it would hide there for a while."""
     line = panel.lines[number]
-    drawn = [one for one in panel.lines[:number] if not one.faint and one.style != "points"]
-    if line.faint or line.style == "points":
-        return 0
-    return sum(_same(panel, one, line) for one in drawn)
+    parts = max(0, len(line.x) - 1)
+    found = [0] * parts
+    if line.faint:
+        return found
+    for other in panel.lines[:number]:
+        if other.faint or other.style == "points":
+            continue
+        near = 0.012 * _span(panel)
+        pairs = ((_at(other, x), y) for x, y in zip(line.x, line.y, strict=True))
+        same = [_same(a, b, near, panel.log) for a, b in pairs]
+        both = [a and b for a, b in pairwise(same)]
+        begin = 0
+        for shared, part in groupby(both):
+            end = begin + len(list(part))
+            if shared and end - begin > parts / 20:
+                found[begin:end] = [one + 1 for one in found[begin:end]]
+            begin = end
+    return found
 
 
-def _same(panel: Panel, one: Line, other: Line) -> bool:
-    """Whether two lines are as good as one for most of where both are."""
+def _same(one: float | None, other: float | None, near: float, log: bool) -> bool:
+    """Whether two values are as good as one in the picture."""
+    if one is None or other is None:
+        return False
+    if log:
+        return one > 0 < other and abs(math.log(one / other)) <= near
+    return abs(one - other) <= near
+
+
+def _span(panel: Panel) -> float:
     values = [v for v in _values(panel) if v > 0] or [1.0]
-    pairs = [(_at(one, x), y) for x, y in zip(other.x, other.y, strict=True)]
-    both = [(a, b) for a, b in pairs if a is not None and b is not None]
-    if panel.log:
-        near = 0.012 * math.log(max(values) / min(values))
-        close = [a > 0 < b and abs(math.log(a / b)) <= near for a, b in both]
-    else:
-        close = [abs(a - b) <= 0.012 * max(values) for a, b in both]
-    return sum(close) > len(close) / 2
+    return math.log(max(values) / min(values)) if panel.log else max(values)
 
 
 def _at(line: Line, x: float) -> float | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
+from dataclasses import dataclass
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
 from penstock.report.figures import Level, Mark, Panel
@@ -20,7 +21,7 @@ MARKED = 40
 """Decisions that are told apart in one panel."""
 
 _LEGEND, _NUMBER, _LEVEL, _MARK = 8.5, 7.5, 8.0, 7.0
-_BOX = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6}
+_BOX = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0}
 
 
 def head(axes: Axes, panel: Panel) -> int:
@@ -86,24 +87,44 @@ def chosen(marks: Sequence[Mark]) -> tuple[Mark, ...]:
     return tuple(sorted(most, key=lambda mark: mark.at))
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where the words of a decision stand: in which row, from the top, and on which side."""
+
+    mark: Mark
+    row: int
+    left: bool
+    begin: float
+    end: float
+
+    def beside(self, other: Place) -> bool:
+        """Whether neither the words nor the tick of one are in the way of the other."""
+        if self.row == other.row:
+            return self.end < other.begin or self.begin > other.end
+        low, high = (self, other) if self.row > other.row else (other, self)
+        return not high.begin <= low.mark.at <= high.end
+
+
 def placed(
     marks: Sequence[Mark], widths: Sequence[float], low: float, high: float
-) -> list[tuple[Mark, bool]]:
-    """The decisions whose words fit, the largest first, and whether these stand on the left.
+) -> tuple[Place, ...]:
+    """Places of the words that fit, the largest decisions first; slight ones go without words.
 
     widths: of the words of each, as wide as the axis is from low to high.
     """
-    taken: list[tuple[float, float]] = []
-    found = []
+    slight = 0.1 * max((mark.size for mark in marks), default=0.0)
+    found: list[Place] = []
     for mark, wide in sorted(zip(marks, widths, strict=True), key=lambda one: -one[0].size):
-        for left in (False, True):
-            begin, end = (mark.at - wide, mark.at) if left else (mark.at, mark.at + wide)
-            free = all(end < a or begin > b for a, b in taken)
-            if mark.label and free and low <= begin and end <= high:
-                taken.append((begin, end))
-                found.append((mark, left))
+        if not mark.label or mark.size < slight:
+            continue
+        for row, left in product((0, 1), (False, True)):
+            begin = mark.at - wide if left else mark.at
+            place = Place(mark, row, left, begin, begin + wide)
+            inside = low <= begin and begin + wide <= high
+            if inside and all(place.beside(other) for other in found):
+                found.append(place)
                 break
-    return found
+    return tuple(found)
 
 
 def apart(places: Sequence[float], least: float) -> list[float]:
@@ -188,16 +209,17 @@ def _bars(panel: Panel) -> list[tuple[float, float]]:
     ]
 
 
-def _shown(axes: Axes, panel: Panel) -> tuple[list[str], bool]:
-    """The numbers on bars, and whether they have to stand upright."""
+def _shown(axes: Axes, panel: Panel) -> tuple[list[str], float, bool]:
+    """The numbers on bars, their size, and whether they have to stand upright."""
     values = [value for _, value in _bars(panel)]
     low, high = axes.get_xlim()
-    room = axes.bbox.width / (high - low) * 0.8 / len(panel.bars)
+    room = 0.95 * axes.bbox.width / (high - low) * 0.8 / len(panel.bars)
     full = list(map(short, values)) if panel.log else alike(values, 3)
-    for words in (full, full if panel.log else alike(values, 2)):
-        if all(_size(axes, word, _NUMBER)[0] < room for word in words):
-            return words, False
-    return full, True
+    brief = alike(values, 2) if not panel.log and max(values) >= 1000 else full
+    for words, size in product((full, brief), (_NUMBER, _NUMBER - 1)):
+        if all(_size(axes, word, size)[0] < room for word in words):
+            return words, size, False
+    return full, _NUMBER, True
 
 
 def _room(axes: Axes, panel: Panel) -> None:
@@ -205,8 +227,8 @@ def _room(axes: Axes, panel: Panel) -> None:
     there = _bars(panel)
     if not there or panel.top is not None:
         return
-    words, upright = _shown(axes, panel)
-    need = max(_size(axes, word, _NUMBER)[0 if upright else 1] for word in words)
+    words, size, upright = _shown(axes, panel)
+    need = max(_size(axes, word, size)[0 if upright else 1] for word in words)
     share = (need + 0.06 * _dpi(axes)) / axes.bbox.height
     low, high = axes.get_ylim()
     least, most = min(v for _, v in there), max(v for _, v in there)
@@ -220,21 +242,34 @@ def _numbers(axes: Axes, panel: Panel) -> None:
     there = _bars(panel)
     if not there:
         return
-    words, upright = _shown(axes, panel)
+    words, size, upright = _shown(axes, panel)
     for (at, value), word in zip(there, words, strict=True):
+        up = -2.0 if value < 0 else 2.0
+        if value >= 0 and not upright:
+            up = _above(axes, value, up, size, panel.levels)
         axes.annotate(
             word,
             (at, value),
-            xytext=(0, -2 if value < 0 else 2),
+            xytext=(0, up),
             textcoords="offset points",
             ha="center",
             va="top" if value < 0 else "bottom",
             rotation=90 if upright else 0,
-            size=_NUMBER,
+            size=size,
             color=INK,
             bbox=_BOX,
             zorder=5,
         )
+
+
+def _above(axes: Axes, value: float, up: float, high: float, levels: Sequence[Level]) -> float:
+    """Points above a value at which words that are so high keep off the lines of levels."""
+    for level in sorted(levels, key=lambda one: one.value):
+        ends = axes.transData.transform([(0, value), (0, level.value)])
+        line = float(ends[1][1] - ends[0][1]) * 72 / _dpi(axes)
+        if up - 2 < line < up + high + 1:
+            up = line + 2
+    return up
 
 
 def _spread(axes: Axes, levels: Sequence[Level]) -> None:
@@ -256,15 +291,16 @@ def _marks(axes: Axes, marks: Sequence[Mark]) -> None:
     axes.vlines([m.at for m in marks], 0.94, 1.0, transform=across, color=INK, linewidth=0.9)
     gap = 0.03 * _dpi(axes) * unit
     widths = [_size(axes, mark.label, _MARK)[0] * unit + 2 * gap for mark in marks]
-    for mark, left in placed(marks, widths, low, high):
+    for place in placed(marks, widths, low, high):
+        top = 0.92 - 0.08 * place.row
         axes.text(
-            mark.at - gap if left else mark.at + gap,
-            0.92,
-            mark.label,
+            place.mark.at - gap if place.left else place.mark.at + gap,
+            top,
+            place.mark.label,
             transform=across,
             size=_MARK,
             color=INK,
-            ha="right" if left else "left",
+            ha="right" if place.left else "left",
             va="top",
         )
-        axes.vlines([mark.at], 0.85, 1.0, transform=across, color=INK, linewidth=0.9)
+        axes.vlines([place.mark.at], top - 0.07, 1.0, transform=across, color=INK, linewidth=0.9)
