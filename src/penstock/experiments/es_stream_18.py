@@ -301,7 +301,7 @@ def picture(data: Data) -> Figure:
         if f"{way}, {intervals[0]:g} s" in data.cases
     )  # fmt: skip
     faults += tuple(
-        Line("each of them", tuple(i for i, _ in some), tuple(taken for _, taken in some),
+        Line(f"{NAMED[way]}, each", tuple(i for i, _ in some), tuple(taken for _, taken in some),
              style="points", tone=tone)
         for tone, way in enumerate(("partial", "global"))
         if (some := _each(data, way))

@@ -141,9 +141,9 @@ def picture(data: Data) -> Figure:
         best = f"{app}: {BEST}"
         levels = (Level(throughput(data, best), BEST),) if best in data.cases else ()
         own = final(data, f"{app}: {WAYS[0]}")
-        marks = (Mark(float(own["number"]), "kept"),)
+        marks = (Mark(float(own["number"]), "kept by stepwise"),)
         panels.append(Panel("round", "records/s", tuple(lines), levels=levels, marks=marks,
-                            marked="stepwise", title=app))  # fmt: skip
+                            title=app))  # fmt: skip
     return Figure(
         "Scaling up, round by round", tuple(panels), columns=2, note=note(data, "figure 11")
     )

@@ -157,7 +157,7 @@ def _line(axes: Axes, panel: Panel, number: int, few: bool) -> None:
     look: dict[str, Any] = {"color": PALETTE[tone % len(PALETTE)]}
     if line.style == "points":
         look |= {"linestyle": "", "marker": "o", "markersize": 7, "mfc": "none", "mew": 1.3}
-        axes.plot(line.x, _known(line.y), label=line.label, **look)
+        axes.plot(line.x, _known(line.y), label=line.label, clip_on=False, **look)
         return
     look |= {"linewidth": 1.0 if line.faint else 1.7, "alpha": 0.55 if line.faint else 1.0}
     if line.style == "step":
@@ -238,7 +238,7 @@ def _at(line: Line, x: float) -> float | None:
 def _bars(axes: Axes, panel: Panel) -> None:
     if not panel.bars:
         return
-    width = 0.8 / len(panel.bars)
+    width = lettering.GROUP / len(panel.bars)
     for number, one in enumerate(panel.bars):
         shift = (number - (len(panel.bars) - 1) / 2) * width
         spread = one.spread or (None,) * len(one.values)

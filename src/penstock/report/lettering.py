@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import accumulate, pairwise, product
 from typing import TYPE_CHECKING, Any
 
 from penstock.report.figures import Level, Mark, Panel
@@ -17,8 +17,11 @@ INK, GREY = "#222222", "#6E6E6E"
 LINE = 0.165
 """Inches that a line of words is high."""
 
-MARKED = 40
-"""Decisions that are told apart in one panel."""
+MARKED, MANY = 40, 60
+"""Decisions that are shown where there are very many, and from how many on there are."""
+
+GROUP = 0.86
+"""How much of the room of a category its bars take."""
 
 _LEGEND, _NUMBER, _LEVEL, _MARK = 8.5, 7.5, 8.0, 7.0
 _BOX = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0}
@@ -35,11 +38,8 @@ def head(axes: Axes, panel: Panel) -> int:
     handles, labels = axes.get_legend_handles_labels()
     rows = 0
     if len(labels) > 1 or (panel.marked and marks):
-        em = _LEGEND / 72 * _dpi(axes)
-        wide = max(_size(axes, label, _LEGEND)[0] for label in labels) + 3.9 * em
-        total = sum(_size(axes, label, _LEGEND)[0] + 3.9 * em for label in labels)
-        room = axes.bbox.width + 2 * em
-        across = len(labels) if total <= room else max(1, int(room / wide))
+        each = [_size(axes, label, _LEGEND)[0] for label in labels]
+        across = columns(each, 3.9 * _LEGEND / 72 * _dpi(axes), axes.bbox.width)
         rows = math.ceil(len(labels) / across)
         axes.legend(
             handles,
@@ -52,8 +52,21 @@ def head(axes: Axes, panel: Panel) -> int:
             columnspacing=1.4,
         )
     if panel.title:
-        axes.set_title(panel.title, pad=6 + 14 * rows)
+        axes.set_title(panel.title, pad=7 + 13 * rows)
     return max(0, rows - 1) + _categories(axes, panel.categories)
+
+
+def columns(widths: Sequence[float], more: float, room: float) -> int:
+    """In how many columns names fit, the first ones as long as the last or by one longer.
+
+    more: what each column takes beside its widest name.
+    """
+    for across in range(len(widths), 1, -1):
+        least, longer = divmod(len(widths), across)
+        ends = [0, *accumulate(least + (at < longer) for at in range(across))]
+        if sum(max(widths[a:b]) + more for a, b in pairwise(ends)) <= room:
+            return across
+    return 1
 
 
 def levels(axes: Axes, levels: Sequence[Level]) -> None:
@@ -83,6 +96,8 @@ def body(axes: Axes, panel: Panel) -> None:
 
 def chosen(marks: Sequence[Mark]) -> tuple[Mark, ...]:
     """The decisions that are shown: where there are very many, those that change most."""
+    if len(marks) <= MANY:
+        return tuple(marks)
     most = sorted(marks, key=lambda mark: -mark.size)[:MARKED]
     return tuple(sorted(most, key=lambda mark: mark.at))
 
@@ -190,16 +205,17 @@ def _categories(axes: Axes, names: Sequence[str]) -> int:
     if max(_size(axes, name, 9)[0] for name in names) <= room:
         return 0
     broken = [name.replace(" ", "\n") for name in names]
-    if max(_size(axes, name, 9)[0] for name in broken) > room:
+    size = 9 if max(_size(axes, name, 9)[0] for name in broken) <= room else 8
+    if max(_size(axes, name, size)[0] for name in broken) > room:
         axes.set_xticks(range(len(names)), names, rotation=30, ha="right", rotation_mode="anchor")
         return 2
-    axes.set_xticks(range(len(names)), broken)
+    axes.set_xticks(range(len(names)), broken, size=size)
     return max(name.count("\n") for name in broken)
 
 
 def _bars(panel: Panel) -> list[tuple[float, float]]:
     """Where the bars stand that get a number, and how high they are."""
-    each = 0.8 / max(1, len(panel.bars))
+    each = GROUP / max(1, len(panel.bars))
     return [
         (at + (number - (len(panel.bars) - 1) / 2) * each, value)
         for number, one in enumerate(panel.bars)
@@ -213,7 +229,7 @@ def _shown(axes: Axes, panel: Panel) -> tuple[list[str], float, bool]:
     """The numbers on bars, their size, and whether they have to stand upright."""
     values = [value for _, value in _bars(panel)]
     low, high = axes.get_xlim()
-    room = 0.95 * axes.bbox.width / (high - low) * 0.8 / len(panel.bars)
+    room = 0.95 * axes.bbox.width / (high - low) * GROUP / len(panel.bars)
     full = list(map(short, values)) if panel.log else alike(values, 3)
     brief = alike(values, 2) if not panel.log and max(values) >= 1000 else full
     for words, size in product((full, brief), (_NUMBER, _NUMBER - 1)):
@@ -291,7 +307,10 @@ def _marks(axes: Axes, marks: Sequence[Mark]) -> None:
     axes.vlines([m.at for m in marks], 0.94, 1.0, transform=across, color=INK, linewidth=0.9)
     gap = 0.03 * _dpi(axes) * unit
     widths = [_size(axes, mark.label, _MARK)[0] * unit + 2 * gap for mark in marks]
-    for place in placed(marks, widths, low, high):
+    places = placed(marks, widths, low, high)
+    if any(place.row for place in places):
+        _lower(axes)
+    for place in places:
         top = 0.92 - 0.08 * place.row
         axes.text(
             place.mark.at - gap if place.left else place.mark.at + gap,
@@ -304,3 +323,9 @@ def _marks(axes: Axes, marks: Sequence[Mark]) -> None:
             va="top",
         )
         axes.vlines([place.mark.at], top - 0.07, 1.0, transform=across, color=INK, linewidth=0.9)
+
+
+def _lower(axes: Axes) -> None:
+    """Room for a second row of words above what is drawn."""
+    low, high = axes.get_ylim()
+    axes.set_ylim(top=high * (high / low) ** 0.1 if axes.get_yscale() == "log" else 1.1 * high)
