@@ -27,8 +27,11 @@ _LEGEND, _NUMBER, _LEVEL, _MARK = 8.5, 7.5, 8.0, 7.0
 _BOX = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0}
 
 
-def head(axes: Axes, panel: Panel) -> int:
-    """The title, the legend and the names of categories: how many lines more than usual."""
+def head(axes: Axes, panel: Panel, right: float) -> int:
+    """The title, the legend and the names of categories: how many lines more than usual.
+
+    right: where the panels end, with the names of levels beside them.
+    """
     marks = chosen(panel.marks)
     if panel.marked and marks:
         label = panel.marked
@@ -39,7 +42,7 @@ def head(axes: Axes, panel: Panel) -> int:
     rows = 0
     if len(labels) > 1 or (panel.marked and marks):
         each = [_size(axes, label, _LEGEND)[0] for label in labels]
-        across = columns(each, 3.9 * _LEGEND / 72 * _dpi(axes), axes.bbox.width)
+        across = columns(each, 3.9 * _LEGEND / 72 * _dpi(axes), right - axes.bbox.x0)
         rows = math.ceil(len(labels) / across)
         axes.legend(
             handles,
@@ -132,7 +135,7 @@ def placed(
     for mark, wide in sorted(zip(marks, widths, strict=True), key=lambda one: -one[0].size):
         if not mark.label or mark.size < slight:
             continue
-        for row, left in product((0, 1), (False, True)):
+        for left, row in product((False, True), (0, 1)):
             begin = mark.at - wide if left else mark.at
             place = Place(mark, row, left, begin, begin + wide)
             inside = low <= begin and begin + wide <= high
@@ -229,7 +232,7 @@ def _shown(axes: Axes, panel: Panel) -> tuple[list[str], float, bool]:
     """The numbers on bars, their size, and whether they have to stand upright."""
     values = [value for _, value in _bars(panel)]
     low, high = axes.get_xlim()
-    room = 0.95 * axes.bbox.width / (high - low) * GROUP / len(panel.bars)
+    room = 0.9 * axes.bbox.width / (high - low) * GROUP / len(panel.bars)
     full = list(map(short, values)) if panel.log else alike(values, 3)
     brief = alike(values, 2) if not panel.log and max(values) >= 1000 else full
     for words, size in product((full, brief), (_NUMBER, _NUMBER - 1)):
@@ -261,8 +264,9 @@ def _numbers(axes: Axes, panel: Panel) -> None:
     words, size, upright = _shown(axes, panel)
     for (at, value), word in zip(there, words, strict=True):
         up = -2.0 if value < 0 else 2.0
-        if value >= 0 and not upright:
-            up = _above(axes, value, up, size, panel.levels)
+        if value >= 0:
+            high = _size(axes, word, size)[0 if upright else 1] * 72 / _dpi(axes)
+            up = _above(axes, value, up, high, panel.levels)
         axes.annotate(
             word,
             (at, value),
@@ -305,7 +309,7 @@ def _marks(axes: Axes, marks: Sequence[Mark]) -> None:
     unit = (high - low) / axes.bbox.width
     across: Any = axes.get_xaxis_transform()
     axes.vlines([m.at for m in marks], 0.94, 1.0, transform=across, color=INK, linewidth=0.9)
-    gap = 0.03 * _dpi(axes) * unit
+    gap = 0.04 * _dpi(axes) * unit
     widths = [_size(axes, mark.label, _MARK)[0] * unit + 2 * gap for mark in marks]
     places = placed(marks, widths, low, high)
     if any(place.row for place in places):
