@@ -146,25 +146,31 @@ def _rival(way: str, app: str, what: str) -> Read:
     return lambda data: of(data, f"{way}, {app}") / of(data, f"es-stream, {app}")
 
 
+WAYS = ("es-stream", "drs", "r-storm", "best static", "dynamic allocation")
+
+
 def picture(data: Data) -> Figure:
     rates = tuple(Mark(at, f"{rate:,}/s") for at, rate in zip(TIMES, RATES[1:], strict=True))
     panels = []
     for app in APPS:
         own = f"es-stream, {app.name}"
-        shown = {way: f"{way}, {app.name}" for way in ("es-stream", "drs", "r-storm")}
-        count = (reading.line(data, own, es_stream.instances, style="step"),)
+        shown = {way: f"{way}, {app.name}" for way in WAYS if f"{way}, {app.name}" in data.cases}
+        count = tuple(
+            reading.line(data, c, es_stream.instances, w, style="step") for w, c in shown.items()
+        )
         nodes = tuple(reading.line(data, c, machines, w, style="step") for w, c in shown.items())
         times = tuple(reading.line(data, c, es_stream.milliseconds, w) for w, c in shown.items())
         levels = tuple(
-            Level(n, f"seed, {rate:,}/s") for n, rate in zip(SEEDS[app.name], RATES, strict=False)
+            Level(n, f"reported, {rate:,}/s")
+            for n, rate in zip(SEEDS[app.name], RATES, strict=False)
         )
         panels += [
-            Panel("time (s)", "instances", count, levels=levels, title=f"{app.name}: changes",
-                  marks=es_stream.marks(data, own)),
-            Panel("time (s)", "machines", nodes, title=f"{app.name}: changes",
-                  marks=es_stream.marks(data, own, machines)),
-            Panel("time (s)", "mean latency (ms)", times, log=True, title=f"{app.name}: rates",
-                  marks=rates),
+            Panel("time (s)", "instances", count, levels=levels, title=f"{app.name}: instances",
+                  marks=es_stream.marks(data, own), marked="changes of es-stream"),
+            Panel("time (s)", "machines", nodes, title=f"{app.name}: machines",
+                  marks=es_stream.marks(data, own, machines), marked="changes of es-stream"),
+            Panel("time (s)", "mean latency (ms)", times, log=True, title=f"{app.name}: latency",
+                  marks=rates, marked="rates that come"),
         ]  # fmt: skip
     return Figure(
         "1,800, then 3,600, 2,700 and 900 tuples/s",

@@ -248,7 +248,16 @@ def marks(data: Data, case: str) -> tuple[Mark, ...]:
 _CUTS = {"split": "cut", "merge": "joined"}
 
 
+def named(way: str) -> str:
+    """What a way is called in a picture."""
+    return {"seed": JOKERS, "organic": "our own policy"}.get(way, way)
+
+
+JOKERS = "Joker's policy"
+CHANGES = f"changes of {JOKERS}"
+
+
 def note(data: Data, figure: str) -> str:
     """The line below a picture."""
     where = "simulated with fewer, longer tuples" if data.engine == "simulator" else "on Spark"
-    return f"{where}, seed {data.seed}; after Joker, {figure}"
+    return f"{where}, random seed {data.seed}; after Joker, {figure}"

@@ -127,7 +127,7 @@ def attempts(data: Data, case: str = "seed", head: str = "multiply-1") -> list[f
 
 def picture(data: Data) -> Figure:
     lines = tuple(
-        reading.line(data, case, lambda t: t["throughput"], tone=tone)
+        reading.line(data, case, lambda t: t["throughput"], joker.named(case), tone=tone)
         for tone, case in enumerate(("seed", "organic"))
         if case in data.cases
     )
@@ -137,14 +137,20 @@ def picture(data: Data) -> Figure:
     return Figure(
         "Unequal operators: what each attempt brings",
         (
-            Panel("time (s)", "ktps delivered", lines, marks=joker.marks(data, "seed")),
+            Panel(
+                "time (s)",
+                "ktps delivered",
+                lines,
+                marks=joker.marks(data, "seed"),
+                marked=joker.CHANGES,
+            ),
             Panel(
                 "attempt",
                 "more throughput (%)",
                 categories=tuple(str(n + 1) for n in range(size)),
                 bars=(
                     Bars("here", tuple(100 * g for g in here) + fill[len(here) :]),
-                    Bars("seed", tuple(100 * g for g in GAINS) + fill[len(GAINS) :]),
+                    Bars("reported", tuple(100 * g for g in GAINS) + fill[len(GAINS) :]),
                 ),
                 levels=(Level(10, "needed"),),
             ),

@@ -134,10 +134,16 @@ def _faster(case: str) -> Read:
 
 def picture_16(data: Data) -> Figure:
     lines = tuple(
-        Line(case, *reading.rates(data, case, 1.0, "ingested"))
-        for case in ("seed", "organic", "long queues")
+        Line(label, *reading.rates(data, case, 1.0, "ingested"), tone=tone)
+        for case, label, tone in (
+            ("long queues", joker.JOKERS, 2),
+            ("organic", joker.named("organic"), 1),
+            ("seed", "the same with short queues", 0),
+        )
+        if case in data.cases
     )
-    panel = Panel("time (s)", "ktps of the source", lines, marks=joker.marks(data, "seed"))
+    marks = joker.marks(data, "long queues")
+    panel = Panel("time (s)", "ktps of the source", lines, marks=marks, marked=joker.CHANGES)
     return Figure("What a change costs", (panel,), note=joker.note(data, "figure 16"))
 
 
@@ -278,7 +284,7 @@ def beside_model(way: str, factor: float | None = None) -> Read:
 def picture_32(data: Data) -> Figure:
     factors = data.parameters["factors"]
     bars = tuple(
-        Bars(way, tuple(joker.after(data, f"{way}, {f}") for f in factors))
+        Bars(joker.named(way), tuple(joker.after(data, f"{way}, {f}") for f in factors))
         for way in ("seed", "organic", "model", "best static")
     )
     panel = Panel("selectivity factor", "ktps", categories=tuple(map(str, factors)), bars=bars)

@@ -147,10 +147,12 @@ def picture(data: Data) -> Figure:
             if case in data.cases:
                 times, found = reading.rates(data, case, 5.0, "ingested")
                 base = joker.before(data, f"seed, {name}")
-                lines.append(Line(way, times, tuple(f / base for f in found), tone=tone))
+                label = joker.named(way)
+                lines.append(Line(label, times, tuple(f / base for f in found), tone=tone))
         marks = joker.marks(data, f"seed, {name}") if f"seed, {name}" in data.cases else ()
-        levels = (Level(goal, "seed"),)
-        panels.append(Panel("time (s)", "speed-up", tuple(lines), (), (), levels, marks, name))
+        levels = (Level(goal, "reported"),)
+        panels.append(Panel("time (s)", "speed-up", tuple(lines), (), (), levels, marks, name,
+                            marked=joker.CHANGES))  # fmt: skip
     return Figure(
         "Three applications, from one thread a region on",
         tuple(panels),

@@ -131,9 +131,10 @@ def joint_wins(data: Data) -> float:
 def picture(data: Data) -> Figure:
     costs = tuple(data.parameters["costs"])
     ways = [w for w in (*ORDERS, "organic", "best static") if f"{w}, {costs[-1]}" in data.cases]
-    bars = tuple(Bars(w, tuple(speedup(data, w, c) for c in costs)) for w in ways)
+    bars = tuple(Bars(joker.named(w), tuple(speedup(data, w, c) for c in costs)) for w in ways)
     what = "wait" if data.engine == "spark" else "multiplications of an operator"
-    seeds = (Level(20, "both, seed"), Level(10, "fission, seed"), Level(4, "fusion, seed"))
+    seeds = (Level(20, "both, reported"), Level(10, "fission, reported"),
+             Level(4, "fusion, reported"))  # fmt: skip
     levels = () if data.engine == "spark" else seeds
     names = tuple(map(str, costs))
     panel = Panel(what, "speed-up", categories=names, bars=bars, levels=levels)
@@ -284,7 +285,10 @@ def _longer(cost: int, other: int, **judged: Any) -> Claim:
 def picture_6(data: Data) -> Figure:
     costs, operators = data.parameters["costs"], data.parameters["operators"]
     bars = tuple(
-        Bars(f"{n} operators", tuple(joker.speedup(data, f"{n} operators, {c}") for c in costs))
+        Bars(
+            f"{n} operator" + "s" * (n > 1),
+            tuple(joker.speedup(data, f"{n} operators, {c}") for c in costs),
+        )
         for n in operators
     )
     panel = Panel("multiplications", "speed-up", categories=tuple(map(str, costs)), bars=bars)

@@ -229,9 +229,10 @@ def picture_9(data: Data) -> Figure:
             Panel("multiplications", "speed-up and replicas", categories=names,
                   bars=(Bars("speed-up", speeds), Bars("replicas, first region", up),
                         Bars("replicas, second region", down)),
-                  levels=(Level(12, "speed-up, seed"),)),
+                  levels=(Level(12, "speed-up, reported"),)),
             Panel("time (s)", "ktps delivered", tuple(ticks),
-                  marks=reading.marks(data, f"seed, {costs[-1]}", "multiply-1")),
+                  marks=reading.marks(data, f"seed, {costs[-1]}", "multiply-1"),
+                  marked="replicas of the first region"),
         ),
         note=joker.note(data, "figure 9"),
     )  # fmt: skip

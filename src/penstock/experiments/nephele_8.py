@@ -173,11 +173,12 @@ def picture(data: Data) -> Figure:
         )
     tasks = tuple(_tasks(data, name) for name in ELASTIC)
     marks = reading.marks(data, "latency")
-    panels.append(Panel("time (s)", "tasks of latency", tasks, marks=marks))
+    panels.append(Panel("time (s)", "tasks", tasks, marks=marks, title="the policy latency",
+                        marked="its changes"))  # fmt: skip
     totals = (
         reading.line(data, c, _all_tasks, short(c), style="step", tone=TONES[c]) for c in cases
     )
-    panels.append(Panel("time (s)", "all tasks", tuple(totals)))
+    panels.append(Panel("time (s)", "tasks", tuple(totals), title="all elastic tasks"))
     return Figure("TwitterSentiment under two constraints", tuple(panels),
                   note=note(data, "figure 8"))  # fmt: skip
 

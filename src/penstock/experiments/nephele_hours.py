@@ -86,7 +86,7 @@ def picture_hours(data: Data) -> Figure:
     bounds = tuple(b for b in BOUNDS if f"{b} ms" in data.cases)
     here = tuple(_full(f"{b} ms")(data) for b in bounds)
     static = _full("static")(data) if "static" in data.cases else None
-    levels = () if static is None else (Level(static, "175 static"),)
+    levels = () if static is None else (Level(static, "175 static, here"),)
     return Figure(
         "PrimeTester: a longer bound costs less",
         (
@@ -94,7 +94,7 @@ def picture_hours(data: Data) -> Figure:
                 "bound",
                 "task hours",
                 categories=tuple(f"{b} ms" for b in bounds),
-                bars=(Bars("here", here), Bars("seed", tuple(HOURS.get(b) for b in bounds))),
+                bars=(Bars("here", here), Bars("reported", tuple(HOURS.get(b) for b in bounds))),
                 levels=levels,
             ),
         ),

@@ -112,8 +112,10 @@ def picture(data: Data) -> Figure:
         title = name.replace("->", " to ")
         panels.append(Panel("time (s)", "latency (s)", lines, levels=levels, title=title, log=True))
     tasks = tuple(_tasks(data, name) for name in ELASTIC)
-    panels.append(Panel("time (s)", "tasks", tasks, marks=reading.marks(data, "latency")))
-    note = f"on Spark, seed {data.seed}; after Nephele, figure 8"
+    marks = reading.marks(data, "latency")
+    panels.append(Panel("time (s)", "tasks", tasks, marks=marks, title="the policy latency",
+                        marked="its changes"))  # fmt: skip
+    note = f"on Spark, random seed {data.seed}; after Nephele, figure 8"
     return Figure("TwitterSentiment under two constraints", tuple(panels), note=note)
 
 

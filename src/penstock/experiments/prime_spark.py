@@ -251,7 +251,7 @@ def picture_of_hours(data: Data) -> Figure:
     cases = [c for c in (*data.parameters["bounds"], "static") if c in data.cases]
     bars = (Bars("here", tuple(reading.task_hours(data, c) for c in cases)),)
     panel = Panel("bound", "task hours", categories=tuple(cases), bars=bars)
-    note = f"on Spark, seed {data.seed}; after Nephele, section V-A"
+    note = f"on Spark, random seed {data.seed}; after Nephele, section V-A"
     return Figure("PrimeTester: a longer bound costs less", (panel,), note=note)
 
 

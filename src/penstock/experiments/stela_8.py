@@ -157,7 +157,7 @@ def picture(data: Data) -> Figure:
         found = [reading.rates(data, named("page-load", policy, n)) for n in draws(data)]
         length = min(len(times) for times, _ in found)
         mean = tuple(fmean(rates[at] for _, rates in found) for at in range(length))
-        lines.append(Line(_short(policy), found[0][0][:length], mean, tone=tone + 1))
+        lines.append(Line(_placed(policy), found[0][0][:length], mean, tone=tone + 1))
     here = (STELA, RANDOM, *SOME, LOST)
     most = fmean(after(data, BEST, n) for n in draws(data))
     return Figure(
@@ -171,19 +171,23 @@ def picture(data: Data) -> Figure:
                 levels=(Level(most, BEST),),
             ),
             Panel(
-                "who chooses the machines",
+                "choice of the machines, and instances that find a place",
                 "throughput kept (share)",
-                categories=tuple(map(_short, here)),
+                categories=tuple(map(_placed, here)),
                 bars=_spread(data, here),
                 levels=(Level(1.0, "all of it"),),
             ),
         ),
-        note=f"simulated, seed {data.seed}, {len(draws(data))} draws; after Stela, figure 8",
+        note=f"simulated, random seed {data.seed}, {len(draws(data))} draws; after Stela, figure 8",
     )
 
 
 def _short(policy: str) -> str:
     return policy.removeprefix("random, ")
+
+
+def _placed(policy: str) -> str:
+    return "random, all placed" if policy == RANDOM else policy
 
 
 def _spread(data: Data, policies: Sequence[str]) -> tuple[Bars, ...]:

@@ -101,4 +101,4 @@ def _throughputs(found: Sequence[Record]) -> tuple[float, ...]:
 def note(data: Data, figure: str) -> str:
     """The line below a picture."""
     where = "simulated" if data.engine == "simulator" else "on Spark"
-    return f"{where}, seed {data.seed}; after Liu et al., {figure}"
+    return f"{where}, random seed {data.seed}; after Liu et al., {figure}"

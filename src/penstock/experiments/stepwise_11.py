@@ -24,7 +24,7 @@ from penstock.experiments.stepwise import (
     tuned,
 )
 from penstock.experiments.stepwise_static import NOTE
-from penstock.report.figures import Figure, Line, Mark, Panel
+from penstock.report.figures import Figure, Level, Mark, Panel
 
 APPS = ("linear", "diamond", "star", "WC", "SWC", "TSA")
 WAYS = ("stepwise", "Stela", "threshold")
@@ -143,13 +143,12 @@ def picture(data: Data) -> Figure:
     for app in apps:
         here = [w for w in WAYS if f"{app}: {w}" in data.cases]
         lines = [line(data, f"{app}: {w}", w, WAYS.index(w)) for w in here]
-        if f"{app}: {BEST}" in data.cases:
-            most = throughput(data, f"{app}: {BEST}")
-            ends = (1.0, max(one.x[-1] for one in lines) + 1)
-            lines.append(Line(BEST, ends, (most, most), tone=len(WAYS)))
+        best = f"{app}: {BEST}"
+        levels = (Level(throughput(data, best), BEST),) if best in data.cases else ()
         own = final(data, f"{app}: {WAYS[0]}")
-        marks = (Mark(float(own["number"]), "kept"),)
-        panels.append(Panel("round", "records/s", tuple(lines), marks=marks, title=app))
+        marks = (Mark(float(own["number"]), "kept by stepwise"),)
+        panels.append(Panel("round", "records/s", tuple(lines), levels=levels, marks=marks,
+                            title=app))  # fmt: skip
     return Figure(
         "Scaling up, round by round", tuple(panels), columns=2, note=note(data, "figure 11")
     )

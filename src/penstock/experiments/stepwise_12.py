@@ -96,11 +96,13 @@ def _tuned_of_depth(data: Data) -> float:
     return float(tuned(data, "depth 12") - tuned(data, "depth 6"))
 
 
+def _number(case: str) -> str:
+    return case.removeprefix("depth ").removesuffix(" machines")
+
+
 def picture(data: Data) -> Figure:
     deep = [c for c in data.cases if c.startswith("depth") and not c.endswith(BEST)]
     large = [c for c in data.cases if c.endswith("machines")]
-    both = [c for c in (*deep, *large) if f"{c}{BEST}" in data.cases]
-    shares = Bars("kept by stepwise", tuple(_of_best(case)(data) for case in both))
     return Figure(
         "Stepwise profiling of deeper topologies and on more machines",
         (
@@ -117,12 +119,16 @@ def picture(data: Data) -> Figure:
                 )
                 for title, found in (("linear", deep), ("word count", large))
             ),
-            Panel(
-                "application",
-                "throughput (share)",
-                categories=tuple(both),
-                bars=(shares,),
-                levels=(Level(1.0, "best static"),),
+            *(
+                Panel(
+                    what,
+                    "stepwise / best static",
+                    categories=tuple(_number(case) for case in found),
+                    bars=(Bars("stepwise", tuple(_of_best(case)(data) for case in found)),),
+                    levels=(Level(1.0, "as much"),),
+                )
+                for what, cases in (("operators, linear", deep), ("machines, word count", large))
+                if (found := [c for c in cases if f"{c}{BEST}" in data.cases])
             ),
         ),
         columns=2,
