@@ -21,7 +21,7 @@ SIMULATED: Mapping[str, float] = {
 
 ON_SPARK: Mapping[str, float] = {
     "nephele-6": 590, "nephele-hours": 400, "nephele-8": 530, "stela-4": 680, "joker-5": 900,
-    "joker-11": 750, "es-stream-9": 730, "es-stream-18": 230,
+    "joker-11": 750, "es-stream-9": 730, "es-stream-18": 410, "stepwise-11": 690,
 }  # fmt: skip
 
 USUAL = 60.0
