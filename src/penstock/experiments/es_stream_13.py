@@ -208,7 +208,7 @@ def _behind(data: Data, tick: Record) -> float:
     """Milliseconds in which as much comes as is on its way."""
     rates = data.parameters["rates"]
     rate = rates[min(int(tick["at"] / data.parameters["step"]), len(rates) - 1)]
-    return max(0.1, 1000 * float(tick["offered"] - tick["delivered"]) / rate)
+    return max(0.1, 1000 * float(tick["offered"] - tick["delivered"]) / float(rate))
 
 
 def picture_13(data: Data) -> Figure:

@@ -275,7 +275,7 @@ def _static_kept(at: int) -> Read:
         seen = [one for tick in data.of("static") for one in tick["latency"].values()]
         if not seen:
             raise KeyError("static has no latencies")
-        return sum(one["mean"] <= bound for one in seen) / len(seen)
+        return sum(bool(one["mean"] <= bound) for one in seen) / len(seen)
 
     return read
 
