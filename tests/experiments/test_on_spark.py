@@ -256,16 +256,16 @@ def test_an_even_plan_has_as_many_instances_as_the_formula_at_the_highest_rate()
 def _phases(
     instances: Sequence[int], executors: Sequence[int], mean: float, hours: float
 ) -> list[Record]:
-    """Four phases of 40 s; what is there changes 20 s into each, and plans say nothing of it."""
+    """Four phases of 36 s; what is there changes 18 s into each, and plans say nothing of it."""
 
     def of(at: int) -> Record:
-        which = min(3, max(0, (at - 20) // 40))
+        which = min(3, max(0, (at - 18) // 36))
         latency = {"read->count": {"bound": 1.0, "mean": mean, "p95": mean}} if at > 3 else {}
         found = tick(at, {"clicks": (1, 1.0), "read": (instances[which], 1.0)}, latency=latency)
         return {**found, "cores": nodes_spark.ROOM * executors[which]}
 
     rows = {"rows_offered": 1000, "rows_delivered": 990}
-    return [*seconds(160, of), change(59.0), {**summary(hours), **rows}]
+    return [*seconds(144, of), change(53.0), {**summary(hours), **rows}]
 
 
 def test_instances_and_executors_are_read_at_the_end_of_each_phase() -> None:
@@ -303,18 +303,18 @@ def test_instances_and_executors_are_read_at_the_end_of_each_phase() -> None:
         {w: n for w, (n, _) in expected.items()}
     )
     # two for a phase and a half, four, three, and one for half a phase
-    slots = nodes_spark.ROOM * (2 * 59 + 4 * 40 + 3 * 40 + 21) / 3600
+    slots = nodes_spark.ROOM * (2 * 53 + 4 * 36 + 3 * 36 + 19) / 3600
     held = value("es-stream-15", found, f"{of} slot hours of Es-Stream's executors")[0]
     assert held == pytest.approx(slots)
     drawn = experiments.get("es-stream-15").picture(found).panels
     assert [p.y for p in drawn] == ["instances", "executors", "mean latency (s)"]
     assert [m.label for m in drawn[1].marks] == ["2 → 4"]
-    assert [(m.at, m.label) for m in drawn[2].marks] == [(40, "120/s"), (80, "90/s"), (120, "30/s")]
+    assert [(m.at, m.label) for m in drawn[2].marks] == [(36, "120/s"), (72, "90/s"), (108, "30/s")]
 
 
 def test_a_phase_of_which_nothing_was_seen_is_not_judged() -> None:
     gone = [r for r in _phases((6, 12, 9, 3), (2, 4, 3, 1), 2.0, 600.0)
-            if r["kind"] != "tick" or r["at"] < 120]  # fmt: skip
+            if r["kind"] != "tick" or r["at"] < 110]  # fmt: skip
     found = data("es-stream-15", {"es-stream": gone})
     assert value("es-stream-15", found, "waiting operators: executors at a quarter of it") == (
         None,
@@ -335,6 +335,8 @@ def test_executors_of_a_cluster_have_room_for_what_a_plan_has_and_follow_in_one_
         assert play.plan.slots <= nodes_spark.ROOM * play.plan.executors
         assert (play.policy == "static") == (name != "es-stream")
         assert bool(play.conf) == (name == "dynamic allocation")
+    policy = plays["es-stream"].policy
+    assert (policy.steady, policy.changing, policy.room) == (9.0, 6.0, nodes_spark.ROOM)
     own, even, best, dynamic = (play.plan for play in plays.values())
     assert own.executors == 2
     assert {p.executors for p in (even, best, dynamic)} == {nodes_spark.EXECUTORS}
@@ -342,7 +344,7 @@ def test_executors_of_a_cluster_have_room_for_what_a_plan_has_and_follow_in_one_
     assert best.slots == even.slots
     conf = plays["dynamic allocation"].conf
     assert conf["spark.dynamicAllocation.maxExecutors"] == "4"
-    assert conf["spark.dynamicAllocation.executorIdleTimeout"] == "40000ms"
+    assert conf["spark.dynamicAllocation.executorIdleTimeout"] == "36000ms"
 
 
 def test_the_rates_are_the_seeds_and_its_formula_asks_for_other_executors_at_each() -> None:

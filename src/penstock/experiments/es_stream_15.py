@@ -279,7 +279,7 @@ FIGURE_15 = Experiment(
     size={"seconds": 300.0},
     quick={"seconds": 265.0},
     spark=nodes_spark.cases,
-    spark_size={"rates": (60, 120, 90, 30), "phase": 40.0},
+    spark_size={"rates": (60, 120, 90, 30), "phase": 36.0},
     on_spark=nodes_spark.ON_SPARK,
 )  # fmt: skip
 

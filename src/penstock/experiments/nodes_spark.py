@@ -4,7 +4,8 @@ The operators are those of es-stream-9, which wait, and the rates a thirtieth of
 a second, then 120, 90 and 30. A machine is an executor of Spark's cluster in one machine, with room
 for four instances as in the seed and a slot for each. What Es-Stream is told is what it is told
 elsewhere: the share at which its formula has as many instances as an even plan at the highest rate,
-as in es-stream-9, and the load up to which machines go, as in the simulated cluster.
+as in es-stream-9, and the load up to which machines go, as in the simulated cluster. It looks as
+often in a phase as the seed's, whose phases last 60 s.
 
 The even plan and the best static one have the instances that they have in es-stream-9, for the
 highest rate. Both fill all executors, so that nothing is left of R-Storm, which would have the even
@@ -30,27 +31,30 @@ from penstock.experiments.experiment import Case, Claim, Data, Read, Record
 from penstock.experiments.play import SparkPlay
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
+from penstock.policies.es_stream import EsStream
 from penstock.report.figures import Figure, Line, Mark, Panel
 
 EXECUTORS, ROOM = 4, es_stream.INSTANCES
 CLUSTER = f"local-cluster[{EXECUTORS},{ROOM},1024]"
 SLOTS = EXECUTORS * ROOM
 CADENCE = 1.0
-WARM = 10.0
-POLICY = replace(es_stream_spark.POLICY, zeta=es_stream.SEED.zeta, room=ROOM)
 OWN, EVEN, BEST, DYNAMIC = "es-stream", "even", "best static", "dynamic allocation"
 WAYS = (OWN, EVEN, BEST, DYNAMIC)
 SEED = (14, 24, 19)
 """Instances of COMMCount, which the seed prints for all rates but the last."""
 
+PHASE = 60.0
+"""Seconds for which the seed's rates last, all but the first."""
+
 ON_SPARK = (
     f"Spark's own cluster in one machine, {CLUSTER}: machines are executors, processes that come "
     "and go, and all of them share two cores. So operators wait instead of working, the rates are "
     "a thirtieth of the seed's, there are four executors in place of 13 machines, COMMCount alone, "
-    "and four phases of 40 s. An executor takes seconds to come, and the tasks of one that goes "
-    "are begun again elsewhere. Latencies are those of batches, one a second at most. The even "
-    "plan and the best static one fill all executors, so that R-Storm, which would pack the one, "
-    "has nothing to pack, and DRS would deal the other."
+    "and phases last 36 s in place of 60 s, with as many looks in each. An executor takes seconds "
+    "to come and some more until it is as fast as the others, and the tasks of one that goes are "
+    "begun again elsewhere. Latencies are those of batches, one a second at most. The even plan "
+    "and the best static one fill all executors, so that R-Storm, which would pack the one, has "
+    "nothing to pack, and DRS would deal the other."
 )
 
 
@@ -61,12 +65,11 @@ def cases(rates: Sequence[int], phase: float) -> Sequence[Case]:
     own = SparkPlay(
         partial(es_stream_spark.build, load),
         len(rates) * phase,
-        POLICY,
+        policy(phase),
         few,
         limits=Limits(slots=SLOTS, executors=EXECUTORS, executor_slots=ROOM),
         slots=SLOTS,
         master=CLUSTER,
-        warm=WARM,
     )
     static = replace(own, policy="static", plan=best)
     even = replace(static, plan=plan(es_stream_spark.even(top)))
@@ -77,6 +80,13 @@ def cases(rates: Sequence[int], phase: float) -> Sequence[Case]:
         Case(BEST, static),
         Case(DYNAMIC, replace(static, conf=allocated)),
     )
+
+
+def policy(phase: float) -> EsStream:
+    """Es-Stream, which looks as often in a phase as in one of the seed's."""
+    seed, pace = es_stream.SEED, phase / PHASE
+    return replace(es_stream_spark.POLICY, steady=pace * seed.steady,
+                   changing=pace * seed.changing, zeta=seed.zeta, room=ROOM)  # fmt: skip
 
 
 def plan(instances: Mapping[str, int]) -> Plan:

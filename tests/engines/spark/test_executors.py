@@ -68,6 +68,7 @@ def test_state_ends_up_even_and_moves_no_more_than_it_must(
 
 NUMBERS = count()
 
+
 class Cluster:
     """What is asked of Spark's context: its settings, and the executors there are."""
 
