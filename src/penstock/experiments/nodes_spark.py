@@ -10,8 +10,9 @@ often in a phase as the seed's, whose phases last 60 s.
 The even plan and the best static one have the instances that they have in es-stream-9, for the
 highest rate. Both fill all executors, so that nothing is left of R-Storm, which would have the even
 plan on fewer; and the best static plan is what DRS would deal. Dynamic allocation has the best
-static plan's instances, one executor at first, more while tasks are pending for a second, and fewer
-when one had nothing to do for a phase, which is what Spark's default of 60 s is in the seed.
+static plan's instances and at first what the warm-up left it with: more executors come while tasks
+are pending for a second, and one goes that had nothing to do for a phase, which is what Spark's
+default of 60 s is in the seed.
 
 All start a batch once a second at most, as the two cores of one machine have executors to start and
 to feed as well. Executors are counted as Spark has them, whatever a plan says.
@@ -52,7 +53,9 @@ ON_SPARK = (
     "a thirtieth of the seed's, there are four executors in place of 13 machines, COMMCount alone, "
     "and phases last 36 s in place of 60 s, with as many looks in each. An executor takes seconds "
     "to come and some more until it is as fast as the others, and the tasks of one that goes are "
-    "begun again elsewhere. Latencies are those of batches, one a second at most. The even plan "
+    "begun again elsewhere. In its first seconds Spark is slow, and Es-Stream takes instances and "
+    "an executor for what waits then, so that the highest rate is beside more than the first one "
+    "needs. Latencies are those of batches, one a second at most. The even plan "
     "and the best static one fill all executors, so that R-Storm, which would pack the one, has "
     "nothing to pack, and DRS would deal the other."
 )
