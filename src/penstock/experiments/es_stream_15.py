@@ -19,9 +19,17 @@ from dataclasses import replace
 from statistics import fmean
 
 from penstock.engines.simulator.scenario import Scenario
-from penstock.experiments import es_stream, reading
+from penstock.experiments import es_stream, nodes_spark, reading
 from penstock.experiments.es_stream import COUNT, PAPER, TOP, Application
-from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read, Record
+from penstock.experiments.experiment import (
+    Case,
+    Claim,
+    Data,
+    Experiment,
+    Read,
+    Record,
+    simulated,
+)
 from penstock.experiments.play import Play
 from penstock.models import instances, jackson
 from penstock.plan.limits import Limits
@@ -150,6 +158,8 @@ WAYS = ("es-stream", "drs", "r-storm", "best static", "dynamic allocation")
 
 
 def picture(data: Data) -> Figure:
+    if data.engine == "spark":
+        return nodes_spark.picture(data)
     rates = tuple(Mark(at, f"{rate:,}/s") for at, rate in zip(TIMES, RATES[1:], strict=True))
     panels = []
     for app in APPS:
@@ -248,15 +258,18 @@ FIGURE_15 = Experiment(
     "figures 14 to 17",
     changing,
     (
-        *_figure_14(),
-        *_figure_15(),
-        *(claim for app in SEEDS for claim in _figure_16(app)),
-        *(
-            Claim(f"{app}: {what} of {way} beside Es-Stream", None, _rival(way, app, what))
-            for app in SEEDS
-            for way in ("drs", "r-storm", "best static", "dynamic allocation")
-            for what in ("latency", "latency once settled at 3,600/s", "instance hours")
+        *simulated(
+            *_figure_14(),
+            *_figure_15(),
+            *(claim for app in SEEDS for claim in _figure_16(app)),
+            *(
+                Claim(f"{app}: {what} of {way} beside Es-Stream", None, _rival(way, app, what))
+                for app in SEEDS
+                for way in ("drs", "r-storm", "best static", "dynamic allocation")
+                for what in ("latency", "latency once settled at 3,600/s", "instance hours")
+            ),
         ),
+        *nodes_spark.CLAIMS,
     ),
     picture,
     notes=("Over the whole time the rivals' latency is shorter, as they have more instances than "
@@ -274,8 +287,9 @@ FIGURE_15 = Experiment(
            "it differs from R-Storm in its ways alone.",),
     size={"seconds": 300.0},
     quick={"seconds": 265.0},
-    no_spark="what M/M/k says of milliseconds does not hold of batches, and a local master has no "
-    "machines to give back; that instances follow the rate is shown there by es-stream-9",
+    spark=nodes_spark.cases,
+    spark_size={"rates": (60, 120, 90, 30), "phase": 36.0},
+    on_spark=nodes_spark.ON_SPARK,
 )  # fmt: skip
 
 EXPERIMENTS = (FIGURE_15,)

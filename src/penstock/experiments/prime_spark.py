@@ -137,17 +137,17 @@ def under_bounds(step: float, rate: int, bounds: Sequence[str]) -> Sequence[Case
     return (*elastic, Case("static", play("static", bounds[0])))
 
 
-def allocation(idle: float) -> Mapping[str, str]:
-    """Settings of Spark's dynamic allocation."""
+def allocation(idle: float, most: int = EXECUTORS, cores: int = CORES) -> Mapping[str, str]:
+    """Settings of Spark's dynamic allocation: up to so many executors with so many slots."""
     own = {
         "enabled": "true",
         "shuffleTracking.enabled": "true",
         "minExecutors": "1",
-        "maxExecutors": str(EXECUTORS),
+        "maxExecutors": str(most),
         "executorIdleTimeout": f"{1000 * idle:.0f}ms",
     }
     named = {f"spark.dynamicAllocation.{name}": value for name, value in own.items()}
-    return {"spark.executor.cores": str(CORES), **named}
+    return {"spark.executor.cores": str(cores), **named}
 
 
 def flow(load: str, latency: str, out: Path) -> Dataflow:
