@@ -1,0 +1,254 @@
+"""What changes on Spark cost, read off batches that came out: times, falls and gaps.
+
+Rates are over whole batches: from the end of one to that of another, at least so long. Spark's
+channels hold so much that a source is never held back, so that it is the sink whose rows are
+counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from statistics import median
+
+from penstock.engines.spark.aftermath import gap
+from penstock.experiments import joker
+from penstock.experiments.change_spark import CEILING, KEYED, PLAIN, by_hand_of
+from penstock.experiments.experiment import Claim, Data, Read, Record
+from penstock.report.figures import Bars, Figure, Line, Panel
+
+BEFORE, AFTER = 6.0, 3.0
+"""Seconds before a change, and from its beginning on, over which rates are read."""
+
+WINDOW = 1.0
+"""Seconds of a rate over time, at least."""
+
+MORE = 1.05
+"""As in the simulation: so many times the rate before is more."""
+
+KINDS: Mapping[str, slice] = {
+    "a cut": slice(0, 2),
+    "one replica to two": slice(2, 3),
+    "two replicas to three": slice(3, 4),
+}
+"""Which of the changes are of a kind."""
+
+CUT, TWO, THREE = KINDS
+
+Number = Callable[[Data, str, Record], float]
+"""Something about a change in a case."""
+
+
+def most(kind: str, case: str, number: Number) -> Callable[[Data], float]:
+    """The most of something among the changes of a kind; raises `KeyError` where none was made."""
+
+    def read(data: Data) -> float:
+        made = data.of(case, "change")[KINDS[kind]]
+        if not made:
+            raise KeyError(f"{case}: {kind}")
+        return max(number(data, case, change) for change in made)
+
+    return read
+
+
+def seconds(data: Data, case: str, change: Record) -> float:
+    """Until the new plan was in force."""
+    return float(change["seconds"])
+
+
+def silence(data: Data, case: str, change: Record) -> float:
+    """Seconds: the longest time without output from the last before it to the first after it."""
+    times = [float(t["at"]) for t in data.of(case)]
+    found = gap(times, float(change["at"]), _end(change))
+    if found is None:
+        raise KeyError(f"{case}: nothing came out after the change at {change['at']} s")
+    return found
+
+
+def fall(data: Data, case: str, change: Record) -> float:
+    """The share by which less comes out in the seconds from a change on; 0 where it is more.
+
+    They begin with the last batch before it, and end with one after it was made.
+    """
+    ticks, at = data.of(case), float(change["at"])
+    first = _last([t for t in ticks if t["at"] <= at], case)
+    late = [t for t in ticks if t["at"] >= max(at + AFTER, _end(change))]
+    return max(0.0, 1 - _rate(first, _last(late[:1], case)) / before(data, case, at))
+
+
+def effect(data: Data, case: str, change: Record) -> float:
+    """Seconds until more comes out than before; until the next change if it never does."""
+    at, until = float(change["at"]), _next(data, case, change)
+    base = before(data, case, at)
+    ticks = [t for t in data.of(case) if t["at"] < until]
+    since = [n for n, t in enumerate(ticks) if t["at"] <= at]
+    found = [end for end, rate in windows(ticks[since[-1] :]) if rate > MORE * base]
+    return (found[0] if found else min(until, float(ticks[-1]["at"]))) - at
+
+
+def before(data: Data, case: str, at: float) -> float:
+    """Rows a second in the seconds before a change."""
+    ticks = [t for t in data.of(case) if at - BEFORE <= t["at"] <= at]
+    if len(ticks) < 2:
+        raise KeyError(f"{case}: too few batches before {at:g} s")
+    return _rate(ticks[0], ticks[-1])
+
+
+def windows(ticks: Sequence[Record], width: float = WINDOW) -> list[tuple[float, float]]:
+    """Rows a second over whole batches, at least so long, with the end of each."""
+    found, since = [], ticks[0]
+    for tick in ticks[1:]:
+        if tick["at"] - since["at"] >= width:
+            found.append((float(tick["at"]), _rate(since, tick)))
+            since = tick
+    return found
+
+
+def usual(data: Data) -> float:
+    """Seconds from one output to the next without state, the median of all."""
+    found = [float(b["at"] - a["at"]) for a, b in pairwise(data.of(PLAIN))]
+    if not found:
+        raise KeyError(f"{PLAIN}: nothing came out")
+    return median(found)
+
+
+def unchanged(data: Data) -> float:
+    """The deepest fall without state, read late between two changes as if there were one."""
+    late = 2 / 3 * float(data.parameters["hold"])
+    made = data.of(PLAIN, "change")[:-1]
+    if not made:
+        raise KeyError(f"{PLAIN}: nothing was changed")
+    return max(fall(data, PLAIN, {"at": c["at"] + late, "seconds": 0.0}) for c in made)
+
+
+def beside(kind: str, case: str) -> Read:
+    """The longest time without output beside that of the same changes by hand."""
+
+    def read(data: Data) -> float:
+        return most(kind, case, silence)(data) / most(kind, by_hand_of(case), silence)(data)
+
+    return read
+
+
+def _rate(first: Record, last: Record) -> float:
+    return float((last["delivered"] - first["delivered"]) / (last["at"] - first["at"]))
+
+
+def _end(change: Record) -> float:
+    return float(change["at"]) + float(change["seconds"])
+
+
+def _next(data: Data, case: str, change: Record) -> float:
+    later = [float(c["at"]) for c in data.of(case, "change") if c["at"] > change["at"]]
+    return min(later, default=float("inf"))
+
+
+def _last(ticks: Sequence[Record], case: str) -> Record:
+    if not ticks:
+        raise KeyError(f"{case}: no batch around a change")
+    return ticks[-1]
+
+
+# --- showing ------------------------------------------------------------------------------------
+
+
+def picture(data: Data) -> Figure:
+    panels = []
+    for name, wanted in (
+        (PLAIN, (PLAIN, by_hand_of(PLAIN))),
+        (KEYED, (KEYED, CEILING, by_hand_of(KEYED))),
+    ):
+        shown = [case for case in wanted if case in data.cases]
+        lines = tuple(_line(data, case) for case in shown)
+        if lines:
+            marks = joker.marks(data, shown[0])
+            panels.append(Panel("time (s)", "rows/s", lines, marks=marks, title=name))
+    bars = tuple(
+        Bars(case, tuple(_known(data, kind, case) for kind in KINDS)) for case in data.cases
+    )
+    panels.append(Panel("change", "longest time without output (s)", categories=tuple(KINDS),
+                        bars=bars))  # fmt: skip
+    return Figure("What a change costs", tuple(panels), note=joker.note(data, "figure 16"))
+
+
+def _line(data: Data, case: str) -> Line:
+    found = windows(data.of(case) or ({"at": 0.0, "delivered": 0},))
+    return Line(case, tuple(at for at, _ in found), tuple(rate for _, rate in found))
+
+
+def _known(data: Data, kind: str, case: str) -> float | None:
+    try:
+        return most(kind, case, silence)(data)
+    except KeyError:
+        return None
+
+
+VISIBLE = 0.1
+"""A fall that would be seen: the seed's picture shows none where it says that there is none."""
+
+ON_SPARK = (
+    "a local master with more slots than cores, and the seed's region of operators that wait, of "
+    "which a script makes what the seed's policy made: a cut in two, one in three, two replicas "
+    "of all, three of all. Rates are over whole batches, the last 6 s before a change and the 3 s "
+    "from its beginning on, to the batch that is then under way; more comes out as soon as that "
+    "holds over a second or more. By hand: all queries are stopped, each after its batch, and all "
+    "are started under the new plan in the same session. Dynamic allocation does not apply, as a "
+    "local master has one executor for good."
+)
+
+_RESTARTS = (
+    "a cut ends a query of Spark's and starts two, which then have to plan and read their first "
+    "batches, where a thread of the seed's is paused and goes on"
+)
+_VALVE = "no query is stopped: the next batch is dealt to one task more"
+_PREPARED = (
+    "the state is cut anew beside the query that holds it, which goes on meanwhile; the seed moves "
+    "references within one process"
+)
+_NEXT = "a new number of tasks is that of the next batch, and that is all there is to it"
+_FILLS = (
+    "the first batch that is dealt anew has to come out first, and has to fill the next pipeline's "
+    "channel where there is one, a batch for each"
+)
+
+
+def claims() -> tuple[Claim, ...]:
+    words = {PLAIN: "waiting operators", KEYED: "the same with state that moves",
+             CEILING: "the same below the ceiling"}  # fmt: skip
+
+    def of(case: str, kind: str, what: str) -> str:
+        return f"{words[case]}, {kind}: {what}"
+
+    found: list[Claim] = []
+    for case, kind in ((PLAIN, CUT), (PLAIN, TWO), (PLAIN, THREE), (KEYED, THREE),
+                       (CEILING, THREE)):  # fmt: skip
+        slow = _RESTARTS if kind == CUT else _PREPARED if case == KEYED else ""
+        three = kind == THREE
+        found += [
+            Claim(of(case, kind, "seconds that it took"), None, most(kind, case, seconds),
+                  neutral=1.0, side="below", only="spark", on_spark=slow),
+            Claim(of(case, kind, "fall of throughput"), 0.3, most(kind, case, fall),
+                  better="lower", only="spark", on_spark=slow or _VALVE)
+            if three else
+            Claim(of(case, kind, "fall of throughput"), None, most(kind, case, fall),
+                  neutral=VISIBLE, side="below", only="spark", on_spark=slow),
+            Claim(of(case, kind, "seconds until more comes out"), 3.0 if three else 2.0,
+                  most(kind, case, effect), better="lower", only="spark",
+                  on_spark=slow or _NEXT),
+        ]  # fmt: skip
+    found.append(Claim("waiting operators, nothing changed: deepest fall of throughput", None,
+                       unchanged, only="spark"))  # fmt: skip
+    found.append(Claim("waiting operators: usual time from one output to the next", None, usual,
+                       "s", only="spark"))  # fmt: skip
+    for case in (PLAIN, KEYED, CEILING):
+        for kind in KINDS:
+            found += [
+                Claim(of(case, kind, "longest time without output"), None,
+                      most(kind, case, silence), "s", only="spark"),
+                Claim(of(case, kind, "that time beside the same by hand"), None,
+                      beside(kind, case), only="spark"),
+            ]  # fmt: skip
+    return tuple(found)
+
+
+CLAIMS = claims()
