@@ -82,7 +82,7 @@ def effect(data: Data, case: str, change: Record) -> float:
     base = before(data, case, at)
     ticks = [t for t in data.of(case) if t["at"] < until]
     since = [n for n, t in enumerate(ticks) if t["at"] <= at]
-    found = [end for end, rate in windows(ticks[since[-1] :]) if rate > MORE * base]
+    found = [end for _, end, rate in windows(ticks[since[-1] :]) if rate > MORE * base]
     return (found[0] if found else min(until, float(ticks[-1]["at"]))) - at
 
 
@@ -94,12 +94,12 @@ def before(data: Data, case: str, at: float) -> float:
     return _rate(ticks[0], ticks[-1])
 
 
-def windows(ticks: Sequence[Record], width: float = WINDOW) -> list[tuple[float, float]]:
-    """Rows a second over whole batches, at least so long, with the end of each."""
+def windows(ticks: Sequence[Record]) -> list[tuple[float, float, float]]:
+    """Beginning, end and rows a second of times that are whole batches, one after the other."""
     found, since = [], ticks[0]
     for tick in ticks[1:]:
-        if tick["at"] - since["at"] >= width:
-            found.append((float(tick["at"]), _rate(since, tick)))
+        if tick["at"] - since["at"] >= WINDOW:
+            found.append((float(since["at"]), float(tick["at"]), _rate(since, tick)))
             since = tick
     return found
 
@@ -152,28 +152,31 @@ def _last(ticks: Sequence[Record], case: str) -> Record:
 # --- showing ------------------------------------------------------------------------------------
 
 
+_CASES = (PLAIN, by_hand_of(PLAIN), KEYED, by_hand_of(KEYED), CEILING)
+
+
 def picture(data: Data) -> Figure:
-    panels = []
-    for name, wanted in (
-        (PLAIN, (PLAIN, by_hand_of(PLAIN))),
-        (KEYED, (KEYED, CEILING, by_hand_of(KEYED))),
-    ):
-        shown = [case for case in wanted if case in data.cases]
-        lines = tuple(_line(data, case) for case in shown)
+    panels, tones = [], {case: tone for tone, case in enumerate(_CASES)}
+    for own in (PLAIN, KEYED):
+        shown = [c for c in _CASES if c in data.cases and c.startswith(own) and data.of(c)]
+        lines = tuple(_line(data, case, tones[case]) for case in shown)
         if lines:
             marks = joker.marks(data, shown[0])
-            panels.append(Panel("time (s)", "rows/s", lines, marks=marks, title=name))
+            panels.append(Panel("time (s)", "rows/s", lines, marks=marks, title=own))
     bars = tuple(
-        Bars(case, tuple(_known(data, kind, case) for kind in KINDS)) for case in data.cases
+        Bars(case, tuple(_known(data, kind, case) for kind in KINDS), tone=tone)
+        for case, tone in tones.items()
+        if case in data.cases
     )
     panels.append(Panel("change", "longest time without output (s)", categories=tuple(KINDS),
                         bars=bars))  # fmt: skip
     return Figure("What a change costs", tuple(panels), note=joker.note(data, "figure 16"))
 
 
-def _line(data: Data, case: str) -> Line:
-    found = windows(data.of(case) or ({"at": 0.0, "delivered": 0},))
-    return Line(case, tuple(at for at, _ in found), tuple(rate for _, rate in found))
+def _line(data: Data, case: str, tone: int) -> Line:
+    found = windows(data.of(case))
+    times, rates = (tuple(one[at] for one in found) for at in (0, 2))
+    return Line(case, times, rates, style="step", tone=tone)
 
 
 def _known(data: Data, kind: str, case: str) -> float | None:
@@ -206,10 +209,6 @@ _PREPARED = (
     "references within one process"
 )
 _NEXT = "a new number of tasks is that of the next batch, and that is all there is to it"
-_FILLS = (
-    "the first batch that is dealt anew has to come out first, and has to fill the next pipeline's "
-    "channel where there is one, a batch for each"
-)
 
 
 def claims() -> tuple[Claim, ...]:
@@ -241,7 +240,7 @@ def claims() -> tuple[Claim, ...]:
     found.append(Claim("waiting operators: usual time from one output to the next", None, usual,
                        "s", only="spark"))  # fmt: skip
     for case in (PLAIN, KEYED, CEILING):
-        for kind in KINDS:
+        for kind in KINDS if case != CEILING else (TWO, THREE):  # cuts are as without one
             found += [
                 Claim(of(case, kind, "longest time without output"), None,
                       most(kind, case, silence), "s", only="spark"),
