@@ -118,11 +118,14 @@ def test_all_changes_are_made_once_for_nothing_and_then_recorded(
 ) -> None:
     monkeypatch.setattr(change_spark, "by_hand", _by_hand)
     shares: list[float] = []
-    records = Changed(COUNTS, 0.3, hand=hand)(Setting(1, tmp_path, shares.append))
+    records = Changed(COUNTS, (0.3, 0.6, 0.9, 1.2), 1.5, hand=hand)(
+        Setting(1, tmp_path, shares.append)
+    )
     way = ["by hand" if hand else "apply"] * 4
     assert told == ["warm", *way, "stopped", "run", *way, "stopped"]
     changes = [r for r in records if r["kind"] == "change"]
-    assert [c["at"] for c in changes] == pytest.approx([0.3, 0.6, 0.9, 1.2], abs=0.1)
+    assert len(changes) == 4
+    assert all(c["at"] >= at for c, at in zip(changes, (0.3, 0.6, 0.9, 1.2), strict=True))
     assert all(c["seconds"] >= 0.02 for c in changes) is not hand
     assert "parallelism 2 -> 3" in changes[-1]["actions"][0]
     ticks = [r for r in records if r["kind"] == "tick"]
@@ -140,7 +143,7 @@ def test_an_engine_is_stopped_whose_change_fails(
 
     monkeypatch.setattr(change_spark, "by_hand", failing)
     with pytest.raises(InterruptedError):
-        Changed(COUNTS, 0.3, hand=True)(Setting(1, tmp_path))
+        Changed(COUNTS, (0.3, 0.6, 0.9, 1.2), 1.5, hand=True)(Setting(1, tmp_path))
     assert told == ["warm", "stopped"]
 
 
@@ -187,7 +190,7 @@ def test_a_change_by_hand_starts_every_query_anew_and_loses_nothing(
 
 # --- reading ------------------------------------------------------------------------------------
 
-AT = (12.0, 24.0, 36.0, 48.0)
+AT = (12.0, 24.0, 36.0, 54.0)
 
 
 def batches(falls: Sequence[float], took: float) -> list[Record]:
@@ -196,7 +199,7 @@ def batches(falls: Sequence[float], took: float) -> list[Record]:
     falls: seconds after each change in which nothing comes out.
     """
     ticks, rows = [], 0
-    for half in range(1, 121):
+    for half in range(1, 145):
         at = half / 2
         passed = sum(at > change for change in AT)
         since = at - AT[passed - 1] if passed else 60.0
@@ -256,7 +259,31 @@ def test_seconds_until_more_comes_out_begin_with_the_change_and_outlast_the_sile
     never = [r for r in batches((0.0,) * 4, 0.1) if r["kind"] == "change" or r["at"] <= 12]
     level = [{"kind": "tick", "at": 12 + n / 2, "delivered": 1200 + 50 * n} for n in range(1, 97)]
     what = f"waiting operators, {TWO}: seconds until more comes out"
-    assert cells(data(plain=[*never, *level]))[what].value == pytest.approx(11.5)
+    assert cells(data(plain=[*never, *level]))[what].value == pytest.approx(17.5)
+
+
+def test_a_fall_without_a_change_is_told_as_well() -> None:
+    calm = batches((0.0,) * 4, 0.1)
+    missing = [
+        {**r, "delivered": r["delivered"] - 400} if r["kind"] == "tick" and r["at"] > 51 else r
+        for r in calm
+        if r["at"] not in (51.0, 51.5)
+    ]
+    what = "waiting operators, nothing changed: deepest fall of throughput"
+    assert cells(data(plain=calm))[what].value == pytest.approx(0.0)
+    assert cells(data(plain=missing))[what].value == pytest.approx(1 / 3)
+
+
+def test_a_long_change_is_judged_by_its_worst_seconds() -> None:
+    """Nothing comes out for 3 s after 4 of 7 s for which a change is made."""
+    calm = [r for r in batches((0.0,) * 4, 0.1) if r["kind"] == "tick"]
+    held = [{**r, "delivered": r["delivered"] - 250 * 6 * (r["at"] > 61)}
+            for r in calm if not 58 < r["at"] <= 61]  # fmt: skip
+    change = {"kind": "change", "at": 54.0, "actions": [], "seconds": 7.0}
+    found = data(plain=[*held, change])
+    assert change_cost.silence(found, PLAIN, change) == pytest.approx(3.5)
+    # 250 rows after 3.5 s, where there were 400 a second
+    assert change_cost.fall(found, PLAIN, change) == pytest.approx(1 - 250 / 3.5 / 400)
 
 
 def test_state_below_the_ceiling_is_beside_the_keyed_changes_by_hand() -> None:

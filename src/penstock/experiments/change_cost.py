@@ -11,14 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
-from penstock.engines.spark.aftermath import gap
 from penstock.experiments import joker
 from penstock.experiments.change_spark import CEILING, KEYED, PLAIN, by_hand_of
 from penstock.experiments.experiment import Claim, Data, Read, Record
 from penstock.report.figures import Bars, Figure, Line, Panel
 
-BEFORE, AFTER = 6.0, 3.0
-"""Seconds before a change, and from its beginning on, over which rates are read."""
+BEFORE, AFTER = 5.0, 3.0
+"""Seconds before a change, and after it was made, over which rates are read."""
 
 WINDOW = 1.0
 """Seconds of a rate over time, at least."""
@@ -57,23 +56,24 @@ def seconds(data: Data, case: str, change: Record) -> float:
 
 
 def silence(data: Data, case: str, change: Record) -> float:
-    """Seconds: the longest time without output from the last before it to the first after it."""
-    times = [float(t["at"]) for t in data.of(case)]
-    found = gap(times, float(change["at"]), _end(change))
-    if found is None:
-        raise KeyError(f"{case}: nothing came out after the change at {change['at']} s")
-    return found
+    """Seconds: the longest time from one output to the next, of those around and after a change.
+
+    From the last one before it on, to the one at which a few seconds have passed since it was made:
+    where no query is stopped, it is the batch after the next that is the first to be another one.
+    """
+    times = [float(t["at"]) for t in _around(data, case, change)]
+    return max(b - a for a, b in pairwise(times))
 
 
 def fall(data: Data, case: str, change: Record) -> float:
-    """The share by which less comes out in the seconds from a change on; 0 where it is more.
+    """The share by which less comes out than before, in the worst few seconds of a change.
 
-    They begin with the last batch before it, and end with one after it was made.
+    Of those around and after it; 0 where it is never less.
     """
-    ticks, at = data.of(case), float(change["at"])
-    first = _last([t for t in ticks if t["at"] <= at], case)
-    late = [t for t in ticks if t["at"] >= max(at + AFTER, _end(change))]
-    return max(0.0, 1 - _rate(first, _last(late[:1], case)) / before(data, case, at))
+    around = _around(data, case, change)
+    pairs = ((a, next((b for b in around if b["at"] - a["at"] >= AFTER), None)) for a in around)
+    worst = min(_rate(a, b) for a, b in pairs if b is not None)
+    return max(0.0, 1 - worst / before(data, case, float(change["at"])))
 
 
 def effect(data: Data, case: str, change: Record) -> float:
@@ -113,12 +113,20 @@ def usual(data: Data) -> float:
 
 
 def unchanged(data: Data) -> float:
-    """The deepest fall without state, read late between two changes as if there were one."""
-    late = 2 / 3 * float(data.parameters["hold"])
-    made = data.of(PLAIN, "change")[:-1]
-    if not made:
-        raise KeyError(f"{PLAIN}: nothing was changed")
-    return max(fall(data, PLAIN, {"at": c["at"] + late, "seconds": 0.0}) for c in made)
+    """The deepest fall without state where nothing is changed, read as if something were.
+
+    Shortly before a change, if the one before that is over for as long as rates are read.
+    """
+    pause, ends = AFTER + 2 * usual(data), [0.0]
+    found = []
+    for change in data.of(PLAIN, "change"):
+        at = float(change["at"]) - pause
+        if at - BEFORE >= ends[-1]:
+            found.append(fall(data, PLAIN, {"at": at, "seconds": 0.0}))
+        ends.append(_end(change) + AFTER)
+    if not found:
+        raise KeyError(f"{PLAIN}: there is always a change")
+    return max(found)
 
 
 def beside(kind: str, case: str) -> Read:
@@ -143,10 +151,13 @@ def _next(data: Data, case: str, change: Record) -> float:
     return min(later, default=float("inf"))
 
 
-def _last(ticks: Sequence[Record], case: str) -> Record:
-    if not ticks:
-        raise KeyError(f"{case}: no batch around a change")
-    return ticks[-1]
+def _around(data: Data, case: str, change: Record) -> Sequence[Record]:
+    """The batches from the last before a change to the first a few seconds after it was made."""
+    ticks, at, until = data.of(case), float(change["at"]), _end(change) + AFTER
+    earlier, late = ([t for t in ticks if t["at"] <= at], [t for t in ticks if t["at"] >= until])
+    if not earlier or not late:
+        raise KeyError(f"{case}: no batch before or after the change at {at:g} s")
+    return [earlier[-1], *(t for t in ticks if at < t["at"] < until), late[0]]
 
 
 # --- showing ------------------------------------------------------------------------------------
@@ -192,9 +203,9 @@ VISIBLE = 0.1
 ON_SPARK = (
     "a local master with more slots than cores, and the seed's region of operators that wait, of "
     "which a script makes what the seed's policy made: a cut in two, one in three, two replicas "
-    "of all, three of all. Rates are over whole batches, the last 6 s before a change and the 3 s "
-    "from its beginning on, to the batch that is then under way; more comes out as soon as that "
-    "holds over a second or more. By hand: all queries are stopped, each after its batch, and all "
+    "of all, three of all. Rates are over whole batches: of the last 5 s before a change, and of "
+    "the worst 3 s from then on until 3 s after it was made; more comes out as soon as that holds "
+    "over a second or more. By hand: all queries are stopped, each after its batch, and all "
     "are started under the new plan in the same session. Dynamic allocation does not apply, as a "
     "local master has one executor for good."
 )

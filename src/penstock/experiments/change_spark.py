@@ -20,8 +20,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -57,14 +58,16 @@ HURRIED = 2.5
 PLAIN, KEYED, CEILING = "no state", "keyed", "keyed below the ceiling"
 
 
-def cases(counts: Sequence[int], hold: float) -> Sequence[Case]:
-    """hold: seconds from one change to the next."""
+def cases(counts: Sequence[int], at: Sequence[float], seconds: float) -> Sequence[Case]:
+    """at: the second of each change."""
+    one = Changed(tuple(counts), tuple(at), seconds)
+    keyed = replace(one, keyed=True)
     return (
-        Case(PLAIN, Changed(tuple(counts), hold)),
-        Case(by_hand_of(PLAIN), Changed(tuple(counts), hold, hand=True)),
-        Case(KEYED, Changed(tuple(counts), hold, keyed=True)),
-        Case(by_hand_of(KEYED), Changed(tuple(counts), hold, keyed=True, hand=True)),
-        Case(CEILING, Changed(tuple(counts), hold, keyed=True, ceiling=MOST)),
+        Case(PLAIN, one),
+        Case(by_hand_of(PLAIN), replace(one, hand=True)),
+        Case(KEYED, keyed),
+        Case(by_hand_of(KEYED), replace(keyed, hand=True)),
+        Case(CEILING, replace(keyed, ceiling=MOST)),
     )
 
 
@@ -114,44 +117,45 @@ def plans(counts: Sequence[int], keyed: bool, ceiling: int | None = None) -> tup
 
 @dataclass(frozen=True)
 class Changed:
-    """The region with all changes, each so many seconds after the one before.
+    """The region with all changes, each at its second, for so many seconds.
 
     What is recorded: a `tick` for each batch that came out, with the rows so far, and a `change`
     for each that was made.
     """
 
     counts: tuple[int, ...]
-    hold: float
+    at: tuple[float, ...]
+    seconds: float
     keyed: bool = False
     ceiling: int | None = None
     hand: bool = False
 
     def __call__(self, setting: Setting) -> Sequence[Record]:
-        made = len(self.plans)
-        whole = made * (HURRIED + self.hold)
+        quick = tuple(HURRIED * n for n in range(1, len(self.plans)))
+        warm = replace(self, at=quick, seconds=HURRIED * len(self.plans))
+        whole = warm.seconds + self.seconds
 
         def tell(done: float) -> Callable[[float], None]:
-            return lambda seconds: setting.tell(min(1.0, (done + seconds) / whole))
+            return lambda passed: setting.tell(min(1.0, (done + passed) / whole))
 
-        self.run(setting, "warm", HURRIED, tell(0.0))
-        return self.run(setting, "run", self.hold, tell(made * HURRIED))
+        warm.played(setting.scratch / "warm", tell(0.0))
+        return self.played(setting.scratch / "run", tell(warm.seconds))
 
     @property
     def plans(self) -> tuple[Plan, ...]:
         return plans(self.counts, self.keyed, self.ceiling)
 
-    def run(
-        self, setting: Setting, name: str, hold: float, tell: Callable[[float], None]
-    ) -> Sequence[Record]:
+    def played(self, home: Path, tell: Callable[[float], None]) -> Sequence[Record]:
+        """Run it as it is, with all that is kept under a directory."""
         first, *later = self.plans
         engine = on_spark(SLOTS)
-        engine.start(flow(self.counts, self.keyed).graph, first, setting.scratch / name)
+        engine.start(flow(self.counts, self.keyed).graph, first, home)
         try:
             with Tape(engine) as tape:
-                for number, plan in enumerate(later, start=1):
-                    _wait(engine, tape, number * hold, tell)
+                for at, plan in zip(self.at, later, strict=True):
+                    _wait(engine, tape, at, tell)
                     tape.change(self._change, plan)
-                _wait(engine, tape, (len(later) + 1) * hold, tell)
+                _wait(engine, tape, self.seconds, tell)
         finally:
             engine.stop(drain=False)
         return tape.records

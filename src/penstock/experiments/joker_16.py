@@ -187,7 +187,7 @@ FIGURE_16 = Experiment(
     size={"seconds": 420.0, "profile": 30.0},
     quick={"seconds": 270.0, "profile": 20.0},
     spark=change_spark.cases,
-    spark_size={"counts": COUNTS, "hold": 12.0},
+    spark_size={"counts": COUNTS, "at": (11.0, 22.0, 33.0, 51.0), "seconds": 72.0},
     on_spark=change_cost.ON_SPARK,
     notes=(ONE_MACHINE,),
 )  # fmt: skip
