@@ -242,7 +242,7 @@ def test_times_falls_and_gaps_are_those_of_their_kind_of_change() -> None:
     assert read[f"{two}fall of throughput"] == Cell(0.0, None, "same direction")
     assert read[f"{three}fall of throughput"].verdict == "better"
     assert read[f"{three}seconds until more comes out"] == Cell(
-        pytest.approx(1.0), pytest.approx(1 / 3), "better"
+        pytest.approx(0.5), pytest.approx(1 / 6), "better"
     )
     assert read[f"{three}that time beside the same by hand"].value == pytest.approx(0.1)
     assert read["waiting operators: usual time from one output to the next"].value == 0.5
@@ -253,8 +253,8 @@ def test_times_falls_and_gaps_are_those_of_their_kind_of_change() -> None:
 def test_seconds_until_more_comes_out_begin_with_the_change_and_outlast_the_silence() -> None:
     slow = data(plain=batches((3.0, 3.0, 3.0, 3.0), 4.0))
     read = cells(slow)
-    # nothing up to 3 s, half a second's rows at 3.5 s: more than before over 4.5 s alone
-    assert read[f"waiting operators, {CUT}: seconds until more comes out"].value == 4.5
+    # nothing up to 3 s, and a batch at 3.5 s, with which the seconds end that had nothing
+    assert read[f"waiting operators, {CUT}: seconds until more comes out"].value == 4.0
     assert read[f"waiting operators, {CUT}: seconds that it took"].verdict == "differs"
     never = [r for r in batches((0.0,) * 4, 0.1) if r["kind"] == "change" or r["at"] <= 12]
     level = [{"kind": "tick", "at": 12 + n / 2, "delivered": 1200 + 50 * n} for n in range(1, 97)]
