@@ -309,5 +309,7 @@ def test_the_picture_shows_throughput_with_its_changes_and_the_gaps() -> None:
     found = data(plain=batches((1.0,) * 4, 0.2), hand=batches((4.5,) * 4, 3.0))
     lines, gaps = EXPERIMENT.picture(found).panels
     assert [line.label for line in lines.lines] == [PLAIN, f"{PLAIN}, by hand"]
+    assert lines.lines[0].x[-1] == 71.5
+    assert lines.lines[0].y[-2:] == (500.0, 500.0)
     assert [mark.label for mark in lines.marks] == ["cut", "cut", "1 → 2", "2 → 3"]
     assert [bars.values for bars in gaps.bars] == [(1.5,) * 3, (5.0,) * 3]

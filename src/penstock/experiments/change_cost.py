@@ -194,6 +194,7 @@ def picture(data: Data) -> Figure:
 
 def _line(data: Data, case: str, tone: int) -> Line:
     found = windows(data.of(case))
+    found += [(end, end, rate) for _, end, rate in found[-1:]]  # a step needs its end
     times, rates = (tuple(one[at] for one in found) for at in (0, 2))
     return Line(case, times, rates, style="step", tone=tone)
 
