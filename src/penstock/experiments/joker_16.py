@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 from penstock.dataflow.regions import regions
 from penstock.engines.simulator.scenario import Scenario
-from penstock.experiments import joker, reading
+from penstock.experiments import change_cost, change_spark, joker, reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read, Record, Setting
 from penstock.experiments.joker import ONE_MACHINE, PAPER, STATIC
 from penstock.experiments.joker_best import Best
@@ -133,6 +133,8 @@ def _faster(case: str) -> Read:
 
 
 def picture_16(data: Data) -> Figure:
+    if data.engine == "spark":
+        return change_cost.picture(data)
     lines = tuple(
         Line(label, *reading.rates(data, case, 1.0, "ingested"), tone=tone)
         for case, label, tone in (
@@ -185,11 +187,14 @@ FIGURE_16 = Experiment(
                 ("best static", "of the best static plan"),
             )
         ),
+        *change_cost.CLAIMS,
     ),
     picture_16,
     size={"seconds": 420.0, "profile": 30.0},
     quick={"seconds": 270.0, "profile": 20.0},
-    no_spark="what changes of all kinds cost there is measured by a benchmark (bench/rescale.py)",
+    spark=change_spark.cases,
+    spark_size={"counts": COUNTS, "at": (11.0, 22.0, 33.0, 51.0), "seconds": 72.0},
+    on_spark=change_cost.ON_SPARK,
     notes=(ONE_MACHINE,),
 )  # fmt: skip
 
