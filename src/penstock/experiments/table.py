@@ -187,10 +187,11 @@ BESIDE = "*a beside b* is a divided by b"
 
 def meanings(within: Sequence[float] = (0.25,)) -> Mapping[str, str]:
     """Every verdict, and what it says; within: how far apart numbers that agree may be."""
-    near = " or ".join(f"{share:.0%}".replace("%", " %") for share in within)
+    wide, *narrow = [f"{share:.0%}".replace("%", " %") for share in within or (0.25,)]
+    also = f" ({' or '.join(narrow)} where a claim is narrower)" if narrow else ""
     slight = f"{SLIGHT:.0%}".replace("%", " %")
     return {
-        AGREES: f"within {near} of the seed's number and on the same side of no difference",
+        AGREES: f"within {wide} of the seed's number{also} and on the same side of no difference",
         BETTER: "further away, in the direction that everybody wants",
         DIRECTION: "a gain is a gain, of another size, or the seed has no size; by more than "
         f"{slight} of the seed's gain, or of no difference",
