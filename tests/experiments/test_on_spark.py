@@ -555,7 +555,10 @@ def test_instances_come_and_go_with_the_load() -> None:
     up = "up and down:"
     assert value("joker-11", found, f"{up} most instances beside those of the first rate")[0] == 4
     assert value("joker-11", found, f"{up} instances at the end beside the most")[0] == 0.25
-    assert value("joker-11", found, f"{up} share that is carried at the end")[0] == 0.9
+    assert (
+        value("joker-11", found, f"{up} share of the rows that has come through at the end")[0]
+        == 0.9
+    )
     assert value("joker-11", found, f"{up} thread hours beside the best static plan")[0] == 0.5
     assert joker_spark.threads(found.of("up and down, organic")[-1]) == 1
 
