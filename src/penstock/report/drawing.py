@@ -73,8 +73,8 @@ def save(figure: Figure, base: Path) -> tuple[Path, Path]:
 def _letter(sheet: Any, drawn: list[tuple[Axes, Panel]], columns: int) -> None:
     """Words last, when it is known how wide and how high the panels are."""
     sheet.draw_without_rendering()
-    boxes = [axes.get_tightbbox() for axes, _ in drawn]
-    edges = [0.0 if box is None else float(box.x1) for box in boxes]
+    boxes = [axes.get_tightbbox() or axes.bbox for axes, _ in drawn]
+    edges = [float(box.x1) for box in boxes]
     right = [max(edges[at::columns]) for at in range(min(columns, len(drawn)))]
     lines = [lettering.head(*one, right[at % columns]) for at, one in enumerate(drawn)]
     more = sum(max(lines[at : at + columns]) for at in range(0, len(lines), columns))
