@@ -179,6 +179,7 @@ FIGURE_6 = Experiment(
             1.0,
             hours_beside("latency", "static"),
             better="lower",
+            within=0.1,
             why=SMOOTH,
             on_spark=prime_spark.LATE,
         ),

@@ -21,9 +21,11 @@ UNMEASURED, GIVEN, VARIED = "not measured", "given", "varied"
 VERDICTS = (AGREES, BETTER, DIRECTION, DIFFERS, UNMEASURED)
 """Those of numbers that are compared."""
 
-SLIGHT = 0.01
-"""What is no difference: so small a share of how far the seed's number is from none, or, where the
-seed says a side alone, of the number that would say that there is none."""
+SLIGHT = 0.1
+"""What is no gain: so small a share of the seed's."""
+
+HAIR = 0.01
+"""What is on no side, where the seed says a side alone: so small a share of what is between."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def judged(claim: Claim, value: float | None, engine: EngineName = "simulator") 
         return Cell(None, None, UNMEASURED)
     if claim.side is not None and claim.neutral is not None and claim.basis == "found":
         over = value - claim.neutral if claim.side == "above" else claim.neutral - value
-        return Cell(value, None, DIRECTION if over > SLIGHT * abs(claim.neutral) else DIFFERS)
+        return Cell(value, None, DIRECTION if over > HAIR * abs(claim.neutral) else DIFFERS)
     ratio = value / seed if seed else None
     if claim.basis != "found":
         return Cell(value, ratio, GIVEN if claim.basis == "given" else VARIED)
@@ -189,12 +191,12 @@ def meanings(within: Sequence[float] = (0.25,)) -> Mapping[str, str]:
     """Every verdict, and what it says; within: how far apart numbers that agree may be."""
     wide, *narrow = [f"{share:.0%}".replace("%", " %") for share in within or (0.25,)]
     also = f" ({' or '.join(narrow)} where a claim is narrower)" if narrow else ""
-    slight = f"{SLIGHT:.0%}".replace("%", " %")
+    slight, hair = (f"{share:.0%}".replace("%", " %") for share in (SLIGHT, HAIR))
     return {
         AGREES: f"within {wide} of the seed's number{also} and on the same side of no difference",
         BETTER: "further away, in the direction that everybody wants",
-        DIRECTION: "a gain is a gain, of another size, or the seed has no size; by more than "
-        f"{slight} of the seed's gain, or of no difference",
+        DIRECTION: f"a gain is a gain, of another size, but more than {slight} of the seed's; or "
+        f"the seed has no size, and it is on the seed's side by more than {hair}",
         DIFFERS: "none of these",
         UNMEASURED: "the data do not say, often as the size is too small",
         GIVEN: "put in, or follows from what was, and not counted as found",
