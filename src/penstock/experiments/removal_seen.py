@@ -205,7 +205,14 @@ def _each(data: Data, cases: Sequence[str], get: Of) -> tuple[float | None, ...]
     return tuple(found)
 
 
-_PLACE = "TODO"
+_PLACE = (
+    "all instances find a slot on the executors that stay: Spark starts there what ran on those "
+    "that go, and reads their state from the checkpoint, so that throughput comes back whoever "
+    "goes. Which ones go decides on the pause until then (rows below)"
+)
+_PAUSE = (
+    "a batch that is under way on an executor that goes is begun anew on others, whoever has chosen"
+)
 
 _ON = "waiting components:"
 
@@ -217,7 +224,7 @@ CLAIMS = (
     # without a side: a few rows more or less are chance here
     Claim(f"{_ON} Stela beside random groups", 3.3, beside(after), only="spark", on_spark=_PLACE),
     Claim(f"{_ON} seconds without output, Stela beside random groups", 0.19, beside(down), "", 1.0,
-          only="spark", on_spark=_PLACE),
+          only="spark", on_spark=_PAUSE),
     Claim(f"{_ON} seconds without output, Stela", None, ours(down), "s", only="spark"),
     Claim(f"{_ON} seconds without output, random groups", None, theirs(down), "s", only="spark"),
     Claim(f"{_ON} longest pause before the request", None, ours(usual), "s", only="spark"),

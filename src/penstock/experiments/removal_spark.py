@@ -52,6 +52,11 @@ ON_SPARK = (
     "of them at first. Executors take of the same two cores."
 )
 
+IDLE = (
+    "Dynamic allocation gives back executors that had nothing to do for a while, 60 s unless told "
+    "otherwise. On Spark here each has tasks every few seconds, so that it would give back none."
+)
+
 
 def cases(at: float, seconds: float, rate: int, groups: int) -> Sequence[Case]:
     ways = (STELA, *(f"{RANDOM}, {n}" for n in range(groups)), BEST)
