@@ -210,6 +210,10 @@ _PLACE = (
     "that go, and reads their state from the checkpoint, so that throughput comes back whoever "
     "goes. Which ones go decides on the pause until then (rows below)"
 )
+_FEWER = (
+    "executors are processes that share two cores, and two of them take less of these than four: "
+    "those that are alone from the start carry as much"
+)
 _PAUSE = (
     "a batch that is under way on an executor that goes is begun anew on others, whoever has chosen"
 )
@@ -218,7 +222,7 @@ _ON = "waiting components:"
 
 CLAIMS = (
     Claim(f"{_ON} share of the throughput that Stela keeps", 1.0, ours(kept), better="higher",
-          only="spark"),
+          only="spark", on_spark=_FEWER),
     Claim(f"{_ON} share that random groups keep", 0.4, theirs(kept), only="spark",
           on_spark=_PLACE),
     # without a side: a few rows more or less are chance here

@@ -260,7 +260,7 @@ FIGURE_8 = Experiment(
     size={"draws": 8},
     quick={"draws": 3},
     spark=removal_spark.cases,
-    spark_size={"at": 40.0, "seconds": 80.0, "rate": 80, "groups": 2},
+    spark_size={"at": 40.0, "seconds": 75.0, "rate": 80, "groups": 2},
     on_spark=removal_spark.ON_SPARK,
     notes=(
         "Given: random groups stand still for the 30 s that Storm waits before it starts anew, of "
