@@ -153,7 +153,7 @@ def _delivered(data: Data) -> float:
 def picture(data: Data) -> Figure:
     scaled = [case for case in data.cases if case != BEST]
     lines = tuple(
-        Line(case, *reading.rates(data, case, 5.0), tone=tone) for tone, case in enumerate(scaled)
+        Line(case, *reading.rates(data, case), tone=tone) for tone, case in enumerate(scaled)
     )
     went = f"{EXECUTORS} → {EXECUTORS - GONE} executors"
     levels = (Level(after(data, BEST), BEST),) if BEST in data.cases else ()
