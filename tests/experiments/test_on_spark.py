@@ -21,6 +21,7 @@ from penstock.experiments import (
     nodes_spark,
     prime_spark,
     recovery_spark,
+    removal_spark,
     stela_spark,
     waiting,
 )
@@ -39,7 +40,7 @@ SHOWN = [e for e in experiments.every() if e.spark is not None]
 
 def played(job: Any) -> tuple[SparkPlay, ...]:
     """What a case plays; nothing where it does something else."""
-    if isinstance(job, stela_spark.Draw):
+    if isinstance(job, stela_spark.Draw | removal_spark.Removal):
         return (job.play(1),)
     if isinstance(job, joker_waiting.BestOf):
         return job.plays
