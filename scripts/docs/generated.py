@@ -142,7 +142,33 @@ def experiments() -> str:
     homes = [home for home in homes if home.exists()]
     if not homes:
         return "No experiments have been recorded in `docs/results` yet."
-    return "\n\n".join([_glance(homes), *(_experiment(home) for home in homes)])
+    return "\n\n".join([_took(homes), _glance(homes), *(_experiment(home) for home in homes)])
+
+
+def verdicts() -> str:
+    """What the words of the tables of experiments mean."""
+    from penstock.experiments.table import BESIDE, meanings
+
+    lines = [f"*{word}*: {text}" for word, text in meanings((0.25, 0.1)).items()]
+    return "\n".join(f"- {line}" for line in [BESIDE, *lines])
+
+
+def _took(homes: Sequence[Path]) -> str:
+    """How long all experiments took, by engine."""
+    found: dict[str, list[float]] = {}
+    for home in homes:
+        for engine, said in json.loads((home / "manifest.json").read_text())["engines"].items():
+            size = ", quick" if "--quick" in said["command"] else ""
+            found.setdefault(engine + size, []).append(said.get("seconds", 0))
+    quick = ROOT / "docs" / "results" / "quick.json"
+    if quick.exists():
+        found["simulator, quick"] = [*json.loads(quick.read_text()).values()]
+    rows = [(one, str(len(took)), _minutes(sum(took))) for one, took in sorted(found.items())]
+    return _table(("engine and size", "experiments", "all together"), rows)
+
+
+def _minutes(seconds: float) -> str:
+    return f"{int(seconds // 3600)} h {seconds % 3600 / 60:04.1f} min"
 
 
 def _glance(homes: Sequence[Path]) -> str:
@@ -166,7 +192,11 @@ def _verdicts(rows: Sequence[Mapping[str, Any]], engine: str) -> str:
 
 
 def _experiment(home: Path) -> str:
-    text = (home / "table.md").read_text()
+    text = "\n".join(
+        line
+        for line in (home / "table.md").read_text().splitlines()
+        if not line.startswith("How to read it: ")  # which the page says once
+    )
     title, _, rest = text.partition("\n")
     engines = json.loads((home / "manifest.json").read_text())["engines"]
     made = [
@@ -234,5 +264,6 @@ _MAKERS: dict[str, Callable[..., str]] = {
         options,
         benchmarks,
         experiments,
+        verdicts,
     )
 }

@@ -3,7 +3,8 @@
 docs/results keeps for every experiment what its directory has, the raw data and the pictures as
 SVG packed. Of an experiment that is already there, what an engine has completed anew is replaced,
 and what only another engine has done stays. Without a directory all that is there is made again
-from its data, after the code that makes it has changed. What drew the pictures is noted beside
+from its data, after the code that makes it has changed. A quick run takes no full one's place; how
+long it took is noted in quick.json. What drew the pictures is noted beside
 them: another version of matplotlib may draw other bytes.
 """
 
@@ -13,16 +14,19 @@ import gzip
 import json
 import shutil
 import sys
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from penstock import experiments
 from penstock.experiments.store import Store
 
 HOME = Path(__file__).parents[2] / "docs" / "results"
 DRAWN_BY = HOME / "matplotlib.txt"
-_KEPT = ("manifest.json", "table.json", "table.md", "picture-*.png")
+QUICK = HOME / "quick.json"
+_KEPT = ("manifest.json", "table.json", "table.md", "picture-*.png", "picture-*.json")
 _PACKED = ("data-*.jsonl", "picture-*.svg")
 
 
@@ -37,6 +41,8 @@ def main(source: Path | None) -> None:
                 laid_over(source / name, made)
             Store(made).make(experiments.get(name))
             taken(made, HOME / name)
+    if source is not None:
+        timed(source)
     DRAWN_BY.write_text(version("matplotlib") + "\n")
 
 
@@ -47,10 +53,26 @@ def laid_over(source: Path, target: Path) -> None:
     kept = target / "manifest.json"
     engines = json.loads(kept.read_text())["engines"] if kept.exists() else {}
     for engine, told in new["engines"].items():
-        if told["complete"]:
+        if told["complete"] and (not is_quick(told) or is_quick(engines.get(engine, told))):
             engines[engine] = told
             shutil.copyfile(source / f"data-{engine}.jsonl", target / f"data-{engine}.jsonl")
     kept.write_text(json.dumps({**new, "engines": dict(sorted(engines.items()))}, indent=2) + "\n")
+
+
+def is_quick(told: Mapping[str, Any]) -> bool:
+    """Whether a run was of the smaller size."""
+    return "--quick" in told["command"].split()
+
+
+def timed(source: Path) -> None:
+    """Note how long quick runs took."""
+    took = json.loads(QUICK.read_text()) if QUICK.exists() else {}
+    for manifest in source.glob("*/manifest.json"):
+        for told in json.loads(manifest.read_text())["engines"].values():
+            if told["complete"] and is_quick(told):
+                took[manifest.parent.name] = told["seconds"]
+    if took:
+        QUICK.write_text(json.dumps(dict(sorted(took.items())), indent=2) + "\n")
 
 
 def taken(source: Path, target: Path) -> None:

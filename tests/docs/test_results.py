@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from zlib import crc32
@@ -11,6 +12,7 @@ from zlib import crc32
 import pytest
 
 from penstock import experiments
+from penstock.experiments import drawn, times
 from penstock.experiments.store import Store
 from penstock.experiments.table import UNKNOWN
 
@@ -34,7 +36,24 @@ def test_a_table_comes_from_the_data_beside_it(name: str, tmp_path: Path) -> Non
 def test_every_engine_has_its_pictures(name: str) -> None:
     engines = json.loads((HOME / name / "manifest.json").read_text())["engines"]
     kept = {file.name for file in (HOME / name).glob("picture-*")}
-    assert kept == {f"picture-{e}.{kind}" for e in engines for kind in ("png", "svg.gz")}
+    assert kept == {f"picture-{e}.{kind}" for e in engines for kind in ("json", "png", "svg.gz")}
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_picture_shows_what_the_data_beside_it_say(name: str, tmp_path: Path) -> None:
+    """What is to be seen is made again; the files are those that were drawn of it."""
+    RESULTS.unpacked(HOME / name, tmp_path)
+    found = Store(tmp_path).data()
+    assert found
+    for engine, data in found.items():
+        noted = json.loads((HOME / name / f"picture-{engine}.json").read_text())
+        png = (HOME / name / f"picture-{engine}.png").read_bytes()
+        svg = gzip.decompress((HOME / name / f"picture-{engine}.svg.gz").read_bytes())
+        assert noted == {
+            "figure": drawn.of(experiments.get(name).picture(data)),
+            "png": sha256(png).hexdigest(),
+            "svg": sha256(svg).hexdigest(),
+        }
 
 
 @pytest.mark.large
@@ -47,6 +66,38 @@ def test_a_picture_comes_from_the_data_beside_it(name: str, tmp_path: Path) -> N
     Store(tmp_path).make(experiments.get(name))
     for kept in (HOME / name).glob("picture-*.svg.gz"):
         assert gzip.decompress(kept.read_bytes()) == (tmp_path / kept.stem).read_bytes()
+    for kept in (HOME / name).glob("picture-*.png"):
+        assert kept.read_bytes() == (tmp_path / kept.name).read_bytes()
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_how_long_it_is_said_to_take_is_of_the_right_size(name: str) -> None:
+    for engine, told in json.loads((HOME / name / "manifest.json").read_text())["engines"].items():
+        said = times.known(name, engine)
+        assert said is not None
+        if not RESULTS.is_quick(told):
+            assert 0.1 < told["seconds"] / said < 10
+
+
+def test_a_quick_run_takes_no_full_ones_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ran(home: Path, seconds: float, *words: str) -> Path:
+        home.mkdir(parents=True)
+        command = " ".join(["penstock experiment a", *words])
+        told = {"complete": True, "command": command, "seconds": seconds}
+        (home / "manifest.json").write_text(json.dumps({"engines": {"simulator": told}}))
+        (home / "data-simulator.jsonl").write_text(f"{seconds}")
+        return home
+
+    full, quick = ran(tmp_path / "full" / "a", 60), ran(tmp_path / "new" / "a", 6, "--quick")
+    for source, kept in ((quick, "6"), (full, "60"), (quick, "60")):
+        RESULTS.laid_over(source, tmp_path / "kept")
+        assert (tmp_path / "kept" / "data-simulator.jsonl").read_text() == kept
+    monkeypatch.setattr(RESULTS, "QUICK", tmp_path / "quick.json")
+    for source in ("full", "new"):
+        RESULTS.timed(tmp_path / source)
+    assert json.loads((tmp_path / "quick.json").read_text()) == {"a": 6}
 
 
 @pytest.mark.parametrize("name", RECORDED)

@@ -79,6 +79,34 @@ def test_results_of_experiments_are_taken_in_with_their_pictures(tmp_path: Path)
         "### stela-4\n\n**One.** Of a paper.\n\n| a |\n\n![One, simulator](results/stela-4/" in told
     )
     assert told.endswith("Made by `penstock experiment stela-4 --quick`: 62 s.")
+    assert "| simulator, quick | 1 | 0 h 01.0 min |" in told
+
+
+def test_how_long_all_experiments_took_is_added_up_by_engine_and_size(tmp_path: Path) -> None:
+    generated = script("generated")
+    generated.ROOT = tmp_path
+    results = tmp_path / "docs" / "results"
+    for name, engines in {"a": {"simulator": 3500}, "b": {"simulator": 1600, "spark": 90}}.items():
+        (results / name).mkdir(parents=True)
+        told = {e: {"command": "penstock experiment", "seconds": s} for e, s in engines.items()}
+        (results / name / "manifest.json").write_text(json.dumps({"engines": told}))
+    (results / "quick.json").write_text(json.dumps({"a": 60, "b": 66}))
+    assert generated._took([results / "a", results / "b"]).splitlines()[2:] == [
+        "| simulator | 2 | 1 h 25.0 min |",
+        "| simulator, quick | 2 | 0 h 02.1 min |",
+        "| spark | 1 | 0 h 01.5 min |",
+    ]
+
+
+def test_what_words_mean_is_said_once_on_the_page(tmp_path: Path) -> None:
+    generated = script("generated")
+    said = generated.on_page_markdown("<!-- generated: verdicts -->")
+    assert said.startswith("- *a beside b* is a divided by b\n- *agrees*: within 25 % of the")
+    home = tmp_path / "one"
+    home.mkdir()
+    (home / "table.md").write_text("# One\n\n| a |\n\nHow to read it: *agrees*, within.\n")
+    (home / "manifest.json").write_text('{"engines": {}}')
+    assert "How to read it" not in generated._experiment(home)
 
 
 def test_what_is_said_of_a_parameter_is_its_part_of_the_docstring() -> None:

@@ -50,8 +50,15 @@ def test_it_is_read_from_its_directory(tmp_path: Path) -> None:
     home.mkdir()
     with pytest.raises(InvalidInput, match="holds no experiment"):
         read(home)
-    engines = {"simulator": {"seed": 1, "parameters": {}}}
+    engines: dict[str, dict[str, object]] = {"simulator": {"seed": 1, "parameters": {}}}
     head = {"experiment": "nephele-3", "engines": engines}
     (home / "manifest.json").write_text(json.dumps(head))
     assert read(home).data == Store(home).data() == {}
     assert read(home).experiment.name == "nephele-3"
+    assert read(home).title.endswith(", not complete, 0 cases simulated")
+    engines["simulator"]["complete"] = True
+    (home / "manifest.json").write_text(json.dumps(head))
+    assert "not complete" not in read(home).title
+    (home / "manifest.json").write_text("{")
+    with pytest.raises(InvalidInput, match=r"its manifest\.json is torn"):
+        read(home)

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import io
 import json
 import multiprocessing
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,15 +13,17 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import InvalidInput, Refused
+from penstock.experiments import times
 from penstock.experiments.experiment import Case, Claim, Experiment, Record, Setting
-from penstock.experiments.runner import Order, carry_out
+from penstock.experiments.runner import Order, Progress, carry_out
 from penstock.experiments.store import Store
 from penstock.experiments.table import AGREES, DIRECTION
 
 from .made_up import MADE_UP
 
 FILES = (
-    *("data-simulator.jsonl", "manifest.json", "picture-simulator.png", "picture-simulator.svg"),
+    *(".lock", "data-simulator.jsonl", "manifest.json"),
+    *("picture-simulator.json", "picture-simulator.png", "picture-simulator.svg"),
     *("table.json", "table.md"),
 )
 
@@ -101,23 +106,112 @@ def _two(stop: bool) -> Experiment:
 
 
 def test_an_interrupt_leaves_the_cases_that_are_done(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt, match="the cases that are done are in"):
+    home = tmp_path / "made-up" / "unfinished"
+    with pytest.raises(KeyboardInterrupt, match=f"the cases that are done are in {home}"):
         carry_out(_two(stop=True), Order(tmp_path))
-    home = tmp_path / "made-up"
     assert len((home / "data-simulator.jsonl").read_text().splitlines()) == 1
     said = json.loads((home / "manifest.json").read_text())["engines"]["simulator"]
     assert (said["cases"], said["complete"]) == (["latency"], False)
-    assert "| task hours | - | 1.00 | - |" in (home / "table.md").read_text()
+    table = (home / "table.md").read_text()
+    assert table.startswith("# A few testers\n\n**Not complete: 1 of 2 cases.**\n")
+    assert "| task hours | - | 1 | - |" in table
+    with pytest.raises(InvalidInput, match=r"a run that is not complete is in .*unfinished"):
+        Store(home.parent).data()
 
 
-def test_an_interrupt_leaves_no_picture_of_data_that_are_gone(tmp_path: Path) -> None:
+def test_an_interrupt_leaves_what_was_complete_before(tmp_path: Path) -> None:
+    home = tmp_path / "made-up"
+    both = replace(_two(stop=False), spark=lambda: _two(stop=False).cases(1, 1))
+    carry_out(both, Order(tmp_path, pictures=False))
+    carry_out(both, Order(tmp_path, engine="spark", pictures=False))
+    (home / "picture-simulator.svg").write_text("of the run before")
+    before = _files(home)
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(_two(stop=True), Order(tmp_path, seed=2))
+    assert _files(home) == before
+    carry_out(_two(stop=False), Order(tmp_path, seed=3, pictures=False))
+    engines = json.loads((home / "manifest.json").read_text())["engines"]
+    assert {e: (told["seed"], told["complete"]) for e, told in engines.items()} == {
+        "simulator": (3, True),
+        "spark": (1, True),
+    }
+    assert not (home / "unfinished").exists()
+    assert not list(home.glob("picture-*")), "no picture of data that are gone"
+
+
+def _files(home: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in home.iterdir() if file.is_file()}
+
+
+def test_an_interrupt_while_it_draws_says_that_all_cases_are_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("penstock.report.figures.save", stopped)
+    with pytest.raises(KeyboardInterrupt, match=r"all cases are done and in .*made-up, not all is"):
+        carry_out(_two(stop=False), Order(tmp_path))
+    assert Store(tmp_path / "made-up").data()["simulator"].cases == ("latency", "static")
+
+
+def test_one_run_at_a_time_writes_to_a_directory(tmp_path: Path) -> None:
+    store = Store(tmp_path / "made-up")
+    holder = (
+        "import sys, pathlib; from penstock.experiments.store import Store\n"
+        "with Store(pathlib.Path(sys.argv[1])).held(): print('held', flush=True), input()"
+    )
+    words = [sys.executable, "-c", holder, str(store.home)]
+    other = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(Refused, match=r"another run writes to .*made-up; wait"):
+            carry_out(_two(stop=False), Order(tmp_path))
+        assert [file.name for file in store.home.iterdir()] == [".lock"]
+    finally:
+        other.kill()  # which leaves nothing behind that would keep others away
+        other.communicate()
+    carry_out(_two(stop=False), Order(tmp_path, pictures=False))
+    assert Store(store.home).data()["simulator"].cases == ("latency", "static")
+
+
+@pytest.mark.parametrize("torn", ["", "{", "[]", "{}", '{"engines": {"simulator": {}}}', "7"])
+def test_what_is_no_manifest_is_let_be(torn: str, tmp_path: Path) -> None:
+    manifest = tmp_path / "made-up" / "manifest.json"
+    manifest.parent.mkdir()
+    manifest.write_text(torn)
+    with pytest.raises(InvalidInput, match=r"its manifest.json is torn or something else"):
+        Store(manifest.parent).data()
+    with pytest.raises(InvalidInput, match=r"remove it, or choose another directory with --out"):
+        carry_out(_two(stop=False), Order(tmp_path))
+    assert manifest.read_text() == torn
+
+
+def test_the_directory_of_another_experiment_is_let_be(done: Path, tmp_path: Path) -> None:
     home = tmp_path / "made-up"
     home.mkdir()
-    for name in ("picture-simulator.png", "picture-simulator.svg", "picture-spark.svg"):
-        (home / name).write_text("of a run before")
-    with pytest.raises(KeyboardInterrupt):
-        carry_out(_two(stop=True), Order(tmp_path))
-    assert [file.name for file in home.glob("picture-*")] == ["picture-spark.svg"]
+    (home / "manifest.json").write_text(
+        (done / "manifest.json").read_text().replace('"made-up"', '"other"')
+    )
+    with pytest.raises(InvalidInput, match="holds experiment 'other'"):
+        carry_out(_two(stop=False), Order(tmp_path))
+
+
+def test_a_torn_record_is_named(done: Path, tmp_path: Path) -> None:
+    for name in ("manifest.json", "data-simulator.jsonl"):
+        (tmp_path / name).write_text((done / name).read_text())
+    with (tmp_path / "data-simulator.jsonl").open("a") as data:
+        data.write('{"case": "la')
+    with pytest.raises(InvalidInput, match=r"data-simulator.jsonl: line \d+ is torn"):
+        Store(tmp_path).data()
+
+
+def test_a_size_or_a_seed_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="--seed -5: a whole number from 0 on"):
+        Order(tmp_path, seed=-5)
+    with pytest.raises(InvalidInput, match="--quick is of the simulator"):
+        Order(tmp_path, quick=True, engine="spark")
 
 
 def test_a_file_is_no_place_for_results(tmp_path: Path) -> None:
@@ -148,7 +242,8 @@ def test_an_interrupt_ends_the_cases_beside_each_other(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt, match="the cases that are done are in"):
         carry_out(three, Order(tmp_path, jobs=2))
     assert time.monotonic() - began < 60
-    said = json.loads((tmp_path / "made-up" / "manifest.json").read_text())["engines"]["simulator"]
+    manifest = tmp_path / "made-up" / "unfinished" / "manifest.json"
+    said = json.loads(manifest.read_text())["engines"]["simulator"]
     assert (said["cases"], said["complete"]) == (["latency"], False)
     assert not multiprocessing.active_children()
 
@@ -157,6 +252,44 @@ def test_it_tells_how_far_it_is(tmp_path: Path) -> None:
     told: list[tuple[str, float]] = []
     carry_out(_two(stop=False), Order(tmp_path, pictures=False), lambda *said: told.append(said))
     assert told == [("latency", 0.0), ("latency", 0.25), ("static", 0.5), ("static", 0.75)]
+
+
+def test_progress_counts_experiments_by_how_long_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, out = [100.0], io.StringIO()
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    progress = Progress(out, {"short": 4.0, "long": 90.0, "last": 6.0}, every=0.0)
+    for name, share, took in (("short", 0.5, 2), ("long", 0.0, 2), ("long", 0.2, 18)):
+        now[0] += took
+        progress.of(name)("a", share)
+    now[0] += 10
+    progress.of("long")("b", 0.3)
+    now[0] += 68
+    progress.of("last")("a", 0.0)
+    assert out.getvalue().splitlines() == [
+        "1/3 short: a, 2%",
+        "2/3 long: a, 4%",  # cases of one may be unequal, so that it says nothing yet
+        "2/3 long: a, 22%",
+        "2/3 long: b, 31%, about 70 s left",
+        "3/3 last: a, 94%, about 10 s left",
+    ]
+
+
+def test_time_left_is_told_when_experiments_are_done_as_a_whole() -> None:
+    out = io.StringIO()
+    progress = Progress(out, {"short": 6.0, "long": 94.0}, every=0.0)
+    progress.of("short")("a", 0.9)
+    progress.of("long")("a", 0.01)
+    first, then = out.getvalue().splitlines()
+    assert first == "1/2 short: a, 5%"
+    assert then == "2/2 long: a, 7%, about 10 s left"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(1, "10 s"), (44, "40 s"), (94, "90 s"), (95, "2 min"), (340, "6 min"), (4800, "1 h 20 min")],
+)
+def test_how_long_is_told_roughly(seconds: float, said: str) -> None:
+    assert times.about(seconds) == said
 
 
 def test_what_spark_cannot_show_is_refused_with_the_reason(tmp_path: Path) -> None:
@@ -176,8 +309,8 @@ def test_both_engines_share_a_table(tmp_path: Path) -> None:
     carry_out(both, Order(tmp_path, engine="spark", pictures=False))
     table = (tmp_path / "made-up" / "table.md").read_text()
     assert "here (simulated)" in table
-    assert "| task hours | - | 1.00 | - |  | 1.00 | - |  |" in table
-    assert "| size | 1.00 | 1.00 | 1.00 | agrees | - | - | - |" in table
+    assert "| task hours | - | 1 | - |  | 1 | - |  |" in table
+    assert "| size | 1 | 1 | 1.00 | agrees | - | - | - |" in table
 
 
 def test_a_directory_without_an_experiment_is_named(tmp_path: Path) -> None:

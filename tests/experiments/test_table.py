@@ -13,9 +13,9 @@ from penstock.experiments.table import (
     DIRECTION,
     Row,
     judged,
+    legend,
     markdown,
     number,
-    said,
 )
 
 from .made_up import MADE_UP
@@ -37,8 +37,8 @@ def claim(seed: float | None, **more: object) -> Claim:
         (1.65, 0.9, DIFFERS),
         (1.1, 1.0, DIFFERS),  # close, but it shows no difference
         (1.1, 0.98, DIFFERS),
-        (3.3, 1.02, DIFFERS),  # chance
-        (3.3, 1.03, DIRECTION),
+        (3.3, 1.22, DIFFERS),  # less than a tenth of the gain: chance
+        (3.3, 1.24, DIRECTION),
         (1.0, 1.1, AGREES),  # the seed saw none
         (1.0, 1.3, DIFFERS),
         (0.5, 0.9, DIRECTION),
@@ -55,7 +55,8 @@ def test_a_ratio_agrees_in_size_or_in_direction(seed: float, value: float, verdi
         (1.65, 1.0, 1.65, DIRECTION),  # as large by chance
         (1.65, 1.0, 40.0, DIRECTION),
         (1.65, 1.0, 0.9, DIFFERS),
-        (0.5, 1.0, 0.99, DIRECTION),
+        (0.5, 1.0, 0.94, DIRECTION),
+        (0.5, 1.0, 0.96, DIFFERS),
         (1.0, 1.0, 1.1, AGREES),  # no direction: the seed saw no difference
         (0.91, None, 0.95, AGREES),
         (0.91, None, 0.4, DIFFERS),
@@ -99,8 +100,8 @@ def test_a_side_that_the_seed_has_in_words_alone_is_compared() -> None:
     assert judged(longer, 1.2).verdict == DIRECTION
     assert {judged(longer, value).verdict for value in (1.005, 1.0, 0.9)} == {DIFFERS}
     assert judged(replace(longer, side="below"), 0.9).verdict == DIRECTION
-    assert said(longer) == "> 1.00"
     row = Row(longer, {"simulator": judged(longer, 0.9)})
+    assert row.said == "> 1.00"
     assert row.why == "because"
     assert replace(row, cells={"simulator": judged(longer, 1.2)}).why == ""
 
@@ -137,8 +138,10 @@ def test_what_differs_has_a_reason_or_says_that_there_is_none() -> None:
 def test_what_is_always_to_be_said_stands_below_the_reasons() -> None:
     row = Row(claim(1.0, why="because"), {"simulator": judged(claim(1.0), 9.0)})
     lines = markdown(replace(MADE_UP, notes=("By the way.",)), (row,)).splitlines()
-    assert [line for line in lines if line][-3:-1] == ["1. because", "By the way."]
-    assert lines[-1].startswith("Not on Spark here")
+    *_, why, note, spark, read = [line for line in lines if line]
+    assert (why, note) == ("1. because", "By the way.")
+    assert spark.startswith("Not on Spark here")
+    assert read.startswith("How to read it: ")
 
 
 @pytest.mark.parametrize(
@@ -148,3 +151,52 @@ def test_what_is_always_to_be_said_stands_below_the_reasons() -> None:
 )  # fmt: skip
 def test_numbers_have_three_digits(value: float | None, shown: str) -> None:
     assert number(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("seed", "here", "more", "shown"),
+    [
+        (4.0, 5.0, {}, ("4", "5")),
+        (None, 1234.0, {}, ("-", "1,234")),
+        (4.0, 4.5, {}, ("4.00", "4.50")),  # no fraction is hidden
+        (3.5, 4.0, {}, ("3.50", "4.00")),
+        (4.0, None, {}, ("4", "-")),
+        (4.0, 5.0, {"unit": "ms"}, ("4.00", "5.00")),
+        (4.0, 5.0, {"neutral": 1.0}, ("4.00", "5.00")),
+    ],
+)
+def test_counts_are_whole(
+    seed: float | None, here: float | None, more: dict[str, object], shown: tuple[str, str]
+) -> None:
+    one = claim(seed, **more)
+    row = Row(one, {"simulator": judged(one, here)})
+    assert (row.said, row.shown(here)) == shown
+
+
+def test_a_count_on_one_engine_and_a_mean_on_the_other_are_shown_alike() -> None:
+    one = claim(4.0)
+    row = Row(one, {"simulator": judged(one, 5.0), "spark": judged(one, 4.5, "spark")})
+    assert [row.said, row.shown(5.0), row.shown(4.5)] == ["4.00", "5.00", "4.50"]
+
+
+def test_the_words_that_are_in_a_table_are_explained_and_no_others() -> None:
+    near, varied = claim(2.0, within=0.1), claim(2.0, basis="varied")
+    rows = tuple(Row(one, {"simulator": judged(one, 2.0)}) for one in (near, varied))
+    said = legend(rows)
+    assert "*agrees*, within 10 % of the seed's number" in said
+    assert "*varied*, found with other parameters" in said
+    assert not [word for word in ("differs", "given", "beside") if word in said]
+    over = claim(2.0, neutral=1.0)
+    besides = Row(replace(over, what="a beside b"), {"simulator": judged(over, 0.5)})
+    assert "*a beside b* is a divided by b; *differs*, none of these" in legend((besides,))
+
+
+def test_a_table_of_some_cases_says_so_first() -> None:
+    row = Row(claim(1.0), {"simulator": judged(claim(1.0), 1.0)})
+    lines = markdown(MADE_UP, (row,), {"simulator": "2 of 9", "spark": "1 of 3"}).splitlines()
+    assert lines[:6:2] == [
+        "# A few testers",
+        "**Not complete: 2 of 9 cases.**",
+        "**Not complete: 1 of 3 cases on Spark.**",
+    ]
+    assert "Not complete" not in markdown(MADE_UP, (row,), {})

@@ -11,10 +11,11 @@ from penstock.cli.streams import Streams, tell
 from penstock.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from penstock.experiments.experiment import Experiment
+    from penstock.experiments.experiment import EngineName, Experiment
     from penstock.experiments.runner import Order, Progress
 
 _NAME = "`list`, the name of an experiment, or `all`"
+_TIMES = "Times are about those at full size on two cores; with --quick it is less."
 
 
 def add(commands: Any) -> None:
@@ -25,11 +26,11 @@ def add(commands: Any) -> None:
         description="Repeat experiments of the seeds': table, picture and raw data of each.",
     )
     made.add_argument("name", metavar="NAME", help=_NAME)
-    made.add_argument("--quick", action="store_true", help="a smaller size, in a minute or two")
+    made.add_argument("--quick", action="store_true", help="a smaller size, on the simulator")
     made.add_argument(
         "--engine", choices=("simulator", "spark"), default="simulator", help="where (simulator)"
     )
-    made.add_argument("--seed", metavar="S", type=int, default=1, help="chance (1)")
+    made.add_argument("--seed", metavar="S", type=int, default=1, help="chance, from 0 on (1)")
     made.add_argument(
         "--out", metavar="DIR", default="experiments", help="where results go (experiments)"
     )
@@ -42,6 +43,7 @@ def add(commands: Any) -> None:
 
 def _experiment(given: argparse.Namespace, streams: Streams) -> int:
     from penstock import experiments
+    from penstock.experiments import times
     from penstock.experiments.many import cores
     from penstock.experiments.runner import Order, Progress
 
@@ -54,7 +56,8 @@ def _experiment(given: argparse.Namespace, streams: Streams) -> int:
     chosen = experiments.every() if given.name == "all" else (experiments.get(given.name),)
     if given.name == "all":
         chosen = tuple(e for e in chosen if order.engine == "simulator" or e.spark is not None)
-    progress = Progress(streams.err, [e.name for e in chosen])
+    weights = times.weights(tuple(e.name for e in chosen), order.engine)
+    progress = Progress(streams.err, weights)
     results = [_carried_out(one, order, progress, streams) for one in chosen]
     streams.keep_log(order.out)
     if streams.json:
@@ -82,15 +85,40 @@ def _list(streams: Streams) -> int:
 
     known = experiments.every()
     width = max(len(e.name) for e in known)
+    where = {e.name: _where(e) for e in known}
+    wide = max(len(said) for said in where.values())
     shown = [
         {
             "name": e.name,
             "title": e.title,
             "paper": e.paper,
             "figure": e.figure,
-            "engines": ["simulator"] if e.spark is None else ["simulator", "spark"],
+            "engines": list(_seconds(e)),
+            "seconds": _seconds(e),
         }
         for e in known
     ]
-    lines = [f"{e.name:<{width}}  {e.title}  ({e.paper}, {e.figure})" for e in known]
-    return tell(streams, {"experiments": shown}, lines)
+    lines = [
+        f"{e.name:<{width}}  {where[e.name]:<{wide}}  {e.title}  ({e.paper}, {e.figure})"
+        for e in known
+    ]
+    return tell(streams, {"experiments": shown}, [*lines, _TIMES])
+
+
+def _seconds(one: Experiment) -> dict[EngineName, float | None]:
+    """The engines it runs on, with about how long it takes there."""
+    from penstock.experiments import times
+    from penstock.experiments.experiment import ENGINES
+
+    engines = ENGINES if one.spark is not None else ENGINES[:1]
+    return {engine: times.known(one.name, engine) for engine in engines}
+
+
+def _where(one: Experiment) -> str:
+    from penstock.experiments import times
+
+    words = {"simulator": "simulator", "spark": "Spark"}
+    return ", ".join(
+        words[engine] + (f" {times.about(seconds)}" if seconds else "")
+        for engine, seconds in _seconds(one).items()
+    )

@@ -183,7 +183,8 @@ class Climb:
             assert memory.profile is not None
             final = memory.profile.rounds.index(memory.profile.final)
             found = {"kind": "found", "instances": dict(memory.profile.instances)}
-            return [found, *records(memory.profile.rounds, final)]
+            known = memory.profile.features
+            return [found, *records(memory.profile.rounds, final, known)]
         return records(memory.rounds, len(memory.rounds) - 1)
 
     def policy(self, app: storm.App, plan: Plan) -> Any:
@@ -207,7 +208,10 @@ class Climb:
         return Rival(self.way, ways[self.way], self.rounds, self.settle, self.observations, known)
 
 
-def records(rounds: Sequence[Round], final: int) -> list[Record]:
+def records(
+    rounds: Sequence[Round], final: int, known: Mapping[str, Feature] | None = None
+) -> list[Record]:
+    """Rounds to be told; known: features by which it is told how much longer a row takes."""
     return [
         {
             "kind": "round",
@@ -219,7 +223,14 @@ def records(rounds: Sequence[Round], final: int) -> list[Record]:
             "spread": short(pstdev(one.throughputs)),
             "latency": short(one.latency),
             "throttle": short(one.throttle),
+            "slowed": short(_slowed(one, known or {})),
             "final": number == final + 1,
         }
         for number, one in enumerate(rounds, start=1)
     ]
+
+
+def _slowed(one: Round, known: Mapping[str, Feature]) -> float | None:
+    """How many times its least time the slowest vertex behind the sources takes for a row."""
+    inner = {n: f.latency for n, f in known.items() if not f.source}
+    return max((one.services[n] / inner[n] for n in inner if n in one.services), default=None)

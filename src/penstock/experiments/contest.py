@@ -20,8 +20,8 @@ class Contest:
     """Some ways of scaling up one after the other, then the best static plan.
 
     ways: by the case that each is told as, stepwise profiling first; others than that get as many
-    rounds as it took. best: the case of the static plan, whose search begins with what all of them
-    ended with; tries: of that search.
+    rounds as it took. best: the case of the static plan, for which all their rounds count and a
+    search beyond them; tries: of that search.
     """
 
     ways: Mapping[str, Climb]
@@ -35,7 +35,7 @@ class Contest:
 
     def __call__(self, setting: Setting) -> Sequence[Record]:
         found: list[Record] = []
-        known: list[Mapping[str, int]] = []
+        known: list[Record] = []
         first = next(iter(self.ways.values()))
         rounds = first.rounds
         for number, (name, climb) in enumerate(self.ways.items()):
@@ -43,7 +43,7 @@ class Contest:
             took = [r for r in told if r["kind"] == "round"]
             if climb is first:
                 rounds = len(took)
-            known.append(_kept(took))
+            known += took
             found += [{"case": name, **record} for record in told]
         best = Best(first, self.tries, tuple(known))(self._part(setting, len(self.ways)))
         return [*found, *({"case": self.best, **record} for record in best)]
@@ -55,9 +55,3 @@ class Contest:
             setting.tell((number + share) / (len(self.ways) + 1))
 
         return replace(setting, scratch=setting.scratch / str(number), tell=tell)
-
-
-def _kept(rounds: Sequence[Record]) -> dict[str, int]:
-    """The instances of the round that was kept."""
-    final = next(r for r in rounds if r["final"])
-    return dict(zip(final["pipelines"], final["instances"], strict=True))

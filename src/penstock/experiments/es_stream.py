@@ -194,11 +194,12 @@ def marks(data: Data, case: str, get: Callable[[Record], int] = instances) -> tu
         after = [t for t in ticks if t["at"] > at]
         if before and after:
             had, has = get(before[-1]), get(after[0])
-            found.append(Mark(at, f"{had} → {has}" if had != has else ""))
+            label = f"{had} → {has}" if had != has else ""
+            found.append(Mark(at, label, float(abs(has - had))))
     return tuple(found)
 
 
 def note(data: Data, figure: str) -> str:
     """The line below a picture."""
     where = "simulated" if data.engine == "simulator" else "on Spark"
-    return f"{where}, seed {data.seed}; after Es-Stream, {figure}"
+    return f"{where}, random seed {data.seed}; after Es-Stream, {figure}"

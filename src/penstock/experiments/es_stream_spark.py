@@ -192,8 +192,9 @@ def picture(data: Data) -> Figure:
         )
         made = f"es-stream, {name}"
         marks = es_stream.marks(data, made) if made in data.cases else ()
-        panels.append(Panel("time (s)", "instances", count, marks=marks, title=name))
-    note = f"on Spark, seed {data.seed}; after Es-Stream, figures 9 to 12"
+        panels.append(Panel("time (s)", "instances", count, marks=marks, title=name,
+                            marked="changes of es-stream"))  # fmt: skip
+    note = f"on Spark, random seed {data.seed}; after Es-Stream, figures 9 to 12"
     return Figure("Latency at a steady and at a rising rate", tuple(panels), columns=2, note=note)
 
 

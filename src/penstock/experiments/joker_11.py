@@ -90,11 +90,12 @@ def picture_11(data: Data) -> Figure:
     rate = Line("offered", *reading.rates(data, "0.8", 2.0, "offered"), tone=6, faint=True)
     through = [Line(_named(c), *reading.rates(data, c, 2.0), tone=at) for at, c in enumerate(cases)]
     counts = tuple(_replicas(data, c, at) for at, c in enumerate(cases))
+    marks, marked = joker.marks(data, MARKED), f"changes with threshold {MARKED}"
     return Figure(
-        f"When a thread counts as too busy; marked: threshold {MARKED}",
+        "When a thread counts as too busy",
         (
-            Panel("time (s)", "ktps", (rate, *through), marks=joker.marks(data, MARKED)),
-            Panel("time (s)", "replicas", counts, marks=joker.marks(data, MARKED)),
+            Panel("time (s)", "ktps", (rate, *through), marks=marks, marked=marked),
+            Panel("time (s)", "replicas", counts, marks=marks, marked=marked),
         ),
         note=joker.note(data, "figure 11"),
     )
@@ -110,7 +111,7 @@ def _replicas(data: Data, case: str, tone: int) -> Line:
 
 
 def _named(case: str) -> str:
-    return case if case == "organic" else f"threshold {case}"
+    return joker.named(case) if case == "organic" else f"threshold {case}"
 
 
 _IDLE = (

@@ -30,8 +30,8 @@ from penstock.engines.simulator.scenario import Scenario
 from penstock.engines.simulator.service import Gamma
 from penstock.experiments import joker, reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read
-from penstock.experiments.joker import ONE_MACHINE, PAPER, after
-from penstock.experiments.joker_10 import levels
+from penstock.experiments.joker import ONE_MACHINE, PAPER, STATIC, after
+from penstock.experiments.joker_10 import attempts, levels
 from penstock.experiments.joker_best import Best
 from penstock.experiments.play import Play
 from penstock.experiments.rivals import scaled
@@ -124,6 +124,13 @@ def _second(data: Data) -> float:
     return found[1] / found[0]
 
 
+def _taken_back(data: Data) -> float | None:
+    """The share by which the counter that did not stay has raised throughput."""
+    case = "seed, word count"
+    tried = zip(joker.tries(data, case), attempts(data, case, "count"), strict=True)
+    return next((gain for (_, stayed), gain in tried if not stayed), None)
+
+
 def _before_windows(data: Data) -> float:
     """Pipelines between the log and the windows at the end."""
     last = data.of("seed, network monitoring")[-1]["pipelines"]
@@ -140,16 +147,27 @@ def picture(data: Data) -> Figure:
             if case in data.cases:
                 times, found = reading.rates(data, case, 5.0, "ingested")
                 base = joker.before(data, f"seed, {name}")
-                lines.append(Line(way, times, tuple(f / base for f in found), tone=tone))
+                label = joker.named(way)
+                lines.append(Line(label, times, tuple(f / base for f in found), tone=tone))
         marks = joker.marks(data, f"seed, {name}") if f"seed, {name}" in data.cases else ()
-        levels = (Level(goal, "seed"),)
-        panels.append(Panel("time (s)", "speed-up", tuple(lines), (), (), levels, marks, name))
+        levels = (Level(goal, "reported"),)
+        panels.append(Panel("time (s)", "speed-up", tuple(lines), (), (), levels, marks, name,
+                            marked=joker.CHANGES))  # fmt: skip
     return Figure(
         "Three applications, from one thread a region on",
         tuple(panels),
         note=joker.note(data, "figures 18 to 20"),
     )
 
+
+_COUNTERS = (
+    "a counter more brings less than the 10 % that are asked for while the source could emit more "
+    "(below), and is taken back; in the seed eight stay"
+)
+_TWICE = (
+    "two replicas for windows do twice as much as one here; how two did 2.3 times as much the seed "
+    "does not say"
+)
 
 FIGURE_18 = Experiment(
     "joker-18",
@@ -159,13 +177,14 @@ FIGURE_18 = Experiment(
     cases,
     (
         Claim("word count: speed-up", 5.0, speedup("seed", "word count"), "x", 1.0,
-              basis="given"),
+              why=_COUNTERS),
         Claim("word count: counters at the end", 8.0, replicas("word count", "count"),
-              basis="given"),
+              why=_COUNTERS),
+        Claim("word count: share by which the counter that is taken back raises throughput", None,
+              _taken_back),
         Claim("word count: counters at the end, none in another's way", 8.0,
               lambda d: float(joker.replicas(d.of(ALONE)[-1], "count")), basis="varied"),
-        Claim("word count: throughput at the end", 3200, final("seed", "word count"), "ktps",
-              basis="given"),
+        Claim("word count: throughput at the end", None, final("seed", "word count"), "ktps"),
         Claim("word count: speed-up of eight counters, words as in English", 5.0,
               lambda d: joker.after(d, ENGLISH) / joker.before(d, "seed, word count"), "x", 1.0,
               basis="varied"),
@@ -175,7 +194,7 @@ FIGURE_18 = Experiment(
         Claim("finance: replicas for averages", 4.0, replicas("finance", "vwap")),
         Claim("finance: replicas for bargains", 6.0, replicas("finance", "offers")),
         Claim("network monitoring: speed-up with two replicas", 2.3, _second, "x", 1.0,
-              basis="given"),
+              why=_TWICE),
         Claim("network monitoring: speed-up", 2.86, speedup("seed", "network monitoring"), "x",
               1.0, basis="given"),
         Claim("network monitoring: throughput at the end", 6000,
@@ -200,13 +219,10 @@ FIGURE_18 = Experiment(
         "What is given follows from the rates that the seed prints, and would come out with any "
         "policy that goes on until the sources are full; what a policy decides is what it does on "
         "the way and how many threads it ends with.",
-        "The seventh counter brings about 9 % here and the eighth 8 %, less than the 10 % that are "
-        "asked for, so that it ends with six, or by chance with seven; in the seed both stay.",
-        "Two replicas for windows do twice as much as one here; how two did 2.3 times as much the "
-        "seed does not say.",
         "Not repeated: Apache Storm on the same machine (0.7 Mtps with 22 threads, of which "
         "Joker does 4.5 times as much). The seed prints what it did and not what its tuples cost, "
         "so a model of it could only give back the 0.7 Mtps that would be put in.",
+        STATIC,
         ONE_MACHINE,
     ),
 )  # fmt: skip

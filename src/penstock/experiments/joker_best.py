@@ -4,7 +4,8 @@ A thread does a tuple of its pipeline in the time of a hop and of its operators.
 pipeline does is what the flow does, unless all hardware threads together do less. So for any
 throughput it is known how many instances each pipeline would need, and which cuts of a region need
 the fewest threads; and each throughput at which some pipeline is just busy is looked at. The plan
-that does most is then run like any other.
+that does most is then run like any other. A model may be wrong by a little, so where numbers are
+read, those that policies ended with count as well (`joker.after`).
 """
 
 from __future__ import annotations

@@ -120,26 +120,35 @@ def picture(data: Data) -> Figure:
         if not cases:
             continue
         marks = joker.marks(data, own) if own in cases else ()
-        title = f"{name}; marked: organic" if marks else name
+        marked = f"changes of {joker.named('organic')}"
         times, offered = reading.rates(data, cases[0], 2.0, "offered")
-        lines = [Line(c, *reading.rates(data, c, 5.0), tone=n) for n, c in enumerate(cases)]
+        lines = [Line(_named(c), *reading.rates(data, c, 5.0), tone=n)
+                 for n, c in enumerate(cases)]  # fmt: skip
         lines.append(Line("offered", times, offered, tone=6, faint=True))
-        panels.append(Panel("time (s)", "rows/s", tuple(lines), marks=marks, title=title))
+        panels.append(Panel("time (s)", "rows/s", tuple(lines), marks=marks, title=name,
+                            marked=marked))  # fmt: skip
         count = tuple(
-            reading.line(data, c, threads, c, style="step", tone=n) for n, c in enumerate(cases)
+            reading.line(data, c, threads, _named(c), style="step", tone=n)
+            for n, c in enumerate(cases)
         )
-        panels.append(Panel("time (s)", "instances", count, marks=marks, title=title))
+        panels.append(Panel("time (s)", "instances", count, marks=marks, title=name,
+                            marked=marked))  # fmt: skip
     return Figure("Loads that rise and fall", tuple(panels), columns=2,
                   note=joker.note(data, "figure 11"))  # fmt: skip
+
+
+def _named(case: str) -> str:
+    way = case.removeprefix("up and down, ")
+    return f"threshold {way}" if way[0].isdigit() else joker.named(way)
 
 
 CLAIMS = (
     Claim("up and down: most instances beside those of the first rate", None, _grown, "x",
           only="spark"),
     Claim("up and down: instances at the end beside the most", None, _given_back, only="spark"),
-    Claim("up and down: share that is carried at the end", None,
+    Claim("up and down: share of the rows that has come through at the end", None,
           _carried("up and down, organic"), only="spark"),
-    Claim("up and down: the same, best static plan", None,
+    Claim("up and down: share of the rows that has come through at the end, best static plan", None,
           _carried("up and down, best static"), only="spark"),
     Claim("up and down: thread hours beside the best static plan", None, _hours, only="spark"),
 )  # fmt: skip

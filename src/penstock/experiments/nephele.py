@@ -157,4 +157,4 @@ def short(case: str) -> str:
 def note(data: Data, figure: str) -> str:
     """The line below a picture."""
     where = "simulated" if data.engine == "simulator" else "on Spark"
-    return f"{where}, seed {data.seed}; after Nephele, {figure}"
+    return f"{where}, random seed {data.seed}; after Nephele, {figure}"

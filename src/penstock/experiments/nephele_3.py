@@ -173,7 +173,14 @@ def picture(data: Data) -> Figure:
         (
             Panel("time (s)", "numbers/s", tuple(through)),
             Panel("time (s)", "mean latency (ms)", latency, levels=(Level(20, "20 ms"),), log=True),
-            Panel("time (s)", "testers", testers, levels=(Level(200, "200"),), marks=marks),
+            Panel(
+                "time (s)",
+                "testers",
+                testers,
+                levels=(Level(200, "200"),),
+                marks=marks,
+                marked="changes of elastic",
+            ),
         ),
         note=note(data, "figure 3"),
     )

@@ -112,8 +112,10 @@ def picture(data: Data) -> Figure:
         title = name.replace("->", " to ")
         panels.append(Panel("time (s)", "latency (s)", lines, levels=levels, title=title, log=True))
     tasks = tuple(_tasks(data, name) for name in ELASTIC)
-    panels.append(Panel("time (s)", "tasks", tasks, marks=reading.marks(data, "latency")))
-    note = f"on Spark, seed {data.seed}; after Nephele, figure 8"
+    marks = reading.marks(data, "latency")
+    panels.append(Panel("time (s)", "tasks", tasks, marks=marks, title="the policy latency",
+                        marked="its changes"))  # fmt: skip
+    note = f"on Spark, random seed {data.seed}; after Nephele, figure 8"
     return Figure("TwitterSentiment under two constraints", tuple(panels), note=note)
 
 
@@ -131,7 +133,7 @@ CLAIMS = (
           _met(MOOD), better="higher", only="spark"),
     Claim("waiting tasks: share of looks at which both are met", None,
           lambda data: both(data, "latency"), only="spark"),
-    Claim("waiting tasks: the same, best static plan", None,
+    Claim("waiting tasks: share of looks at which both are met, best static plan", None,
           lambda data: both(data, best(data)), only="spark"),
     Claim("waiting tasks: tasks of each vertex in the best static plan", None,
           lambda data: float(best(data).split()[1]), only="spark"),

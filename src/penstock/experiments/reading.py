@@ -109,5 +109,6 @@ def marks(data: Data, case: str, pipeline: str | None = None) -> tuple[Mark, ...
         for action in change["actions"]:
             read = re.fullmatch(r"(.+): parallelism (\d+) -> (\d+)", action)
             if read and pipeline in (None, read[1]):
-                found.append(Mark(float(change["at"]), f"{read[2]} → {read[3]}"))
+                size = float(abs(int(read[3]) - int(read[2])))
+                found.append(Mark(float(change["at"]), f"{read[2]} → {read[3]}", size))
     return tuple(found)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock import experiments
-from penstock.errors import InvalidInput
 from penstock.experiments.experiment import ENGINES, Data, EngineName, Experiment
 from penstock.experiments.store import Store
-from penstock.experiments.table import Row, number, said, tabulate
+from penstock.experiments.table import Row, number, tabulate
 from penstock.report.figures import Figure
 from penstock.shown import Shown
 
@@ -20,14 +18,20 @@ _HERE: Mapping[EngineName, str] = {"simulator": "simulated", "spark": "on Spark"
 
 @dataclass(frozen=True)
 class Result(Shown):
-    """An experiment and its records, by engine: a table beside the seed's numbers, and pictures."""
+    """An experiment and its records, by engine: a table beside the seed's numbers, and pictures.
+
+    lacking: how many cases are done on engines that have not done all, `2 of 9`.
+    """
 
     experiment: Experiment
     data: Mapping[EngineName, Data]
+    lacking: Mapping[EngineName, str] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
-        return f"{self.experiment.title} ({self.experiment.paper}, {self.experiment.figure})"
+        whole = f"{self.experiment.title} ({self.experiment.paper}, {self.experiment.figure})"
+        some = [f"not complete, {done} cases {_HERE[e]}" for e, done in self.lacking.items()]
+        return ", ".join([whole, *some])
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -47,21 +51,16 @@ class Result(Shown):
 
 def read(home: str | Path) -> Result:
     """The result in a directory that `penstock experiment` has written. Raises `InvalidInput`."""
-    found = Store(Path(home).expanduser()).data()
-    try:
-        said = json.loads((Path(home).expanduser() / "manifest.json").read_text())
-        name = str(said["experiment"])
-    except (OSError, ValueError, KeyError, TypeError):
-        raise InvalidInput(f"{home} holds no experiment: its manifest.json is torn") from None
-    return Result(experiments.get(name), found)
+    store = Store(Path(home).expanduser())
+    return Result(experiments.get(store.name), store.data(), store.lacking())
 
 
 def _words(row: Row, engines: Sequence[EngineName]) -> list[str]:
     unit = f" ({row.claim.unit})" if row.claim.unit else ""
-    words = [f"{row.claim.what}{unit}", said(row.claim)]
+    words = [f"{row.claim.what}{unit}", row.said]
     for engine in engines:
         cell = row.cells.get(engine)
         words += (
-            ["-"] * 3 if cell is None else [number(cell.value), number(cell.ratio), cell.verdict]
+            ["-"] * 3 if cell is None else [row.shown(cell.value), number(cell.ratio), cell.verdict]
         )
     return [*words, row.why]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
-from penstock.errors import Refused
-from penstock.experiments import many
+from penstock.errors import InvalidInput, Refused
+from penstock.experiments import many, times
 from penstock.experiments.experiment import Case, EngineName, Experiment, Record, Setting
 from penstock.experiments.store import Store
 from penstock.experiments.table import Row
@@ -22,7 +22,8 @@ from penstock.report import text
 class Order:
     """How experiments are to be carried out.
 
-    out: each has a directory of its name in it; jobs: how many cases at a time, on the simulator.
+    out: each has a directory of its name in it; quick: a smaller size, which there is on the
+    simulator alone; jobs: how many cases at a time, on the simulator.
     """
 
     out: Path
@@ -31,6 +32,12 @@ class Order:
     engine: EngineName = "simulator"
     pictures: bool = True
     jobs: int = 1
+
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise InvalidInput(f"--seed {self.seed}: a whole number from 0 on")
+        if self.quick and self.engine == "spark":
+            raise InvalidInput("--quick is of the simulator: on Spark there is one size")
 
     def command(self, name: str) -> str:
         """What a person types to do the same again."""
@@ -46,15 +53,37 @@ def carry_out(
     """Run all cases, keep their records, make the table and the picture.
 
     tell: is called with the case under way and the share of the experiment that is done. A Ctrl-C
-    leaves the cases that are done, and a table of them.
+    leaves the cases that are done and a table of them in a directory of their own, beside what was
+    complete before.
     """
     parameters = experiment.parameters(order.engine, order.quick)
     cases = experiment.made(order.engine, parameters)
     if not cases:
         raise Refused(f"{experiment.name} is not shown on Spark: {experiment.no_spark}")
-    store, began = Store(order.out / experiment.name), time.monotonic()
-    store.begin(experiment, order.engine, order.seed, parameters, order.command(experiment.name))
-    one_by_one = order.engine == "spark" or order.jobs == 1 or len(cases) == 1
+    store = Store(order.out / experiment.name)
+    with store.held():
+        _run(experiment, order, store, cases, parameters, tell)
+        try:
+            return store.make(experiment, order.pictures)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"stopped; all cases are done and in {store.home}, not all is drawn"
+            ) from None
+
+
+def _run(
+    experiment: Experiment,
+    order: Order,
+    store: Store,
+    cases: Sequence[Case],
+    parameters: Mapping[str, Any],
+    tell: Callable[[str, float], None],
+) -> None:
+    """Carry out all cases and keep their records."""
+    engine, began = order.engine, time.monotonic()
+    command = order.command(experiment.name)
+    draft = store.begin(experiment, engine, order.seed, parameters, command, len(cases))
+    one_by_one = engine == "spark" or order.jobs == 1 or len(cases) == 1
     try:
         carried = (
             _in_turn(cases, order.seed, tell)
@@ -63,12 +92,11 @@ def carry_out(
         )
         with contextlib.closing(carried):
             for case, records in carried:
-                store.add(experiment, order.engine, case.name, records)
-        store.end(experiment, order.engine, time.monotonic() - began)
+                draft.add(experiment, engine, case.name, records)
     except KeyboardInterrupt:
-        store.make(experiment, pictures=False)
-        raise KeyboardInterrupt(f"stopped; the cases that are done are in {store.home}") from None
-    return store.make(experiment, order.pictures)
+        draft.make(experiment, pictures=False)
+        raise KeyboardInterrupt(f"stopped; the cases that are done are in {draft.home}") from None
+    store.end(experiment, engine, time.monotonic() - began)
 
 
 def _in_turn(
@@ -86,13 +114,16 @@ def _in_turn(
 
 
 class Progress:
-    """One line that says how far everything is, and how long the rest will take.
+    """One line that says how far everything is, and about how long the rest will take.
 
-    On a terminal the line is written over, elsewhere a new one comes every `every` seconds.
+    weights: the experiments in their order, and how much of the work each is. How long the rest
+    takes is told as soon as a part is done that says so: a quarter of the work, or experiments as
+    a whole that are a twentieth of it, as cases of one may be unequal. On a terminal the line is
+    written over, elsewhere a new one comes every `every` seconds.
     """
 
-    def __init__(self, out: TextIO, names: Sequence[str], every: float = 15.0) -> None:
-        self._out, self._names = out, tuple(names)
+    def __init__(self, out: TextIO, weights: Mapping[str, float], every: float = 15.0) -> None:
+        self._out, self._weights = out, dict(weights)
         self._live = out.isatty()
         self._every = 0.2 if self._live else every
         self._began = time.monotonic()
@@ -100,19 +131,20 @@ class Progress:
 
     def of(self, name: str) -> Callable[[str, float], None]:
         """What one of the experiments is to tell."""
-        at = self._names.index(name)
+        names, total = list(self._weights), sum(self._weights.values())
+        at = names.index(name)
+        before = sum(self._weights[one] for one in names[:at]) / total
 
         def tell(case: str, share: float) -> None:
             now = time.monotonic()
             if now - self._written < self._every:
                 return
             self._written = now
-            done = (at + share) / len(self._names)
-            left = ""
-            if done > 0.02:
+            done, left = before + share * self._weights[name] / total, ""
+            if before >= 0.05 or done >= 0.25:
                 rest = (now - self._began) * (1 - done) / done
-                left = f", about {text.clock(rest)} left"
-            which = f"{at + 1}/{len(self._names)} " if len(self._names) > 1 else ""
+                left = f", about {times.about(rest)} left"
+            which = f"{at + 1}/{len(names)} " if len(names) > 1 else ""
             self._write(f"{which}{name}: {case}, {text.share(done)}{left}")
 
         return tell

@@ -14,8 +14,17 @@ from penstock.control.context import Context
 from penstock.engines.simulator.failure import Failure
 from penstock.engines.simulator.node import packed
 from penstock.engines.simulator.topologies import SCALING
-from penstock.experiments import reading
-from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read, Record, Setting
+from penstock.experiments import reading, removal_seen, removal_spark
+from penstock.experiments.experiment import (
+    Case,
+    Claim,
+    Data,
+    Experiment,
+    Read,
+    Record,
+    Setting,
+    simulated,
+)
 from penstock.experiments.play import Play
 from penstock.experiments.stela import (
     AFTER,
@@ -152,12 +161,14 @@ def down(data: Data, policy: str) -> float:
 
 
 def picture(data: Data) -> Figure:
+    if data.engine == "spark":
+        return removal_seen.picture(data)
     lines = []
     for tone, policy in enumerate((RANDOM, *SOME, LOST, STELA)):
         found = [reading.rates(data, named("page-load", policy, n)) for n in draws(data)]
         length = min(len(times) for times, _ in found)
         mean = tuple(fmean(rates[at] for _, rates in found) for at in range(length))
-        lines.append(Line(_short(policy), found[0][0][:length], mean, tone=tone + 1))
+        lines.append(Line(_placed(policy), found[0][0][:length], mean, tone=tone + 1))
     here = (STELA, RANDOM, *SOME, LOST)
     most = fmean(after(data, BEST, n) for n in draws(data))
     return Figure(
@@ -171,19 +182,23 @@ def picture(data: Data) -> Figure:
                 levels=(Level(most, BEST),),
             ),
             Panel(
-                "who chooses the machines",
+                "choice of the machines, and instances that find a place",
                 "throughput kept (share)",
-                categories=tuple(map(_short, here)),
+                categories=tuple(map(_placed, here)),
                 bars=_spread(data, here),
                 levels=(Level(1.0, "all of it"),),
             ),
         ),
-        note=f"simulated, seed {data.seed}, {len(draws(data))} draws; after Stela, figure 8",
+        note=f"simulated, random seed {data.seed}, {len(draws(data))} draws; after Stela, figure 8",
     )
 
 
 def _short(policy: str) -> str:
     return policy.removeprefix("random, ")
+
+
+def _placed(policy: str) -> str:
+    return "random, all placed" if policy == RANDOM else policy
 
 
 def _spread(data: Data, policies: Sequence[str]) -> tuple[Bars, ...]:
@@ -210,46 +225,53 @@ FIGURE_8 = Experiment(
     "figure 8",
     cases,
     (
-        Claim("share of the throughput that Stela keeps", 1.0, kept(STELA), better="higher"),
-        Claim("share that random groups keep", 0.4, kept(RANDOM), why=_PLACE),
-        Claim("Stela beside random groups", 3.3, beside(STELA, RANDOM), "", 1.0, why=_PLACE),
-        *(
+        *simulated(
+            Claim("share of the throughput that Stela keeps", 1.0, kept(STELA), better="higher"),
+            Claim("share that random groups keep", 0.4, kept(RANDOM), why=_PLACE),
+            Claim("Stela beside random groups", 3.3, beside(STELA, RANDOM), "", 1.0, why=_PLACE),
+            *(
+                Claim(
+                    f"share that random groups keep, {_short(way)}",
+                    0.4,
+                    kept(way),
+                    basis="varied",
+                )
+                for way in SOME
+            ),
             Claim(
-                f"share that random groups keep, {_short(way)}",
-                0.4,
-                kept(way),
-                basis="varied",
-            )
-            for way in SOME
+                "seconds without throughput, Stela beside random groups",
+                0.19,
+                lambda data: down(data, STELA) / down(data, RANDOM),
+                basis="given",
+            ),
+            Claim("seconds without throughput, Stela", None, lambda data: down(data, STELA), "s"),
+            Claim(
+                "seconds without throughput, random groups",
+                None,
+                lambda data: down(data, RANDOM),
+                "s",
+            ),
+            Claim("Stela beside four machines from the start", None, beside(STELA, BEST)),
+            Claim("share that random groups keep without a place", None, kept(LOST)),
+            Claim("share that Stela keeps, components working", None, kept(STELA + WORKING)),
+            Claim(
+                "share that random groups keep, components working", None, kept(RANDOM + WORKING)
+            ),
         ),
-        Claim(
-            "seconds without throughput, Stela beside random groups",
-            0.19,
-            lambda data: down(data, STELA) / down(data, RANDOM),
-            basis="given",
-        ),
-        Claim("seconds without throughput, Stela", None, lambda data: down(data, STELA), "s"),
-        Claim(
-            "seconds without throughput, random groups",
-            None,
-            lambda data: down(data, RANDOM),
-            "s",
-        ),
-        Claim("Stela beside four machines from the start", None, beside(STELA, BEST)),
-        Claim("share that random groups keep without a place", None, kept(LOST)),
-        Claim("share that Stela keeps, components working", None, kept(STELA + WORKING)),
-        Claim("share that random groups keep, components working", None, kept(RANDOM + WORKING)),
+        *removal_seen.CLAIMS,
     ),
     picture,
     size={"draws": 8},
     quick={"draws": 3},
-    no_spark="Spark starts the tasks of an executor that goes on the others at once, so that all "
-    "find a place, and then it does not matter which executors go",
+    spark=removal_spark.cases,
+    spark_size={"at": 40.0, "seconds": 75.0, "rate": 80, "groups": 2},
+    on_spark=removal_spark.ON_SPARK,
     notes=(
         "Given: random groups stand still for the 30 s that Storm waits before it starts anew, of "
         "which 25 s are whole ticks. Stela's scale-in stops nothing here.",
         "Best static: all instances on four machines from the start.",
         FIXED,
+        removal_spark.IDLE,
     ),
 )
 

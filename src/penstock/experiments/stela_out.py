@@ -103,7 +103,7 @@ def picture_of(layouts: Sequence[Layout], figure: str) -> Callable[[Data], Figur
             "Scale-out by one machine",
             (*lines, last),
             columns=2,
-            note=f"simulated, seed {data.seed}, mean of {len(draws(data))} draws; "
+            note=f"simulated, random seed {data.seed}, mean of {len(draws(data))} draws; "
             f"after Stela, {figure}",
         )
 

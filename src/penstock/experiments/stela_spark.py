@@ -161,7 +161,7 @@ def picture(data: Data) -> Figure:
     bars = tuple(Bars(way, tuple(_known(gain(one, way), data) for one in LAYOUTS)) for way in WAYS)
     names = tuple(one.name for one in LAYOUTS)
     panels.append(Panel("topology", "after / before", categories=names, bars=bars))
-    note = f"on Spark, seed {data.seed}; after Stela, figure 4"
+    note = f"on Spark, random seed {data.seed}; after Stela, figure 4"
     return Figure("Two more instances", tuple(panels), columns=2, note=note)
 
 

@@ -9,6 +9,9 @@ from penstock.report.figures import Line, Mark
 
 PAPER = "Stepwise auto-profiling for performance optimization of streaming applications"
 
+SLOWED = "time of the slowest operator before single instances are tried, beside its least"
+"""The row of `slowed`."""
+
 
 def rounds(data: Data, case: str) -> tuple[Record, ...]:
     """The rounds of a case, in their order."""
@@ -33,6 +36,28 @@ def first(data: Data, case: str) -> float:
 def tuned(data: Data, case: str) -> int:
     """Rounds of the last step, in which single instances are tried."""
     return sum("operator" in r["changed"] for r in rounds(data, case))
+
+
+def untuned(data: Data, case: str) -> Record:
+    """The round that single instances were added to, or that was kept where none were."""
+    found = rounds(data, case)
+    first = next((r for r in found if "operator" in r["changed"]), None)
+    if first is None:
+        return final(data, case)
+    return next(
+        r
+        for r in reversed(found[: found.index(first)])
+        if r["throttle"] == first["throttle"]
+        and sorted(map(int.__sub__, first["instances"], r["instances"]))[-2:] == [0, 1]
+    )
+
+
+def slowed(data: Data, case: str) -> float:
+    """How many times its least time the slowest operator takes before single instances are tried.
+
+    Profiling is done when that is no more than k.
+    """
+    return float(untuned(data, case)["slowed"])
 
 
 def gain(data: Data, case: str) -> float:
@@ -76,4 +101,4 @@ def _throughputs(found: Sequence[Record]) -> tuple[float, ...]:
 def note(data: Data, figure: str) -> str:
     """The line below a picture."""
     where = "simulated" if data.engine == "simulator" else "on Spark"
-    return f"{where}, seed {data.seed}; after Liu et al., {figure}"
+    return f"{where}, random seed {data.seed}; after Liu et al., {figure}"

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from penstock.experiments import storm
 from penstock.experiments.climb import Climb
 from penstock.experiments.contest import Contest
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock.experiments.stepwise import (
     PAPER,
+    SLOWED,
     final,
     gain,
     kept,
@@ -17,6 +19,7 @@ from penstock.experiments.stepwise import (
     marks,
     note,
     rounds,
+    slowed,
     throughput,
     tuned,
 )
@@ -28,9 +31,8 @@ DEPTHS = {6: 0.335, 8: 0.24, 12: 0.205}
 
 NODES = (6, 10, 14)
 BEST = ", best static"
-KINDS = "ciw"
-"""The seed mixes operators of all kinds and does not say which comes where: here they take turns,
-bound by the processor, by I/O, and waiting."""
+TURNS = "in turns, depth"
+"""A chain whose kinds of operators take turns, which all meet on the same machines."""
 
 
 def cases(
@@ -42,17 +44,19 @@ def cases(
     observations: int,
 ) -> Sequence[Case]:
     climb = Climb("", "stepwise", turn=turn, settle=settle, observations=observations)
-    deep = {f"depth {n}": replace(climb, app=f"linear:{_kinds(n)}") for n in depths}
+    deep = {f"depth {n}": replace(climb, app=storm.mixed(n)) for n in depths}
     large = {f"{n} machines": replace(climb, app="WC", nodes=n) for n in nodes}
-    return tuple(
-        Case(name, Contest({name: one}, f"{name}{BEST}", tries))
-        for name, one in {**deep, **large}.items()
+    turns = [
+        Case(f"{TURNS} {n}", replace(climb, app=storm.mixed(n, turns=True)))
+        for n in (min(depths), max(depths))
+    ]
+    return (
+        *(
+            Case(name, Contest({name: one}, f"{name}{BEST}", tries))
+            for name, one in {**deep, **large}.items()
+        ),
+        *turns,
     )
-
-
-def _kinds(depth: int) -> str:
-    """Operators behind the source, so many that there are `depth` in all."""
-    return (KINDS * depth)[: depth - 1]
 
 
 def _gained(case: str) -> Read:
@@ -79,6 +83,10 @@ def _rounds(case: str) -> Read:
     return lambda data: float(len(rounds(data, case)))
 
 
+def _slowed(case: str) -> Read:
+    return lambda data: slowed(data, case)
+
+
 def _rounds_of_depth(data: Data) -> float:
     return len(rounds(data, "depth 12")) / len(rounds(data, "depth 6"))
 
@@ -88,11 +96,13 @@ def _tuned_of_depth(data: Data) -> float:
     return float(tuned(data, "depth 12") - tuned(data, "depth 6"))
 
 
+def _number(case: str) -> str:
+    return case.removeprefix("depth ").removesuffix(" machines")
+
+
 def picture(data: Data) -> Figure:
     deep = [c for c in data.cases if c.startswith("depth") and not c.endswith(BEST)]
     large = [c for c in data.cases if c.endswith("machines")]
-    both = [c for c in (*deep, *large) if f"{c}{BEST}" in data.cases]
-    shares = Bars("kept by stepwise", tuple(_of_best(case)(data) for case in both))
     return Figure(
         "Stepwise profiling of deeper topologies and on more machines",
         (
@@ -109,12 +119,16 @@ def picture(data: Data) -> Figure:
                 )
                 for title, found in (("linear", deep), ("word count", large))
             ),
-            Panel(
-                "application",
-                "throughput (share)",
-                categories=tuple(both),
-                bars=(shares,),
-                levels=(Level(1.0, "best static"),),
+            *(
+                Panel(
+                    what,
+                    "stepwise / best static",
+                    categories=tuple(_number(case) for case in found),
+                    bars=(Bars("stepwise", tuple(_of_best(case)(data) for case in found)),),
+                    levels=(Level(1.0, "as much"),),
+                )
+                for what, cases in (("operators, linear", deep), ("machines, word count", large))
+                if (found := [c for c in cases if f"{c}{BEST}" in data.cases])
             ),
         ),
         columns=2,
@@ -129,13 +143,12 @@ _FIRST = (
 )
 
 _DEEP = (
-    "both depths try one or two single instances here and are done: at depth 6 both are taken "
-    "back, and at depth 12 no operator takes twice its least time any more after the first"
+    "neither depth comes to single instances here: with sources slowed down until the latency is "
+    "met, no operator takes twice its least time (rows below), which ends the search"
 )
 _SHALLOW = (
     "the fewer operators there are, the more of the machines the first round leaves idle here (see "
-    "above), so that depth 6 has most to gain: it ends with three times its first round, and in "
-    "the seed with four thirds of it"
+    "above), so that depth 6 has most to gain"
 )
 
 FIGURE_12 = Experiment(
@@ -179,6 +192,17 @@ FIGURE_12 = Experiment(
             why=_DEEP,
         ),
         *(Claim(f"depth {depth}: rounds", None, _rounds(f"depth {depth}")) for depth in DEPTHS),
+        *(Claim(f"depth {depth}: {SLOWED}", None, _slowed(f"depth {depth}")) for depth in (6, 12)),
+        *(
+            Claim(
+                f"depth {depth}, kinds of operators in turns: final beside first",
+                1 + DEPTHS[depth],
+                _gained(f"{TURNS} {depth}"),
+                neutral=1.0,
+                basis="varied",
+            )
+            for depth in (6, 12)
+        ),
         Claim(
             "WC: throughput of a machine, 14 beside 6",
             None,
@@ -200,7 +224,7 @@ FIGURE_12 = Experiment(
             for n in NODES
         ),
         *(
-            Claim(f"{case}: beside the best static plan", None, _of_best(case))
+            Claim(f"{case}: stepwise beside the best static plan", None, _of_best(case))
             for case in (*(f"depth {d}" for d in DEPTHS), *(f"{n} machines" for n in NODES))
         ),
     ),

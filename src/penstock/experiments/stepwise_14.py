@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from penstock.experiments import storm
 from penstock.experiments.climb import Climb
 from penstock.experiments.contest import Contest
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock.experiments.stepwise import (
     PAPER,
+    SLOWED,
     first,
     kept,
     line,
     marks,
     note,
     rounds,
+    slowed,
     throughput,
     tuned,
 )
@@ -23,6 +26,9 @@ from penstock.experiments.stepwise_static import NOTE
 from penstock.report.figures import Figure, Level, Panel
 
 USUAL = "usual"
+USUAL_K = 2.0
+CHAIN = "chain"
+"""The longest of stepwise-12 on six machines, where what k says decides on the last step."""
 BEST = "best static"
 SLICES, KS, LATENCIES = (0.1, 0.5), (1.5, 3.0), (0.3, 0.7)
 """Beside the usual 0.3, 2 and 0.5 s."""
@@ -32,6 +38,7 @@ def cases(
     slices: Sequence[float],
     ks: Sequence[float],
     latencies: Sequence[float],
+    depth: int,
     tries: int,
     turn: float,
     settle: float,
@@ -42,7 +49,9 @@ def cases(
     ways |= {f"slice {value:g}": replace(usual, options={"slice": value}) for value in slices}
     ways |= {f"k {value:g}": replace(usual, options={"k": value}) for value in ks}
     ways |= {f"{1000 * v:g} ms": replace(usual, latency=v) for v in latencies}
-    return (Case("TSA", Contest(ways, BEST, tries)),)
+    chain = replace(usual, app=storm.mixed(depth), nodes=6)
+    chains = (Case(_chain(k), replace(chain, options={"k": k})) for k in sorted({*ks, USUAL_K}))
+    return (Case("TSA", Contest(ways, BEST, tries)), *chains)
 
 
 def _beside(case: str) -> Read:
@@ -81,6 +90,22 @@ def _tuned(case: str) -> Read:
 def _tuned_more(data: Data) -> float:
     """Rounds of single instances that k = 1.5 takes more than k = 2."""
     return float(tuned(data, "k 1.5") - tuned(data, USUAL))
+
+
+def _slowed(case: str) -> Read:
+    return lambda data: slowed(data, case)
+
+
+def _chain(k: float) -> str:
+    return f"{CHAIN}, k {k:g}"
+
+
+def _chain_tuned_more(data: Data) -> float:
+    return float(tuned(data, _chain(1.5)) - tuned(data, _chain(USUAL_K)))
+
+
+def _chain_beside(k: float) -> Read:
+    return lambda data: throughput(data, _chain(k)) / throughput(data, _chain(USUAL_K))
 
 
 def _rounds(case: str) -> Read:
@@ -195,6 +220,40 @@ FIGURE_14 = Experiment(
         ),
         Claim("k 2: rounds of single instances", None, _tuned(USUAL)),
         Claim("k 1.5: final throughput beside k 2", None, _beside("k 1.5")),
+        Claim(f"k 2: {SLOWED}", None, _slowed(USUAL)),
+        Claim(
+            "chain of 12 on six machines, k 3: rounds of single instances",
+            0,
+            _tuned(_chain(3.0)),
+            basis="varied",
+        ),
+        Claim(
+            "chain of 12 on six machines, k 3: final throughput beside k 2",
+            None,
+            _chain_beside(3.0),
+            neutral=1.0,
+            side="below",
+            basis="varied",
+        ),
+        Claim(
+            "chain of 12 on six machines, k 1.5: rounds of single instances more than with k 2",
+            None,
+            _chain_tuned_more,
+            neutral=0.0,
+            side="above",
+            basis="varied",
+        ),
+        Claim(
+            "chain of 12 on six machines, k 1.5: final throughput beside k 2",
+            None,
+            _chain_beside(1.5),
+        ),
+        Claim(
+            "chain of 12 on six machines, k 2: rounds of single instances",
+            None,
+            _tuned(_chain(USUAL_K)),
+        ),
+        Claim(f"chain of 12 on six machines, k 2: {SLOWED}", None, _slowed(_chain(USUAL_K))),
         Claim(
             "300 ms: final throughput beside 500 ms",
             None,
@@ -205,8 +264,8 @@ FIGURE_14 = Experiment(
         ),
         Claim("700 ms: final throughput beside 500 ms", None, _beside("700 ms")),
         *(
-            Claim(f"{case}: beside the best static plan", None, _of_best(case))
-            for case in (USUAL, "slice 0.5", "slice 0.1")
+            Claim(f"{case}: final throughput beside the best static plan", None, _of_best(case))
+            for case in (USUAL, "slice 0.5", "slice 0.1", "300 ms")
         ),
         Claim("500 ms: rounds", None, _rounds(USUAL)),
         Claim("300 ms: rounds", None, _rounds("300 ms")),
@@ -218,6 +277,7 @@ FIGURE_14 = Experiment(
         "slices": SLICES,
         "ks": KS,
         "latencies": LATENCIES,
+        "depth": 12,
         "tries": 60,
         "turn": 0.5,
         "settle": 8.0,

@@ -16,6 +16,8 @@ does not print follows from these:
   the eight processors are 85 % busy at 6,000. Words follow Zipf's law.
 - The sentiment analysis parses and splits as the word count does; what its libraries take on top
   are the estimates of the workload here, 0.1 ms for the language and 0.15 ms for the mood.
+- Each round begins with Storm's rebalance, which starts all instances from scratch, dealt to the
+  machines in turn. What ran before has no say in where it runs.
 - Queues hold 1,024 records for an instance, which is Storm's default.
 - Every instance takes 1 % of a processor, at work or not, since Storm keeps two threads for it that
   are woken and switched. The seed says that too many instances cost throughput and not how much:
@@ -70,6 +72,7 @@ class App:
             delay=0.0002,
             queue=1024,
             timing=Timing(executor_start=0.0, instance_start=0.0, restart=0.0, state_rate=1e12),
+            anew=True,
         )
         return SimulatorEngine(model, seed=seed, step=0.5, finest=finest, window=window)
 
@@ -101,6 +104,18 @@ def linear(kinds: str = "ccc", load: str = "6000/s") -> App:
     stream.sink("sink", Discard())
     flow.constrain("op-1", f"op-{len(kinds)}", latency="500ms", window=1.0)
     return App(flow.graph, steps, load, _both_draw(steps))
+
+
+def mixed(depth: int, turns: bool = False) -> str:
+    """The name of a chain of operators of all kinds, so many with the source, of each as many.
+
+    The seed mixes them and does not say which comes where. Here those of a kind are neighbours, so
+    that each machine gets its part of every kind when instances are dealt in turn, as the seed says
+    of its scheduler. turns: kinds take turns instead; in the ratio of 1:1:4 they go round six
+    machines at once, and all that are bound by the processor meet on the same ones.
+    """
+    kinds = ("ciw" * depth)[: depth - 1]
+    return f"linear:{kinds if turns else ''.join(sorted(kinds))}"
 
 
 def diamond(load: str = "6000/s") -> App:

@@ -54,10 +54,11 @@ class Level:
 
 @dataclass(frozen=True)
 class Mark:
-    """A decision: when, and in a word or two what."""
+    """A decision: when, and in a word or two what. size: how much it changes, beside others."""
 
     at: float
     label: str = ""
+    size: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ class Panel:
     """A pair of axes. x and y: what they show and its unit, `latency (ms)`.
 
     categories: names of the groups, where bars are shown; log: the y axis in powers of ten; top:
-    where the y axis ends, for lines that leave the picture.
+    where the y axis ends, for lines that leave the picture; marked: whose decisions the marks are,
+    for the legend.
     """
 
     x: str
@@ -78,6 +80,7 @@ class Panel:
     title: str = ""
     log: bool = False
     top: float | None = None
+    marked: str = ""
 
     def __post_init__(self) -> None:
         for one in self.bars:

@@ -161,12 +161,12 @@ _WORKLOADS = {
         Workload(
             "commodity-count",
             "clicks in a shop: how often each item is seen",
-            "Es-Stream, figure 9",
+            "Es-Stream, section II, figure 1",
         ),
         Workload(
             "top-n",
             "clicks in a shop: the items that sell best",
-            "Es-Stream, figure 10",
+            "Es-Stream, section II, figure 2",
         ),
     )
 }

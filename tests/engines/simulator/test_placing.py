@@ -79,6 +79,32 @@ def test_new_instances_go_where_the_least_is_to_do_while_there_is_room() -> None
     assert place(before, plan, work=work, room=2).hosts["a"].tolist() == [0, 0, 1]  # all are full
 
 
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=4),
+    st.integers(1, 5),
+)
+def test_what_is_placed_anew_is_where_a_first_plan_would_put_it(
+    counts: list[tuple[int, int]], executors: int
+) -> None:
+    then, now = (
+        Plan(tuple(Pipeline((f"p{at}",), pair[which]) for at, pair in enumerate(counts)), executors)
+        for which in (0, 1)
+    )
+    after, first = place(place(None, then), now, anew=True), place(None, now)
+    assert after.executors == first.executors
+    assert {n: w.tolist() for n, w in after.hosts.items()} == {
+        n: w.tolist() for n, w in first.hosts.items()
+    }
+
+
+def test_what_is_placed_anew_keeps_off_an_executor_that_is_lost() -> None:
+    plan = Plan((Pipeline(("a",), 4),), 2)
+    before = place(None, plan).without("1", until=9.0)
+    after = place(before, plan, anew=True)
+    assert after.hosts["a"].tolist() == [0, 0, 0, 0]
+    assert after.starting == {"2": 9.0}
+
+
 def test_what_nobody_has_measured_is_placed_by_number() -> None:
     plan = Plan((Pipeline(("a",), 5), Pipeline(("b",), 4)), 3)
     assert place(None, plan, work={}).loads().tolist() == [3, 3, 3]

@@ -285,6 +285,18 @@ def test_an_executor_has_what_ran_on_it() -> None:
     assert found["2"].instances == {"numbers": 1}
 
 
+def test_an_instance_is_where_it_ran_last_and_what_feeds_a_shuffle_is_none() -> None:
+    roaming = [task(1, 1, ended=9.6), task(2, 2, executor="2", ended=10.2)]
+    read = [
+        task(n, b, executor="2", index=n, run="k", ended=9.7 + b / 10) for n, b in ((3, 1), (4, 2))
+    ]
+    state = [task(n, 1, stage=2, index=n - 5, rows=5, run="k", ended=9.9) for n in (5, 6)]
+    work = Work(9.5, 10.5, [*roaming, *read, *state], [], {"r": "numbers", "k": "sums"}, None)
+    found = {n: work.of(ExecutorFacts(n, 2, 0), None, {}).instances for n in ("1", "2")}
+    # a batch of sums is under way and has read on the other executor; its state is here
+    assert found == {"1": {"sums": 2}, "2": {"numbers": 1}}
+
+
 def test_what_tasks_under_way_use_is_not_known_before_one_has_ended() -> None:
     def seen(running: list[Running], python: dict[int, float] | None) -> ExecutorMetrics:
         return Work(9.5, 10.5, [], running, {}, python).of(ExecutorFacts("1", 2, 500), None, {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -63,16 +64,22 @@ def test_state_ends_up_even_and_moves_no_more_than_it_must(
     assert len(moved) == len(places) - stay
 
 
-# --- dynamic allocation -------------------------------------------------------------------------
+# --- a session's own ----------------------------------------------------------------------------
+
+NUMBERS = count()
 
 
 class Cluster:
     """What is asked of Spark's context: its settings, and the executors there are."""
 
-    def __init__(self, *there: str, **settings: int) -> None:
+    def __init__(self, *there: str, dynamic: bool = True, **settings: int) -> None:
         self.there = list(there)
         found = {f"spark.dynamicAllocation.{name}": value for name, value in settings.items()}
-        self.settings: dict[str, Any] = {"spark.dynamicAllocation.enabled": True, **found}
+        self.settings: dict[str, Any] = {"spark.dynamicAllocation.enabled": dynamic, **found}
+        self.name = f"app-{next(NUMBERS)}"
+
+    def applicationId(self) -> str:
+        return self.name
 
     def master(self) -> str:
         return "local-cluster[6,2,1024]"
@@ -89,6 +96,27 @@ class Cluster:
         context = SimpleNamespace(master=self.master(), _jsc=java)
         spark: Any = SimpleNamespace(_jvm=None, sparkContext=context, _jsparkSession=session)
         return Executors(spark)
+
+
+def test_executors_are_waited_for_when_a_session_is_new_and_not_when_they_were_given_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster, slept = Cluster(dynamic=False), 0
+
+    def sleep(seconds: float) -> None:
+        nonlocal slept
+        slept += 1
+        cluster.there.append(str(slept))
+
+    monkeypatch.setattr("penstock.engines.spark.executors.time.sleep", sleep)
+    assert cluster.executors().ready() == 6
+    assert slept == 6
+    cluster.there = cluster.there[:2]  # four were given back, and another run begins
+    assert cluster.executors().ready() == 2
+    assert slept == 6
+    cluster.there = []  # but without any nothing can begin
+    assert cluster.executors().ready() == 1
+    assert slept == 7
 
 
 def test_under_dynamic_allocation_only_the_first_executors_are_waited_for() -> None:

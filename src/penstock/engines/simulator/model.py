@@ -262,8 +262,9 @@ class Model:
     where the fewest are. stays: when executors come, what runs stays where it is, as in Storm, and
     only new instances go there; else they get their share of what runs at once, as in Spark. drawn:
     what stays all the same but for instances of these pipelines, of which executors that come get
-    their share, one of each in this order. by_load: new instances go where the least is to do, not
-    the fewest are.
+    their share, one of each in this order. anew: nothing stays, every plan is placed as a first one
+    would be, as Storm does when it rebalances. by_load: new instances go where the least is to do,
+    not the fewest are.
     """
 
     steps: Mapping[str, Step] = field(default_factory=dict)
@@ -283,6 +284,7 @@ class Model:
     packed: bool = False
     stays: bool = False
     drawn: tuple[str, ...] = ()
+    anew: bool = False
     by_load: bool = False
 
     def __post_init__(self) -> None:

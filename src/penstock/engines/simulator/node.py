@@ -130,6 +130,7 @@ def place(
     *,
     stays: bool = False,
     drawn: Sequence[str] = (),
+    anew: bool = False,
     work: Mapping[str, float] | None = None,
     room: int | None = None,
 ) -> Placement:
@@ -137,15 +138,15 @@ def place(
 
     Where executors come, they then get their share of what runs, unless all of it `stays` or all
     but what is `drawn`. A pipeline that is new takes the places of the pipeline before it that held
-    its first operator, if there was one of the same name. work: cores that the instances of each
-    pipeline keep busy together; then new ones go where the least is to do, and there are fewer than
-    `room`.
+    its first operator, if there was one of the same name. anew: all are new. work: cores that the
+    instances of each pipeline keep busy together; then new ones go where the least is to do, and
+    there are fewer than `room`.
     """
     executors, kept, named = _executors(before, plan)
     hosts: dict[str, Numbers] = {}
     for pipeline in plan.pipelines:
         old = np.zeros(0, np.intp)
-        if before is not None and pipeline.name in before.hosts:
+        if before is not None and pipeline.name in before.hosts and not anew:
             old = kept[before.hosts[pipeline.name][: pipeline.parallelism]]
         hosts[pipeline.name] = np.concatenate(
             (old, np.full(pipeline.parallelism - len(old), -1, np.intp))

@@ -98,6 +98,7 @@ class Simulation:
                 plan,
                 stays=model.stays,
                 drawn=model.drawn,
+                anew=model.anew,
                 work=self._work() if model.by_load else None,
                 room=model.node.room,
             )

@@ -162,13 +162,16 @@ def _relocate(engine: SparkEngine, change: Change, phases: _Phases) -> list[Runn
     for pipeline in keyed:
         where = spread(held[pipeline.name], there)
         if where and len(held[pipeline.name]) > 1:
-            _place(engine, pipeline, where)
+            place(engine, pipeline, where)
             moved.append(pipeline)
     return moved
 
 
-def _place(engine: SparkEngine, pipeline: RunningPipeline, where: Mapping[int, str]) -> None:
-    """Between two batches, because each task of a running one says again where its state is."""
+def place(engine: SparkEngine, pipeline: RunningPipeline, where: Mapping[int, str]) -> None:
+    """Have parts of a pipeline's state held by certain executors.
+
+    Between two batches, because each task of a running one says again where its state is.
+    """
     pipeline.turn(open=False)
     engine.wait(lambda: pipeline.quiet or bool(pipeline.foreign))
     pipeline.place(engine.executors, where)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from penstock.engines.spark.meter import Report
 from penstock.engines.spark.statistics import (
@@ -77,7 +78,7 @@ class Work:
             cpu=None if used is None or scale is None else min(1.0, scale * used / room),
             memory=min(1.0, fact.heap / heap) if heap and fact.heap else None,
             io_bytes=None if scale is None else scale * moved / seconds,
-            instances=self._instances(here),
+            instances=self._instances(fact.name),
             state_parts={name: len(numbers) for name, numbers in state.items()},
             partitions={name: tuple(numbers) for name, numbers in state.items()},
         )
@@ -88,9 +89,21 @@ class Work:
         used = (t.cpu + self.python.get(t.number, 0.0) for t in tasks)
         return sum(share * one for share, one in zip(shares, used, strict=True))
 
-    def _instances(self, tasks: Sequence[Task]) -> dict[str, int]:
-        placed: dict[str, set[int]] = defaultdict(set)
-        for task in of_instances(tasks):
-            if task.run in self.owners:
-                placed[self.owners[task.run]].add(task.index)
-        return {name: len(indices) for name, indices in placed.items()}
+    def _instances(self, executor: str) -> dict[str, int]:
+        here = (self.owners.get(run) for (run, _), at in self._last.items() if at == executor)
+        return dict(Counter(name for name in here if name is not None))
+
+    @cached_property
+    def _last(self) -> dict[tuple[str, int], str]:
+        """The executor on which each instance ran last, by run and index.
+
+        Spark puts a task without state anywhere, batch by batch: an instance is in one place all
+        the same. Where a run shuffles, what is before the shuffle is no instance, nor are the
+        tasks of a batch that has not come behind it yet.
+        """
+        behind = behind_shuffle(self.tasks)
+        shuffling = {t.run for t in self.tasks if t.number in behind}
+        chosen = (
+            t for t in of_instances(self.tasks) if t.number in behind or t.run not in shuffling
+        )
+        return {(t.run, t.index): t.executor for t in sorted(chosen, key=lambda t: t.ended)}
