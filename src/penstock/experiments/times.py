@@ -16,7 +16,7 @@ SIMULATED: Mapping[str, float] = {
     "stepwise-11": 440, "stepwise-12": 80, "stepwise-13": 90, "stepwise-14": 190,
     "joker-5": 75, "joker-6": 95, "joker-8": 80, "joker-9": 20, "joker-10": 5, "joker-11": 5,
     "joker-12": 60, "joker-14": 13, "joker-16": 16, "joker-18": 24, "joker-32": 105,
-    "es-stream-9": 21, "es-stream-13": 600, "es-stream-15": 8, "es-stream-18": 20,
+    "es-stream-9": 21, "es-stream-13": 65, "es-stream-15": 8, "es-stream-18": 20,
 }  # fmt: skip
 
 ON_SPARK: Mapping[str, float] = {
