@@ -253,8 +253,9 @@ _CROWDED = (
 _FULL = (
     "what a tuple takes is chosen so that all cores together carry the seed's number, which nobody "
     "can exceed: more than one step of 500 less is a difference. Es-Stream moves no instance that "
-    "runs, so that one of its machines is full before the others are; put anew, the same instances "
-    "carry what is told below"
+    "runs, so that one of its machines is full before the others are. What the same instances "
+    "carry when all are put anew is told below: where they are is not all of it, how many each "
+    "operator has is the rest"
 )
 
 FIGURE_13 = Experiment(
