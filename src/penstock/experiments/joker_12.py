@@ -262,7 +262,7 @@ WAYS = {"organic": "our own policy", joker.BEST: "the best static plan"}
 
 
 def told(name: str, threshold: float) -> str:
-    return f"{name} operators, a cut has to promise {threshold:.0%}"
+    return f"{name} operators, a cut has to promise {100 * threshold:.0f} %"
 
 
 def drawn(claim: Claim) -> Claim:
