@@ -13,15 +13,15 @@ from penstock.experiments.experiment import EngineName
 SIMULATED: Mapping[str, float] = {
     "nephele-3": 50, "nephele-6": 15, "nephele-hours": 65, "nephele-8": 120,
     "stela-4": 340, "stela-6": 60, "stela-8": 18,
-    "stepwise-11": 440, "stepwise-12": 80, "stepwise-13": 90, "stepwise-14": 190,
-    "joker-5": 75, "joker-6": 95, "joker-8": 80, "joker-9": 20, "joker-10": 5, "joker-11": 5,
-    "joker-12": 60, "joker-14": 13, "joker-16": 16, "joker-18": 24, "joker-32": 105,
-    "es-stream-9": 21, "es-stream-13": 65, "es-stream-15": 8, "es-stream-18": 20,
+    "stepwise-11": 150, "stepwise-12": 70, "stepwise-13": 105, "stepwise-14": 170,
+    "joker-5": 75, "joker-6": 95, "joker-8": 80, "joker-9": 45, "joker-10": 5, "joker-11": 5,
+    "joker-12": 60, "joker-14": 35, "joker-16": 16, "joker-18": 24, "joker-32": 105,
+    "es-stream-9": 30, "es-stream-13": 100, "es-stream-15": 8, "es-stream-18": 45,
 }  # fmt: skip
 
 ON_SPARK: Mapping[str, float] = {
-    "nephele-6": 590, "nephele-hours": 400, "nephele-8": 530, "stela-4": 680, "joker-5": 900,
-    "joker-11": 750, "es-stream-9": 730, "es-stream-18": 410, "stepwise-11": 690,
+    "nephele-6": 590, "nephele-hours": 810, "nephele-8": 530, "stela-4": 680, "joker-5": 900,
+    "joker-11": 750, "joker-16": 465, "es-stream-9": 730, "es-stream-18": 410, "stepwise-11": 690,
 }  # fmt: skip
 
 USUAL = 60.0
