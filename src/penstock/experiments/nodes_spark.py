@@ -191,11 +191,11 @@ def picture(data: Data) -> Figure:
     return Figure(
         f"{', '.join(map(str, rates))} rows/s, on executors of {ROOM} slots",
         (
-            Panel("time (s)", "instances", lines(_instances, "step"), title="changes",
+            Panel("time (s)", "instances", lines(_instances, "step"), marked="changes of es-stream",
                   marks=marks(es_stream.instances)),
-            Panel("time (s)", "executors", lines(executors, "step"), title="changes",
+            Panel("time (s)", "executors", lines(executors, "step"), marked="changes of es-stream",
                   marks=marks(lambda tick: round(executors(tick)))),
-            Panel("time (s)", "mean latency (s)", lines(_seconds), log=True, title="rates",
+            Panel("time (s)", "mean latency (s)", lines(_seconds), log=True, marked="rates that come",
                   marks=steps),
         ),
         note=es_stream.note(data, "figures 14 to 17"),
