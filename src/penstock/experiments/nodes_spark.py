@@ -195,8 +195,8 @@ def picture(data: Data) -> Figure:
                   marks=marks(es_stream.instances)),
             Panel("time (s)", "executors", lines(executors, "step"), marked="changes of es-stream",
                   marks=marks(lambda tick: round(executors(tick)))),
-            Panel("time (s)", "mean latency (s)", lines(_seconds), log=True, marked="rates that come",
-                  marks=steps),
+            Panel("time (s)", "mean latency (s)", lines(_seconds), log=True, marks=steps,
+                  marked="rates that come"),
         ),
         note=es_stream.note(data, "figures 14 to 17"),
     )  # fmt: skip
