@@ -67,29 +67,35 @@ def policies() -> str:
     return "\n".join(lines)
 
 
+_WHERE = {"simulator": "simulated", "spark": "Spark"}
+
+
 def experiments() -> str:
     """How the numbers of each paper and those found here compare; nothing if there are none."""
-    counts: dict[str, Counter[str]] = {}
+    counts: dict[tuple[str, str], Counter[str]] = {}
     for file in sorted((ROOT / "docs" / "results").glob("*/table.json")):
         found = json.loads(file.read_text())
-        paper = counts.setdefault(found["paper"], Counter())
-        paper.update(r["simulator"]["verdict"] for r in found["rows"] if _compared(r))
+        for engine in _WHERE:
+            words = [r[engine]["verdict"] for r in found["rows"] if _compared(r, engine)]
+            counts.setdefault((found["paper"], engine), Counter()).update(words)
     lines = [
-        "| paper | numbers | agree | better | same direction | differ | not measured |",
-        "|---|---|---|---|---|---|---|",
+        "| paper | where | numbers | agree | better | same direction | differ | not measured |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    for name, found in sorted(counts.items()):
+    for (paper, engine), found in sorted(counts.items()):
         cells = [found[word] for word in VERDICTS]
-        lines.append(f"| {name} | {sum(cells)} | {' | '.join(map(str, cells))} |")
+        shown = " | ".join(map(str, [sum(cells), *cells]))
+        lines.append(f"| {paper} | {_WHERE[engine]} | {shown} |")
     said = (
-        "The papers' experiments, repeated on the simulated cluster (`penstock experiment`; sizes "
-        "and reasons are on the results page):"
+        "The papers' experiments, repeated on a simulated cluster of their size and, as far as two "
+        "cores can show them, on Spark (`penstock experiment`; sizes, and why numbers differ, are "
+        "on the results page):"
     )
     return "\n".join([said, "", *lines]) if counts else ""
 
 
-def _compared(row: Mapping[str, Any]) -> bool:
-    return row.get("simulator", {}).get("verdict") in VERDICTS and row["said"] != "-"
+def _compared(row: Mapping[str, Any], engine: str) -> bool:
+    return row.get(engine, {}).get("verdict") in VERDICTS and row["said"] != "-"
 
 
 def _asked(claim: dict[str, Any]) -> str:
