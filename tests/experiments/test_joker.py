@@ -164,7 +164,7 @@ def test_enough_is_the_fewest_even_instances_that_keep_up(
 def test_the_best_deal_of_all_instances_keeps_up_with_the_highest_rate() -> None:
     app = es_stream.TOP
     scenario = es_stream.scenario(app, "1/s", 1.0, app.even(52), es_stream.NODES)
-    plan = es_stream_13._dealt(scenario, app)
+    plan = es_stream_13.dealt(scenario, app)
     deal = {n: plan.pipeline_of(n).parallelism for n in app.operators}
     assert sum(deal.values()) == 52
     assert min(k / app.services[n] for n, k in deal.items()) > app.bottleneck
