@@ -187,7 +187,7 @@ def picture(data: Data) -> Figure:
             ),
         ),
         columns=2,
-        note=f"on Spark, seed {data.seed}; after Stela, figure 8",
+        note=f"on Spark, random seed {data.seed}; after Stela, figure 8",
     )
 
 

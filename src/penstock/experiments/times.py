@@ -20,7 +20,7 @@ SIMULATED: Mapping[str, float] = {
 }  # fmt: skip
 
 ON_SPARK: Mapping[str, float] = {
-    "nephele-6": 590, "nephele-hours": 810, "nephele-8": 530, "stela-4": 680, "stela-8": 640,
+    "nephele-6": 590, "nephele-hours": 810, "nephele-8": 530, "stela-4": 680, "stela-8": 580,
     "stepwise-11": 690, "joker-5": 900, "joker-11": 750, "joker-16": 465, "es-stream-9": 730,
     "es-stream-15": 780, "es-stream-18": 410,
 }  # fmt: skip
