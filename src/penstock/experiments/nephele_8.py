@@ -291,9 +291,7 @@ FIGURE_8 = Experiment(
         "operators before these that parse tweets and find their hashtags. The strategy is as the "
         "seed prints it, without the reserve that the policy keeps if nothing else is said.",
         "On Spark a static plan that was found by trying meets both bounds more often than the "
-        "policy and costs less: what the policy misses is nearly all in the first half minute, in "
-        "which batches are slow and it asks for many tasks at once, whose processes start on two "
-        "cores.",
+        "policy and costs less.",
     ),
 )
 

@@ -126,11 +126,16 @@ def _tasks(data: Data, name: str) -> Line:
     return reading.line(data, "latency", read, name, style="step")
 
 
+_FIRST = (
+    "nearly all that is missed is in the first half minute, in which batches are slow and the "
+    "policy asks for many tasks at once, whose processes start on two cores"
+)
+
 CLAIMS = (
     Claim("waiting tasks: share of intervals that meet the bound of the topics", 0.93,
-          _met(TOPICS), better="higher", only="spark"),
+          _met(TOPICS), better="higher", within=0.1, only="spark", on_spark=_FIRST),
     Claim("waiting tasks: share of intervals that meet the bound of the moods", 0.96,
-          _met(MOOD), better="higher", only="spark"),
+          _met(MOOD), better="higher", within=0.1, only="spark", on_spark=_FIRST),
     Claim("waiting tasks: share of looks at which both are met", None,
           lambda data: both(data, "latency"), only="spark"),
     Claim("waiting tasks: share of looks at which both are met, best static plan", None,
