@@ -13,8 +13,12 @@ from hypothesis import settings
 # `make test` tries the same cases each time, so that it says the same of the same code.
 settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
 
-# Tests start Spark many times, for moments: a JVM that compiles little is up soonest.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Tests start Spark many times, for moments: a JVM that compiles little is up soonest. Without room
+# for what it compiles, which is small by default there, it would stop compiling after two minutes.
+os.environ.setdefault(
+    "SPARK_SUBMIT_OPTS",
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m",
+)
 
 
 LARGE = (

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli import main
+from penstock.engines.spark.checks import Resolved
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -32,4 +33,4 @@ def penstock(capfd: pytest.CaptureFixture[str]) -> Run:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("penstock.engines.spark.session.session", lambda master, conf: None)
-    monkeypatch.setattr("penstock.engines.spark.checks.check", lambda graph, spark: {})
+    monkeypatch.setattr("penstock.engines.spark.checks.check", lambda graph, spark: Resolved({}))

@@ -72,4 +72,4 @@ def _schemas(graph: Graph, master: str | None, conf: Mapping[str, str]) -> Mappi
     from penstock.engines.spark.checks import check
     from penstock.engines.spark.session import session
 
-    return check(graph, session(master, conf))
+    return check(graph, session(master, conf)).schemas

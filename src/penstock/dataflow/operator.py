@@ -101,12 +101,15 @@ class Filter:
 
 @dataclass(frozen=True)
 class Window:
-    """Event-time windows over column `on`; records later than `watermark` are dropped."""
+    """Event-time windows over column `on`; records later than `watermark` are dropped.
+
+    Without a watermark none is dropped and every window is kept, as in Spark.
+    """
 
     on: str
     size: str
     slide: str | None = None
-    watermark: str = "0s"
+    watermark: str | None = None
 
 
 @dataclass(frozen=True)
@@ -203,7 +206,11 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Operator:
-    """One step. `inputs` are names, so that a graph is a flat tuple of operators."""
+    """One step. `inputs` are names, so that a graph is a flat tuple of operators.
+
+    takes_updates: the operator knows that a row of an aggregation replaces the row that its group
+    had before.
+    """
 
     name: str
     body: Body
@@ -216,6 +223,7 @@ class Operator:
     on_error: OnError = OnError.DEAD_LETTER
     written: Location = UNKNOWN
     estimate: Estimate | None = None
+    takes_updates: bool = False
 
     @property
     def form(self) -> str:

@@ -278,6 +278,9 @@ def _operator(
     for key in operator.keys:
         yield from _column("key", key, schemas, grouped=True)
     yield from _body(operator, schemas)
+    yield from _updates(operator, sound)
+    if isinstance(operator.body, op.Aggregate):
+        yield from _finality(operator, operator.body, sound)
     declared = given.get(operator.name) if isinstance(operator.name, str) else None
     yield from _repeated_columns(declared or operator.schema)
 
@@ -374,17 +377,71 @@ def _aggregate(body: op.Aggregate, schemas: Mapping[str, Schema | None]) -> Iter
     yield from _one_of("emit", body.emit, ("update", "final"))
     window = body.window
     if window is None:
-        if body.emit == "final":
-            yield "emit='final' needs a window: without one a group is never final"
         return
     yield from _column("window", window.on, schemas)
     yield from _duration("window size", window.size)
-    yield from _duration("watermark", window.watermark, zero=True)
+    if window.watermark is not None:
+        yield from _duration("watermark", window.watermark, zero=True)
     if window.slide is not None:
         yield from _duration("window slide", window.slide)
         size, slide = _seconds(window.size), _seconds(window.slide)
         if size is not None and slide is not None and 0 < size < slide:
             yield f"window slide {window.slide} is longer than the window of {window.size}"
+
+
+def _finality(operator: Operator, body: op.Aggregate, sound: Graph) -> Iterator[str]:
+    """Whether a group can ever be final: only a watermark on what it is grouped by closes it.
+
+    A watermark may also come from upstream, from another stateful operator or from a DataFrame
+    function. Whether it reaches this operator only Spark can tell, when the flow is started.
+    """
+    if body.emit != "final" or (body.window is not None and body.window.watermark is not None):
+        return
+    above = (sound[name].body for name in _upstream(operator, sound))
+    if any(isinstance(b, op.Frame | op.Aggregate | op.Deduplicate | op.Join) for b in above):
+        return
+    if body.window is None:
+        yield "emit='final' needs a window: without one a group is never final"
+    else:
+        yield (
+            "emit='final' needs a watermark, without one no window is ever closed: "
+            "write window(..., watermark='10s')"
+        )
+
+
+def _updates(operator: Operator, sound: Graph) -> Iterator[str]:
+    """State over the updates of an aggregation would count every update as a new record."""
+    if operator.takes_updates:
+        if not isinstance(operator.body, op.Process):
+            yield (
+                "takes_updates=True is for processors, which can tell an update from a new "
+                f"record; a {operator.form} operator cannot"
+            )
+        return
+    if not operator.stateful:
+        return
+    for name in _upstream(operator, sound, through_state=False):
+        body = sound[name].body
+        if isinstance(body, op.Aggregate) and body.emit == "update":
+            yield (
+                f"it would take every update of '{name}' ({sound[name].written}) for a new record; "
+                f"let '{name}' send each group once, by a window with a watermark and "
+                "emit='final', or use a processor with takes_updates=True"
+            )
+
+
+def _upstream(operator: Operator, sound: Graph, through_state: bool = True) -> list[str]:
+    """Operators upstream, nearest first; on request only as far as the next stateful ones."""
+    found: dict[str, None] = {}
+    waiting = [name for name in operator.inputs if name in _names(sound)]
+    while waiting:
+        name = waiting.pop(0)
+        if name in found:
+            continue
+        found[name] = None
+        if through_state or not sound[name].stateful:
+            waiting += [i for i in sound[name].inputs if i in _names(sound)]
+    return list(found)
 
 
 def _join(operator: Operator, body: op.Join, schemas: Mapping[str, Schema | None]) -> Iterator[str]:

@@ -98,7 +98,7 @@ class SparkEngine:
     def start(self, graph: Graph, plan: Plan | None, run_dir: Path) -> None:
         self._require("new")
         spark = self._spark = self._spark or session(self._master, self._conf)
-        schemas = checks.check(graph, spark)
+        resolved = checks.check(graph, spark)
         self._executors = Executors(spark)
         if plan is not None:
             plan = _checked(plan, graph)
@@ -115,12 +115,13 @@ class SparkEngine:
             self._site = Site(
                 spark,
                 graph,
-                schemas,
+                resolved.schemas,
                 self._directory,
                 outlets,
                 self._channel_rows,
                 mail,
                 Pace(self._window),
+                times=resolved.times,
             )
             self._observer = Observer(self._site, self._window)
             self._gauges = Gauges(

@@ -15,6 +15,7 @@ from penstock.dataflow.graph import Graph
 from penstock.dataflow.schema import Schema
 from penstock.engines.rundir import RunDirectory
 from penstock.engines.spark.channel import Channel
+from penstock.engines.spark.eventtime import EventTimes
 from penstock.engines.spark.meter import Mail
 from penstock.engines.spark.pace import Pace
 from penstock.engines.spark.sinks import Outlets
@@ -78,6 +79,7 @@ class Site:
     delivered: dict[str, int] = field(default_factory=dict)
     loads: dict[str, Load] = field(default_factory=dict)
     dead_letters: int = 0
+    times: EventTimes = field(default_factory=EventTimes)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property
