@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from penstock.dataflow.connectors import Discard, Generator, Memory, Spark
 from penstock.dataflow.flow import Dataflow, KeyedStream, Stream
 from penstock.dataflow.graph import Graph
+from penstock.dataflow.operator import Aggregate
 from penstock.plan import fusion
 from penstock.plan.plan import Plan
 
@@ -59,7 +60,12 @@ def _step(
     stream, schema = draw(st.sampled_from(candidates))
     others = [o for o, same in candidates if same == schema and o is not stream]
     others = others or [o for o, same in streams if same == schema and o is not stream]
-    form = draw(st.sampled_from((*STEPS, "union", "join") if others else STEPS[:-2]))
+    updates = _sends_updates(stream)
+    if updates:  # state behind these is refused
+        form = draw(st.sampled_from(("frame", "filter", "map", "process_all")))
+    else:
+        others = [o for o in others if not _sends_updates(o)]
+        form = draw(st.sampled_from((*STEPS, "union", "join") if others else STEPS[:-2]))
     bounds: dict[str, Any] = {}
     if form != "process_all":
         bounds["max_parallelism"] = draw(st.sampled_from((None, None, 1, 2, 4)))
@@ -73,7 +79,8 @@ def _step(
         case "map":
             return stream.map(name, nothing, schema=WORDS, **bounds), WORDS
         case "process_all":
-            return stream.process_all(name, nothing, schema=WORDS), WORDS
+            made = stream.process_all(name, nothing, schema=WORDS, takes_updates=updates)
+            return made, WORDS
         case "aggregate":
             return keyed(stream, schema).aggregate(name, "count(*)", schema=after, **bounds), after
         case "deduplicate":
@@ -83,6 +90,17 @@ def _step(
         case _:
             other = keyed(draw(st.sampled_from(others)), schema)
             return keyed(stream, schema).join(name, other, schema=after, **bounds), after
+
+
+def _sends_updates(stream: Stream) -> bool:
+    """Whether records of a stream may be updates of an aggregation."""
+    graph, waiting = stream._flow.graph, [stream.name]
+    while waiting:
+        operator = graph[waiting.pop()]
+        if isinstance(operator.body, Aggregate):
+            return True
+        waiting += () if operator.stateful else operator.inputs
+    return False
 
 
 def keyed(stream: Stream, schema: str | None) -> KeyedStream:
