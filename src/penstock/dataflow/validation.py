@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from penstock.dataflow import connectors, duration
+from penstock.dataflow import connectors, datatype, duration, options
 from penstock.dataflow import operator as op
 from penstock.dataflow.graph import Constraint, CycleError, Expectation, Graph
 from penstock.dataflow.location import Location
@@ -337,12 +337,25 @@ def _body(operator: Operator, schemas: Mapping[str, Schema | None]) -> Iterator[
                 yield f"{_kind(source)} is not a source: use Generator, Files, Kafka or Spark"
             elif isinstance(source, connectors.Generator):
                 yield from _callable("make", source.make)
+            elif not isinstance(source, connectors.Spark):
+                yield from options.unknown(source.format, "source", source.options)
         case op.Write(sink):
             if not isinstance(sink, connectors.Sink):
                 yield f"{_kind(sink)} is not a sink: use e.g. Parquet, Console, Memory or Spark"
             elif isinstance(sink, connectors.ForeachBatch):
                 yield from _callable("function", sink.function)
-        case op.Frame(function) | op.Filter(function):
+            elif isinstance(sink, connectors.FileSink | connectors.Kafka):
+                yield from options.unknown(sink.format, "sink", sink.options)
+                if isinstance(sink, connectors.FileSink):
+                    yield from _partitions(sink.partition_by, schemas)
+        case op.Frame(function, reject):
+            yield from _callable("function", function)
+            if reject is not None and operator.on_error is op.OnError.FAIL:
+                yield (
+                    "rows that reject names are set aside, and on_error='fail' does not change "
+                    "that: leave one of the two out"
+                )
+        case op.Filter(function):
             yield from _callable("function", function)
         case op.Arrow(function) | op.Map(function) | op.FlatMap(function):
             yield from _callable("function", function)
@@ -366,6 +379,28 @@ def _body(operator: Operator, schemas: Mapping[str, Schema | None]) -> Iterator[
             yield from _union(schemas)
         case _:
             pass
+
+
+def _partitions(columns: Iterable[str], schemas: Mapping[str, Schema | None]) -> Iterator[str]:
+    """Messages about the columns that a file sink makes directories of."""
+    names = [name.lower() for name in columns]
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            yield f"partitionBy names the column '{name}' twice"
+    for column in dict.fromkeys(columns):
+        yield from _column("partitionBy", column, schemas)
+    for schema in schemas.values():
+        if schema is None or not names:
+            continue
+        if set(names) >= _columns(schema):
+            yield "partitionBy leaves no column for the files: partition by fewer"
+        for field in schema.fields:
+            nested = {"array", "map", "struct", "variant"}
+            if field.name.lower() in names and datatype.read(field.type).kinds & nested:
+                yield (
+                    f"partitionBy column '{field.name}' has the type {field.type}, which cannot "
+                    "be the name of a directory: choose a column of a simple type"
+                )
 
 
 def _aggregate(body: op.Aggregate, schemas: Mapping[str, Schema | None]) -> Iterator[str]:
