@@ -115,8 +115,7 @@ NAMES = st.one_of(
 """Column names in mixed case, some of which SQL takes only in quotes."""
 
 
-@st.composite
-def spark_structs(draw: st.DrawFn, simple: tuple[Any, ...]) -> Any:
+def spark_structs(simple: tuple[Any, ...]) -> Any:
     """A random `StructType` of nested types whose names differ in more than their case."""
     from pyspark.sql.types import ArrayType, DecimalType, MapType, StructField, StructType
 
@@ -142,4 +141,4 @@ def spark_structs(draw: st.DrawFn, simple: tuple[Any, ...]) -> Any:
         ),
         max_leaves=6,
     )
-    return draw(structs(kinds))
+    return structs(kinds)

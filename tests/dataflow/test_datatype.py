@@ -9,7 +9,7 @@ from pyspark.sql import types as t
 from penstock.dataflow import datatype
 from penstock.dataflow.schema import Schema
 from penstock.errors import InvalidInput
-from tests.strategies import spark_structs
+from tests.strategies import few, spark_structs
 
 
 def nullable(kind: t.DataType) -> t.DataType:
@@ -51,6 +51,7 @@ def test_nested_names_keep_their_case() -> None:
 
 
 @given(spark_structs(SIMPLE))
+@few
 def test_a_spark_type_survives_the_way_through_text(struct: t.StructType) -> None:
     schema = Schema.of(struct)
     assert Schema.of(schema.ddl) == schema

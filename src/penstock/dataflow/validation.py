@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from penstock.dataflow import callables, connectors, datatype, duration, options
+from penstock.dataflow import callables, connectors, datatype, duration, joins, options
 from penstock.dataflow import operator as op
 from penstock.dataflow.graph import Constraint, CycleError, Expectation, Graph
 from penstock.dataflow.location import Location
@@ -18,7 +18,6 @@ from penstock.dataflow.schema import Schema
 from penstock.errors import InvalidDataflow, InvalidInput
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
-_JOINS = ("inner", "left_outer", "right_outer", "full_outer", "left_semi")
 _RECORD = "a record as a dictionary"
 _BATCHES = "an iterator of Arrow record batches"
 _TIME_MODES = ("none", "processing_time", "event_time")
@@ -433,7 +432,9 @@ def _aggregate(body: op.Aggregate, schemas: Mapping[str, Schema | None]) -> Iter
 
 
 def _join(operator: Operator, body: op.Join, schemas: Mapping[str, Schema | None]) -> Iterator[str]:
-    yield from _one_of("how", body.how, _JOINS)
+    refused = joins.refusal(body.how)
+    if refused is not None:
+        yield refused
     marks = {"left": body.left_watermark, "right": body.right_watermark}
     for at, (side, mark) in enumerate(marks.items()):
         if mark is None:
@@ -518,7 +519,8 @@ def _tables(function: Callable[..., Any], form: str, given: str, *libraries: str
     for library in libraries:
         found = callables.tables(function, library) if callable(function) else None
         if found is not None:
-            yield f"its function is written for {library} ({found}), and {form} calls it with {given}"
+            written = f"its function is written for {library} ({found})"
+            yield f"{written}, and {form} calls it with {given}"
 
 
 def _one_of(what: str, value: Any, allowed: tuple[str, ...]) -> Iterator[str]:

@@ -232,7 +232,8 @@ def needs(graph: Graph, operators: tuple[str, ...]) -> tuple[dict[str, str], flo
 
 def interval(text: str) -> str:
     """A duration as Spark writes it."""
-    return f"{round(1000 * duration.seconds(text))} milliseconds"
+    microseconds = round(1e6 * duration.seconds(text))
+    return f"{microseconds} microseconds"
 
 
 def _columns(given: tuple[Any, ...]) -> list[Column]:

@@ -19,7 +19,6 @@ from pyspark import TaskContext
 from penstock.engines.spark.meter import Report
 from penstock.engines.spark.store import Store
 
-
 _TABLES = ("DataFrame", "Series", "RecordBatch", "Table", "ChunkedArray")
 _LIBRARIES = ("pandas", "pyarrow", "polars", "pyspark")
 
