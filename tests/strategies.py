@@ -124,3 +124,39 @@ def plans(draw: st.DrawFn, graph: Graph) -> Plan:
         )
     executors = draw(st.integers(1, 3))
     return Plan(tuple(draw(st.permutations(plan.pipelines))), executors)
+
+
+NAMES = st.one_of(
+    st.sampled_from(("dateTime", "DateTime", "a b", "tick`s", "x.y", "a<b,c>:d", "größe", "1st")),
+    st.text("aBcXyZ_", min_size=1, max_size=5),
+)
+"""Column names in mixed case, some of which SQL takes only in quotes."""
+
+
+def spark_structs(simple: tuple[Any, ...]) -> Any:
+    """A random `StructType` of nested types whose names differ in more than their case."""
+    from pyspark.sql.types import ArrayType, DecimalType, MapType, StructField, StructType
+
+    fields = st.lists(NAMES, min_size=1, max_size=4, unique_by=str.lower)
+
+    def structs(inside: Any) -> Any:
+        field = st.tuples(inside, st.booleans())
+        return fields.flatmap(
+            lambda names: st.tuples(*(field for _ in names)).map(
+                lambda kinds: StructType(
+                    [StructField(n, *kind) for n, kind in zip(names, kinds, strict=True)]
+                )
+            )
+        )
+
+    decimals = st.integers(1, 38).map(lambda digits: DecimalType(digits, digits // 2))
+    kinds = st.recursive(
+        st.sampled_from(simple) | decimals,
+        lambda inside: (
+            structs(inside)
+            | st.builds(ArrayType, inside, st.booleans())
+            | st.builds(MapType, st.sampled_from(simple), inside, st.booleans())
+        ),
+        max_leaves=6,
+    )
+    return structs(kinds)

@@ -423,7 +423,8 @@ def join(**options: Any) -> list[str]:
 
 def test_a_join_is_of_a_known_kind() -> None:
     assert join(how="cross") == [
-        "j: how is 'cross', it must be one of inner, left_outer, right_outer, full_outer, left_semi"
+        "j: Spark has no cross join of two streams, only inner, left_outer, right_outer, "
+        "full_outer, left_semi"
     ]
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from penstock.dataflow import joins
 from penstock.dataflow.connectors import Sink, Source
 from penstock.dataflow.location import UNKNOWN, Location
 from penstock.dataflow.schema import Schema
@@ -143,12 +144,18 @@ class Deduplicate:
 
 @dataclass(frozen=True)
 class Join:
-    """A stream-stream join on equal keys; `condition` is SQL over the aliases l and r."""
+    """A stream-stream join on equal keys; `condition` is SQL over the aliases l and r.
+
+    `how` may have any of Spark's spellings and is kept in one of them, e.g. `left_outer`.
+    """
 
     how: str = "inner"
     condition: str | None = None
     left_watermark: tuple[str, str] | None = None
     right_watermark: tuple[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "how", joins.normal(self.how))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from penstock.dataflow import connectors, duration
+from penstock.dataflow import callables, connectors, datatype, duration, joins, options
 from penstock.dataflow import operator as op
 from penstock.dataflow.graph import Constraint, CycleError, Expectation, Graph
 from penstock.dataflow.location import Location
@@ -18,7 +18,8 @@ from penstock.dataflow.schema import Schema
 from penstock.errors import InvalidDataflow, InvalidInput
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
-_JOINS = ("inner", "left_outer", "right_outer", "full_outer", "left_semi")
+_RECORD = "a record as a dictionary"
+_BATCHES = "an iterator of Arrow record batches"
 _TIME_MODES = ("none", "processing_time", "event_time")
 _NEEDS_WATERMARK = {
     "left_outer": ("right",),
@@ -258,7 +259,7 @@ def _expectation(
     else:
         for key in expectation.keys:
             yield from _column("key", key, {sink: known.get(sink)})
-    yield from _callable("oracle", expectation.oracle)
+    yield from _callable("oracle", expectation.oracle, "it", "tables by source")
 
 
 # --- one operator ------------------------------------------------------------------------------
@@ -334,24 +335,45 @@ def _bounds(operator: Operator) -> Iterator[str]:
 def _body(operator: Operator, schemas: Mapping[str, Schema | None]) -> Iterator[str]:
     """Messages about what an operator does, one case a form."""
     body = operator.body
+    form = f"a{'n' if operator.form[0] in 'aeiou' else ''} {operator.form} operator"
     match body:
         case op.Read(source):
             if not isinstance(source, connectors.Source):
                 yield f"{_kind(source)} is not a source: use Generator, Files, Kafka or Spark"
             elif isinstance(source, connectors.Generator):
-                yield from _callable("make", source.make)
+                yield from _callable(
+                    "make", source.make, "a generator", "a random generator", "numbers", "times"
+                )
+            elif not isinstance(source, connectors.Spark):
+                yield from options.unknown(source.format, "source", source.options)
         case op.Write(sink):
             if not isinstance(sink, connectors.Sink):
                 yield f"{_kind(sink)} is not a sink: use e.g. Parquet, Console, Memory or Spark"
             elif isinstance(sink, connectors.ForeachBatch):
-                yield from _callable("function", sink.function)
-        case op.Frame(function) | op.Filter(function):
-            yield from _callable("function", function)
-        case op.Arrow(function) | op.Map(function) | op.FlatMap(function):
-            yield from _callable("function", function)
+                given = ("the DataFrame of a batch", "its number")
+                yield from _callable("function", sink.function, "a foreach-batch sink", *given)
+            elif isinstance(sink, connectors.FileSink | connectors.Kafka):
+                yield from options.unknown(sink.format, "sink", sink.options)
+                if isinstance(sink, connectors.FileSink):
+                    yield from _partitions(sink.partition_by, schemas)
+        case op.Frame(function, reject):
+            yield from _callable("function", function, form, "a DataFrame")
+            if reject is not None and operator.on_error is op.OnError.FAIL:
+                yield (
+                    "rows that reject names are set aside, and on_error='fail' does not change "
+                    "that: leave one of the two out"
+                )
+        case op.Map(function) | op.FlatMap(function) | op.Filter(function):
+            yield from _callable("function", function, form, _RECORD)
+            yield from _tables(function, form, _RECORD, "pandas", "Arrow")
+            if not isinstance(body, op.Filter):
+                yield from _needs_schema(operator)
+        case op.Arrow(function):
+            yield from _callable("function", function, form, _BATCHES)
+            yield from _tables(function, form, _BATCHES, "pandas")
             yield from _needs_schema(operator)
         case op.Process(processor, time_mode):
-            yield from _callable("processor", processor)
+            yield from _callable("processor", processor, form)
             yield from _needs_schema(operator)
             yield from _one_of("time_mode", time_mode, _TIME_MODES)
         case op.Aggregate():
@@ -369,6 +391,28 @@ def _body(operator: Operator, schemas: Mapping[str, Schema | None]) -> Iterator[
             yield from _union(schemas)
         case _:
             pass
+
+
+def _partitions(columns: Iterable[str], schemas: Mapping[str, Schema | None]) -> Iterator[str]:
+    """Messages about the columns that a file sink makes directories of."""
+    names = [name.lower() for name in columns]
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            yield f"partitionBy names the column '{name}' twice"
+    for column in dict.fromkeys(columns):
+        yield from _column("partitionBy", column, schemas)
+    for schema in schemas.values():
+        if schema is None or not names:
+            continue
+        if set(names) >= _columns(schema):
+            yield "partitionBy leaves no column for the files: partition by fewer"
+        for field in schema.fields:
+            nested = {"array", "map", "struct", "variant"}
+            if field.name.lower() in names and datatype.read(field.type).kinds & nested:
+                yield (
+                    f"partitionBy column '{field.name}' has the type {field.type}, which cannot "
+                    "be the name of a directory: choose a column of a simple type"
+                )
 
 
 def _aggregate(body: op.Aggregate, schemas: Mapping[str, Schema | None]) -> Iterator[str]:
@@ -445,7 +489,9 @@ def _upstream(operator: Operator, sound: Graph, through_state: bool = True) -> l
 
 
 def _join(operator: Operator, body: op.Join, schemas: Mapping[str, Schema | None]) -> Iterator[str]:
-    yield from _one_of("how", body.how, _JOINS)
+    refused = joins.refusal(body.how)
+    if refused is not None:
+        yield refused
     marks = {"left": body.left_watermark, "right": body.right_watermark}
     for at, (side, mark) in enumerate(marks.items()):
         if mark is None:
@@ -517,9 +563,21 @@ def _needs_schema(operator: Operator) -> Iterator[str]:
         yield f"a {operator.form} operator needs schema=..., e.g. schema='word string, n bigint'"
 
 
-def _callable(what: str, value: Callable[..., Any]) -> Iterator[str]:
+def _callable(what: str, value: Callable[..., Any], form: str, *given: str) -> Iterator[str]:
+    """Messages about something that `form` is to call with what is given, told in words."""
     if not callable(value):
         yield f"its {what} is {_kind(value)}, not a function"
+    else:
+        yield from callables.misfits(what, value, form, *given)
+
+
+def _tables(function: Callable[..., Any], form: str, given: str, *libraries: str) -> Iterator[str]:
+    """Messages about a function that says that it wants or returns tables of another library."""
+    for library in libraries:
+        found = callables.tables(function, library) if callable(function) else None
+        if found is not None:
+            written = f"its function is written for {library} ({found})"
+            yield f"{written}, and {form} calls it with {given}"
 
 
 def _one_of(what: str, value: Any, allowed: tuple[str, ...]) -> Iterator[str]:

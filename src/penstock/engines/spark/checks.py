@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
+from penstock.dataflow import callables, validation
 from penstock.dataflow import operator as op
-from penstock.dataflow import validation
 from penstock.dataflow.connectors import Files, FileSink, Generator, Kafka, Spark
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import Operator
@@ -49,7 +50,8 @@ def check(graph: Graph, spark: SparkSession) -> Resolved:
         raise InvalidDataflow(graph.name, [*structural, *_unshippable(graph)])
     schemas, times, problems = _resolve(graph, spark)
     problems += validation.problems(graph, schemas)
-    problems += _unshippable(graph) + _connectors(graph, spark) + _missing(graph)
+    problems += _unshippable(graph) + _processors(graph) + _connectors(graph, spark)
+    problems += _missing(graph)
     if problems:
         raise InvalidDataflow(graph.name, list(dict.fromkeys(problems)))
     known = {name: schema for name, schema in schemas.items() if schema is not None}
@@ -131,6 +133,45 @@ def _output(
     if declared is not None:
         return declared, made if declared.names == Schema.of(made).names else None
     return Schema.of(made), made
+
+
+def _processors(graph: Graph) -> list[Problem]:
+    """Processors that are none, or that are written for pandas."""
+    found = []
+    for operator in graph.operators:
+        if not isinstance(operator.body, op.Process):
+            continue
+        try:
+            made = operator.body.processor()
+        except Exception as error:
+            message = f"its processor cannot be made: {type(error).__name__}: {error}"
+            found.append(_problem(operator, message))
+        else:
+            found += [_problem(operator, message) for message in _processor(made)]
+    return found
+
+
+def _processor(made: Any) -> Iterator[str]:
+    if not isinstance(made, StatefulProcessor):
+        yield (
+            f"its processor makes a value of type {type(made).__name__}: give a class that derives "
+            "from pyspark.sql.streaming.StatefulProcessor, or a function that makes one"
+        )
+        return
+    calls: dict[str, tuple[str, ...]] = {
+        "init": ("a handle",),
+        "handleInputRows": ("a key", "its rows", "timers"),
+        "handleExpiredTimer": ("a key", "timers", "the timer"),
+        "close": (),
+    }
+    for method, given in calls.items():
+        yield from callables.misfits(method, getattr(made, method), "Spark", *given)
+        said = callables.tables(getattr(made, method), "pandas", len(given))
+        if said is not None:
+            yield (
+                f"its {method} is written for transformWithStateInPandas ({said}): here it gets an "
+                "iterator of Rows, and yields Row(...)"
+            )
 
 
 def _connectors(graph: Graph, spark: SparkSession) -> list[Problem]:

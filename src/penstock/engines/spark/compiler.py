@@ -16,7 +16,7 @@ from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import OnError, Operator
 from penstock.dataflow.schema import Schema
 from penstock.engines.spark import eventtime
-from penstock.engines.spark.eventtime import DELAY, feeds_state, interval, milliseconds
+from penstock.engines.spark.eventtime import DELAY, feeds_state, interval, microseconds
 from penstock.engines.spark.late import LATE, Watermark, late
 from penstock.engines.spark.letters import Desk
 from penstock.engines.spark.meter import Mail
@@ -133,7 +133,7 @@ class Compiler:
             groups.insert(0, F.window(window.on, interval(size), interval(slide)))
             if self.watermark is not None and on and isinstance(on.dataType, TimestampType):
                 too_late = late(
-                    on.name, milliseconds(size), milliseconds(slide), self.watermark.column
+                    on.name, microseconds(size), microseconds(slide), self.watermark.column
                 )
                 frame = frame.observe(LATE, F.count_if(too_late).alias("rows"))
         result = frame.groupBy(*groups).agg(*_columns(body.columns))

@@ -15,6 +15,7 @@ looks at, so its watermark moves on even when no records come.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -232,13 +233,18 @@ def behind_join(plan: Any, watermark: int) -> int:
 
 
 def milliseconds(text: str) -> int:
-    """A duration in whole milliseconds, as Spark counts event time."""
-    return round(1000 * duration.seconds(text))
+    """A duration in whole milliseconds, as Spark counts watermarks, rounded up."""
+    return math.ceil(round(1000 * duration.seconds(text), 3))
 
 
 def interval(text: str) -> str:
     """A duration as Spark writes it."""
-    return f"{milliseconds(text)} milliseconds"
+    return f"{microseconds(text)} microseconds"
+
+
+def microseconds(text: str) -> int:
+    """A duration in whole microseconds, as Spark counts time in windows."""
+    return round(1e6 * duration.seconds(text))
 
 
 # --- details ----------------------------------------------------------------------------------

@@ -56,9 +56,9 @@ class Watermark:
 def late(on: str, size: int, slide: int, watermark: Column) -> Column:
     """Whether a record comes too late for at least one of its windows.
 
-    on: a timestamp column; size, slide: of the windows, in milliseconds.
+    on: a timestamp column; size, slide: of the windows, in microseconds.
     """
-    at, size, slide = F.unix_micros(F.col(f"`{on}`")), 1000 * size, 1000 * slide
+    at = F.unix_micros(F.col(f"`{on}`"))
     into = F.pmod(at, F.lit(slide))  # since the start of the last window that holds the record
     earlier = F.floor((F.lit(size - 1) - into) / F.lit(slide))
     first_end = at - into - earlier * slide + size
