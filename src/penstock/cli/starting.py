@@ -59,9 +59,10 @@ def session(master: str | None) -> Iterator[None]:
 def home(reference: Reference, run_dir: str | Path | None) -> Iterator[str | Path | None]:
     """The run directory. A workload writes into it, so it is chosen before the flow is built."""
     from penstock.control import directory
+    from penstock.engines.rundir import local
 
     if reference.file is not None or run_dir is not None:
-        yield run_dir
+        yield None if run_dir is None else local(run_dir)
         return
     chosen = directory.choose(reference.name, None, time.time())
     try:
