@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,12 +26,34 @@ def settings(given: Sequence[str]) -> dict[str, str]:
 
 
 def loaded(reference: Reference, master: str | None, conf: Mapping[str, str], out: Any) -> Dataflow:
-    """The dataflow; a file's columns are Spark's, so its session comes before the file."""
-    if reference.file is not None:
-        from penstock.engines.spark.session import session
+    """The dataflow. A file may start the session itself, and then that is the session.
 
-        session(master, conf)
+    A file that makes Spark columns without one is loaded again when there is one.
+    """
+    if reference.file is None:
+        return reference.load(out)
+    from penstock.engines.spark.session import offered, session
+
+    try:
+        with offered(master, conf):
+            return reference.load(out)
+    except InvalidInput as error:
+        if not _wants_session(error.__cause__):
+            raise
+    session(master, conf)
     return reference.load(out)
+
+
+def _wants_session(error: BaseException | None) -> bool:
+    """True if pyspark raised the error, in a process that has no session."""
+    import pyspark
+
+    from penstock.engines.spark.session import running
+
+    frames = traceback.extract_tb(None if error is None else error.__traceback__)
+    package = Path(pyspark.__file__).parent
+    inside = [Path(frame.filename).is_relative_to(package) for frame in frames]
+    return inside[-1:] == [True] and running() is None
 
 
 def loaded_lightly(reference: Reference, out: Any = "out") -> Dataflow:
