@@ -60,10 +60,13 @@ def loaded_lightly(reference: Reference, out: Any = "out") -> Dataflow:
     """The dataflow. Only a file that makes Spark columns needs a session of Spark's for that."""
     try:
         return reference.load(out)
-    except InvalidInput:
-        if reference.file is None:
+    except InvalidInput as error:
+        if reference.file is None or not _wants_session(error.__cause__):
             raise
-    return loaded(reference, None, {}, out)
+    from penstock.engines.spark.session import session
+
+    session(None, {})
+    return reference.load(out)
 
 
 @contextmanager

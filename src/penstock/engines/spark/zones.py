@@ -29,7 +29,7 @@ def in_zone(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> Iterable[dict[
 
 
 def collected(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> Iterable[dict[str, Any]]:
-    """Rows as `DataFrame.collect` gives them: there, instants are wall clock time of this process."""
+    """Rows as `DataFrame.collect` gives them: instants are wall clock time of this process."""
 
     def leaf(kind: pa.DataType) -> Convert | None:
         return lambda value: value.astimezone(UTC) if _naive(value) else value
