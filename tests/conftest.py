@@ -44,9 +44,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """Four slots whatever the machine."""
+    """Four slots and UTC, whatever the machine."""
     from penstock.engines.spark.session import session
 
-    found = session("local[4]")
+    found = session("local[4]", {"spark.sql.session.timeZone": "UTC"})
     yield found
     found.stop()

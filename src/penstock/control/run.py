@@ -32,6 +32,7 @@ from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.validation import check
 from penstock.engines.port import Engine
+from penstock.engines.rundir import local
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan import fusion
@@ -98,6 +99,8 @@ def run(
     directory what is in flight, and raises `KeyboardInterrupt`. Everything wrong with the
     arguments raises before anything starts. A flow that fails raises `FlowFailed`.
     """
+    if run_dir is not None:
+        run_dir = local(run_dir)
     graph = given.graph(flow, load)
     chosen = policies.get(policy) if isinstance(policy, str) else policy
     named = terms.policy(chosen)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.engines.spark.session import settings
 from penstock.engines.spark.store import Store
 
 if TYPE_CHECKING:
@@ -170,10 +171,14 @@ def _as(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 class Channel:
-    """The writing side, held by the driver: appends, bounds and cleans up."""
+    """The writing side, held by the driver: appends, bounds and cleans up.
 
-    def __init__(self, store: Store) -> None:
+    `conf`: settings for writing to it where those of the session would not do.
+    """
+
+    def __init__(self, store: Store, conf: Mapping[str, str] | None = None) -> None:
         self.store = store
+        self._conf = dict(conf or {})
         store.child("log").make()
         store.child("data").make()
         self.log = Log(store)
@@ -198,13 +203,14 @@ class Channel:
 
     def append(self, frame: DataFrame, tag: str, mark: int | None = None) -> int:
         """Run a batch into the channel and commit it; returns its rows."""
-        (
+        writer = (
             frame.write.mode("overwrite")
             .option("compression", "lz4_raw")
             .option("parquet.enable.dictionary", "false")
             .option("parquet.block.row.count.limit", str(_ROW_GROUP))
-            .parquet(self.store.uri(f"data/{tag}"))
         )
+        with settings(frame.sparkSession, self._conf):
+            writer.parquet(self.store.uri(f"data/{tag}"))
         data = self.store.child(f"data/{tag}")
         files = []
         for name in data.names("part-"):

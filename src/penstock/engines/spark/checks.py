@@ -88,7 +88,7 @@ def _resolve(
         except CompileError as error:
             problems.append(_problem(operator, str(error).split(": ", 1)[1]))
         except PySparkException as error:
-            problems.append(_problem(operator, _first_line(error)))
+            problems.append(_problem(operator, _first_line(error) + _hint(error)))
         except Exception as error:
             problems.append(
                 _problem(operator, f"its function failed: {type(error).__name__}: {error}")
@@ -314,6 +314,15 @@ def _culprit(function: Callable[..., Any]) -> str | None:
 
 def _problem(operator: Operator, message: str) -> Problem:
     return Problem(message, operator.name, operator.written)
+
+
+def _hint(error: PySparkException) -> str:
+    if error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
+        return ""
+    return (
+        " A view that the function makes belongs to the flow's own session: "
+        "read it with df.sparkSession.sql(...)"
+    )
 
 
 def _first_line(error: BaseException) -> str:

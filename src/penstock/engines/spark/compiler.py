@@ -153,6 +153,7 @@ class Compiler:
             raise CompileError(
                 operator, f"its function must return a DataFrame, got {type(result).__name__}"
             )
+        result = _inside(frame, result)
         if body.reject is None:
             return result
         bad = F.coalesce(F.expr(body.reject), F.lit(False))
@@ -173,7 +174,7 @@ class Compiler:
         assert isinstance(operator.body, op.PYTHON_BODIES)
         schema = operator.schema
         struct = before.struct() if schema is None else struct_of(schema)
-        arrow = to_arrow_schema(struct, timezone="UTC")
+        arrow = to_arrow_schema(struct, timezone=_zone(before.base))
         return Stage(operator.body, arrow, self.desk(operator), self.mail)
 
     def _process(self, operator: Operator, body: op.Process, frame: DataFrame) -> DataFrame:
@@ -183,7 +184,7 @@ class Compiler:
             body.processor(),
             self.desk(operator),
             tuple(frame.columns),
-            to_arrow_schema(struct_of(operator.schema), timezone="UTC"),
+            to_arrow_schema(struct_of(operator.schema), timezone=_zone(frame)),
             self.mail,
         )
         return _grouped(operator, _ordered(frame)).transformWithState(
@@ -209,6 +210,27 @@ class Result:
         if not self.stages:
             return self.base
         return self.base.mapInArrow(Stages(self.stages), self.struct())
+
+
+def _zone(frame: DataFrame) -> str:
+    """The time zone in which Spark hands timestamps to Python."""
+    return str(frame.sparkSession.conf.get("spark.sql.session.timeZone"))
+
+
+def _inside(frame: DataFrame, result: DataFrame) -> DataFrame:
+    """A result in the session of the frame that it was made of.
+
+    A function may begin with a DataFrame of the user's own session, such as a static table that it
+    joins the stream to; the query must not run there.
+    """
+    from pyspark.sql import DataFrame
+
+    spark: Any = frame.sparkSession
+    if result.sparkSession is spark:
+        return result
+    datasets = spark._jvm.org.apache.spark.sql.classic.Dataset
+    plan = result._jdf.queryExecution().analyzed()
+    return DataFrame(datasets.ofRows(spark._jsparkSession, plan), spark)
 
 
 def _unpruned(name: str, frame: DataFrame) -> DataFrame:

@@ -20,7 +20,7 @@ from penstock.engines.spark.compiler import OUT, REJECT, Compiler, needs, output
 from penstock.engines.spark.executors import Executors
 from penstock.engines.spark.late import Watermark
 from penstock.engines.spark.letters import tag
-from penstock.engines.spark.session import STATE, settings
+from penstock.engines.spark.session import STATE, active, settings
 from penstock.engines.spark.shipping import pickled, portable
 from penstock.engines.spark.site import Input, Site
 from penstock.engines.spark.valve import Valve, acknowledged
@@ -183,19 +183,16 @@ class RunningPipeline:
             self.valve.save(self._valve_path)
         parts = str(self.wired.partitions)
         special, self._least = needs(self.site.graph, self.spec.operators)
+        spark = self.site.spark
         needed = {
             **special,
-            **STATE,
+            **{name: value for name, value in STATE.items() if spark.conf.get(name, None) is None},
             "spark.sql.streaming.internal.stateStore.partitions": parts,
             "spark.sql.shuffle.partitions": parts,
             # Sources are matched by name after a change of wiring, never by position.
             "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
         }
-        spark = self.site.spark
-        with self.site.lock, settings(spark, needed):
-            # Spark looks for Python sources in the session of the thread, which may be any.
-            jvm: Any = spark._jvm
-            jvm.SparkSession.setActiveSession(spark._jsparkSession)
+        with self.site.lock, settings(spark, needed), active(spark):
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
             # Where Spark writes by itself, nobody could set the watermark before a batch runs.
             self._watermark = Watermark(spark) if self._windowed else None

@@ -16,6 +16,7 @@ from penstock.dataflow.operator import Arrow, Filter, FlatMap, Map
 from penstock.engines.spark.letters import Desk, Letters, OperatorError
 from penstock.engines.spark.meter import SAMPLED, Mail, Meter
 from penstock.engines.spark.worker import settled
+from penstock.engines.spark.zones import in_zone
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -136,7 +137,8 @@ def _converted(
     if not pairs:
         return
     try:
-        made = pa.RecordBatch.from_pylist([row for _, rows in pairs for row in rows], schema=schema)
+        results = in_zone((row for _, rows in pairs for row in rows), schema)
+        made = pa.RecordBatch.from_pylist([*results], schema=schema)
     except Exception as error:
         if len(pairs) == 1:
             letters.add(_record(batch, pairs[0][0]), error)

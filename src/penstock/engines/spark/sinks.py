@@ -15,6 +15,7 @@ from penstock.dataflow.arrow import arrow_schema
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.schema import Schema
 from penstock.engines.spark.folder import Folder
+from penstock.engines.spark.zones import collected
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -72,7 +73,7 @@ class Outlets:
                 return read_files(path, format, shape, prefix=f"{self._run}-")
             case connectors.Memory():
                 rows = [row.asDict(recursive=True) for row in self.rows(name)]
-                return iter([pa.Table.from_pylist(rows, schema=shape)])
+                return iter([pa.Table.from_pylist([*collected(rows, shape)], schema=shape)])
             case _:
                 return None
 
