@@ -249,10 +249,11 @@ def _top_flow(tables: Tables, folder: Path) -> Dataflow:
     ones = pages.flat_map("ones", lambda r: [{**r, "Weight": 1}] * r["Weight"], schema=PAGES)
     windows = ones.key_by("Page").window("30s", on="viewedAt", watermark="10s")
     weights = windows.aggregate("weights", weight="sum(Weight)", emit="final")
-    timed = weights.frame("start", lambda df: df.select("window.start", "Page", "weight"))
-    slots = timed.key_by("start").window("30s", on="start")
-    top = slots.aggregate("top", top=TOP, emit="final")
-    top.frame("columns", lambda df: df.select("start", "top")).sink("out", Memory())
+    timed = weights.frame(
+        "start", lambda df: df.select("*", "window.start", F.lit(1).alias("all")).drop("window")
+    )
+    top = timed.key_by("all").window("30s", on="start").aggregate("top", top=TOP, emit="final")
+    top.frame("columns", lambda df: df.select("window.start", "top")).sink("out", Memory())
     return flow
 
 

@@ -226,13 +226,12 @@ def _q5_flow(tables: Tables, folder: Path) -> Dataflow:
     bids = events.frame("bids", _only("bid"))
     windows = bids.key_by("auction").window("30s", slide="10s", on="dateTime", watermark=DELAY)
     counts = windows.aggregate("counts", bids="count(*)", emit="final")
-    timed = counts.frame("start", lambda df: df.select("*", "window.start").drop("window"))
-    top = (
-        timed.key_by("start")
-        .window("10s", on="start")
-        .aggregate("top", Hottest=HOTTEST, emit="final")
+    timed = counts.frame(
+        "start", lambda df: df.select("*", "window.start", F.lit(1).alias("all")).drop("window")
     )
-    top.frame("columns", lambda df: df.select("start", "Hottest")).sink("out", Memory())
+    starts = timed.key_by("all").window("10s", on="start")  # one window for each start
+    top = starts.aggregate("top", Hottest=HOTTEST, emit="final")
+    top.frame("columns", lambda df: df.select("window.start", "Hottest")).sink("out", Memory())
     return flow
 
 
