@@ -8,7 +8,7 @@ windows have a time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 ID, TIME = "Id", "eventTime"
 
@@ -56,7 +56,7 @@ class Map:
 
     name: str
     kind: str
-    columns: Columns
+    columns: Columns = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class FlatMap:
     """As many copies of a record as its number says, by a Python function."""
 
     modulus: int
-    columns: Columns
+    columns: Columns = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Arrow:
     """Drop records by an Arrow function."""
 
     modulus: int
-    columns: Columns
+    columns: Columns = field(repr=False)
 
 
 @dataclass(frozen=True)

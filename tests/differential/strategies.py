@@ -56,6 +56,9 @@ EXPRESSIONS = {
 CHANGED = ("string", "int", "bigint", "boolean", "array<string>", NESTED)
 """Types that the Python function of a map step can change."""
 
+SIMPLE = ("string", "int", "bigint", "boolean", "date", "decimal(10,2)")
+"""Types that a stateful processor is keyed by."""
+
 MODULI = st.sampled_from((2, 3, 5))
 
 
@@ -212,6 +215,8 @@ def _once(draw: st.DrawFn, columns: Columns) -> tuple[q.Step, ...]:
         names = (*(n for n, _ in keys), *((TIME,) if timed else ()))
         step: q.Step = q.Deduplicate(names, timed)
     else:
+        simple = [one for one in columns if one[1] in SIMPLE and one[0] != ID]
+        keys = (draw(st.sampled_from(simple or [(ID, "bigint")])),)
         step = q.Process(*keys[0])
     if draw(st.booleans()):
         return (step,)

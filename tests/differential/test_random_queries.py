@@ -22,13 +22,14 @@ from tests.differential.interpret_flow import flow
 from tests.differential.jobs.job import session
 from tests.differential.runner import CUTS, Course, play
 from tests.differential.strategies import any_query
+from tests.strategies import few
 
 EXAMPLES = int(os.environ.get("PENSTOCK_DIFFERENTIAL_EXAMPLES", "6"))
 COURSES = st.builds(Course, st.sampled_from(CUTS), st.integers(0, 2), st.integers(0, 999))
 
 
 @given(any_query())
-@settings(max_examples=100, deadline=None)
+@few
 def test_every_random_query_is_a_valid_dataflow(query: q.Query) -> None:
     flow(query, Path("nowhere")).validate()
     assert tables_of(query)["one"].parts
