@@ -150,7 +150,7 @@ def _raw(choose: random.Random) -> Tables:
     for number in range(300):
         order = {"orderId": number, "Amount": number / 4, "shipTo": {"zipCode": f"{number:05d}"}}
         good = json.dumps(order)
-        bad = (good[:-4], "{'orderId': 1}", "", "no JSON", '{"orderId": "twelve"}')
+        bad = (good[:-4], "[1", "", "no JSON", '{"orderId": "twelve"}')
         lines.append({"value": choose.choice((good, good, good, *bad))})
     return {"raw": Table(RAW, parts_of(lines, 4), format="text")}
 
