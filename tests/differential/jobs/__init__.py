@@ -10,3 +10,16 @@ JOBS = (
     *(commerce.DEDUPLICATION, *keyed.JOINS),
     *(keyed.SALES_SUMS, *keyed.ZONES, keyed.TOP_PAGES),
 )
+
+EVERY_TIME = (
+    words.WINDOWED_COUNT,
+    words.SESSIONIZATION,
+    nexmark.Q4,
+    commerce.UPSERTS,
+    commerce.YAHOO,
+    commerce.QUARANTINE,
+    keyed.JOINS[3],
+    keyed.SALES_SUMS,
+    keyed.ZONES[0],
+)
+"""Jobs that `make test` runs: each shows something that the others do not."""
