@@ -5,7 +5,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 # Compiled once and not by every process of every test.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup demo test test-fast test-ui test-workloads torture lint docs bench clean
+.PHONY: help setup demo test test-fast test-ui test-workloads differential torture lint docs bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,6 +18,7 @@ help:
 	@echo 'make test-fast  the tests that need no Spark, without the large ones'
 	@echo 'make test-ui    the dashboard in a browser; chromium is installed if it can be'
 	@echo 'make test-workloads  every built-in workload on Spark, with changes while it runs'
+	@echo 'make differential  compare jobs and random queries with batch mode; SEEDS="1 2" EXAMPLES=50'
 	@echo 'make torture    change and kill a flow at random instants; SEEDS="1 2 3"'
 	@echo 'make lint       ruff and mypy'
 	@echo 'make docs       the documentation, into site/'
@@ -54,6 +55,13 @@ test-ui: $(INSTALLED)
 
 test-workloads: setup
 	$(BIN)/python -m pytest -m 'spark or all_workloads' tests/workloads
+
+# Jobs in every cut with changes for each seed, then random queries; the first seed is theirs, too.
+EXAMPLES ?= 50
+differential: SEEDS = 1
+differential: setup
+	PENSTOCK_DIFFERENTIAL_SEEDS='$(SEEDS)' PENSTOCK_DIFFERENTIAL_EXAMPLES=$(EXAMPLES) \
+	$(BIN)/python -m pytest tests/differential --durations=12 --hypothesis-seed=$(firstword $(SEEDS))
 
 SEEDS ?= 1 2 3 4 5
 torture: setup

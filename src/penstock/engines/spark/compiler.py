@@ -319,7 +319,9 @@ def _join(operator: Operator, body: op.Join, left: DataFrame, right: DataFrame) 
     if body.right_watermark is not None:
         right = eventtime.timed(right, *body.right_watermark)
     one, two = left.alias("l"), right.alias("r")
-    on = reduce(lambda a, b: a & b, (F.col(f"l.{k}") == F.col(f"r.{k}") for k in operator.keys))
+    # Batch mode pairs no null with a null. Streams do, where Spark does not filter nulls out first.
+    equal = (F.col(f"l.{k}") == F.col(f"r.{k}") for k in operator.keys)
+    on = reduce(lambda a, b: a & b, (*equal, *(F.col(f"l.{k}").isNotNull() for k in operator.keys)))
     if body.condition is not None:
         on = on & F.expr(body.condition)
     joined = one.join(two, on, body.how)

@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
+
 from penstock.dataflow import connectors
 from penstock.dataflow import operator as op
 from penstock.dataflow.operator import Operator
@@ -392,7 +394,7 @@ class RunningPipeline:
             for name in self.sinks
         )
         if outlets > 1 or partial:
-            frame = frame.persist()
+            frame = _unordered(frame).persist()
         try:
             if partial:
                 frame.write.format("noop").mode("overwrite").save()
@@ -466,6 +468,15 @@ class RunningPipeline:
             return None
         error = self._error or self.query.exception()
         return error if error is not None else RuntimeError("the query ended without an error")
+
+
+def _unordered(frame: DataFrame) -> DataFrame:
+    """The same rows as Spark can cache them.
+
+    An aggregation that sorts (of structs, of texts) tells a batch its order by columns that the
+    batch does not have, and a cache with such an order cannot be read. Observed rows have none.
+    """
+    return frame.observe("penstock_cached", F.count(F.lit(1)).alias("rows"))
 
 
 def _in_python(site: Site, spec: Pipeline) -> bool:
