@@ -83,7 +83,7 @@ def stand_in(monkeypatch: Any) -> None:
     monkeypatch.setattr("penstock.control.profiling._spark", counted)
     monkeypatch.setattr("penstock.control.run.Clock", lambda: clocks.pop())
     monkeypatch.setattr("penstock.engines.spark.session.session", lambda master, conf: None)
-    monkeypatch.setattr("penstock.engines.spark.checks.check", lambda graph, spark: {})
+    monkeypatch.setattr("penstock.cli.explaining._schemas", lambda graph, master, conf: ({}, ()))
 
 
 @contextmanager
