@@ -32,7 +32,7 @@ from penstock.engines.spark.quiescence import drain as drain_flow
 from penstock.engines.spark.quiescence import ends
 from penstock.engines.spark.rewiring import rewire
 from penstock.engines.spark.session import default_parallelism, session
-from penstock.engines.spark.sinks import Outlets
+from penstock.engines.spark.sinks import Outlets, check_native
 from penstock.engines.spark.site import Site
 from penstock.engines.spark.supervisor import Supervisor
 from penstock.errors import FlowFailed, InvalidInput, Refused
@@ -109,6 +109,7 @@ class SparkEngine:
         )
         try:
             checks.make_directories(graph)
+            check_native(graph, self._directory / "checkpoints", spark)
             sources.register(spark)
             outlets = Outlets(self._directory.run_id)
             mail = Mail(spark.sparkContext) if self._metering else None
@@ -393,6 +394,7 @@ class SparkEngine:
         for name in stopped:
             pipeline = self._pipelines[name]
             pipeline.turn(open=True, **pipeline.usual)
+            pipeline.release()
             if pipeline.stopping:
                 pipeline.start()
 

@@ -24,6 +24,9 @@ class Folder(Protocol):
     def names(self, name: str) -> list[str]:
         """What lies directly inside."""
 
+    def holds(self, name: str) -> bool:
+        """Whether there is something of that name; False if the directory is missing."""
+
     def move(self, old: str, new: str) -> None:
         """Give a file another name; raises if that did not work."""
 
@@ -42,6 +45,9 @@ class _Local(Folder):
 
     def names(self, name: str) -> list[str]:
         return [entry.name for entry in (self._root / name).iterdir()]
+
+    def holds(self, name: str) -> bool:
+        return (self._root / name).exists()
 
     def move(self, old: str, new: str) -> None:
         (self._root / old).replace(self._root / new)
@@ -73,6 +79,9 @@ class _Remote(Folder):
     def names(self, name: str) -> list[str]:
         found = self._files.listStatus(self._path(self.path(name)))
         return [status.getPath().getName() for status in found]
+
+    def holds(self, name: str) -> bool:
+        return bool(self._files.exists(self._path(self.path(name))))
 
     def move(self, old: str, new: str) -> None:
         if not self._files.rename(self._path(self.path(old)), self._path(self.path(new))):

@@ -7,17 +7,30 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
+
 from penstock.dataflow import connectors
 from penstock.dataflow import operator as op
+from penstock.dataflow.delivery import Delivery, delivery
 from penstock.dataflow.operator import Operator
 from penstock.engines.rundir import Wired
 from penstock.engines.spark import checkpoint, letters
 from penstock.engines.spark.checks import foreign
-from penstock.engines.spark.compiler import OUT, REJECT, Compiler, needs, output_mode, struct_of
+from penstock.engines.spark.compiler import (
+    IN,
+    OUT,
+    REJECT,
+    Compiler,
+    needs,
+    output_mode,
+    struct_of,
+)
 from penstock.engines.spark.executors import Executors
+from penstock.engines.spark.gate import Gate
 from penstock.engines.spark.letters import tag
 from penstock.engines.spark.session import STATE, settings
 from penstock.engines.spark.shipping import pickled, portable
@@ -66,9 +79,11 @@ class RunningPipeline:
         self._backlog = backlog
         self._seen_batch = -1
         self._ran = -1
+        self._ended_here = -1  # the last batch that has ended since the query was started
         self._begun = threading.Event()
         self._turning = threading.Lock()
         self._life = threading.RLock()  # held while the query is started or stopped
+        self._gate = Gate()
         self._shadow = shadow
         mark = f"{spec.name}-{wired.epoch:06d}"
         self._query_name = mark if shadow else spec.name
@@ -83,11 +98,9 @@ class RunningPipeline:
         )
         self.checkpoint: Path = site.directory / "checkpoints" / wired.checkpoint
         done = checkpoint.committed(self.checkpoint, wired.epoch)
-        begun, _, finished = checkpoint.progress(self.checkpoint, wired.epoch)
-        cut_off = "" if finished else tag(wired.epoch, begun)
-        for sink in self.sinks:
-            site.delivered.setdefault(sink, site.tally(sink).before(cut_off))
-        self.positions = {i.key: done.get(i.key, wired.first.get(i.key, 0)) for i in self.inputs}
+        self.positions: dict[str, int] = {}
+        for entry in self.inputs:
+            self.reached(entry.key, done.get(entry.key, wired.first.get(entry.key, 0)))
 
     @property
     def name(self) -> str:
@@ -115,6 +128,15 @@ class RunningPipeline:
     def native_sink(self) -> connectors.Spark | None:
         found = (self._sink(name) for name in self.sinks)
         return next((sink for sink in found if isinstance(sink, connectors.Spark)), None)
+
+    def reached(self, key: str, row: int) -> None:
+        """An input has been read and committed up to a row.
+
+        A native sink gets every row of the channel it reads, so this is what it has got, too.
+        """
+        self.positions[key] = row
+        if self.native_sink is not None:
+            self.site.tally(self.sinks[0]).reach(row)
 
     # --- turning ----------------------------------------------------------------------------
 
@@ -147,10 +169,13 @@ class RunningPipeline:
     def start(self, once: bool = False) -> None:
         """Start the query, from its checkpoint if there is one.
 
-        With `once` it runs only the batch that was cut off, if there is one, and then idles.
+        With `once` it runs only the batch that is pending, if there is one, and then idles.
         """
         with self._life:
             self.stopping = False
+            begun, _, finished = checkpoint.progress(self.checkpoint, self.wired.epoch)
+            self._gate.renew(-1 if finished else begun)
+            self._ended_here = -1
             self._begun.clear()
             self._error = None
             if self.query is not None:
@@ -169,8 +194,6 @@ class RunningPipeline:
                 self.start()
 
     def _start(self, once: bool) -> None:
-        self._ran_before = self.checkpoint.exists()
-        self._first = True
         with self._turning:
             self.valve.save(self._valve_path)
         parts = str(self.wired.partitions)
@@ -219,8 +242,9 @@ class RunningPipeline:
         number = self.inputs.index(entry)
         body = operator.body
         if isinstance(body, op.Read) and not isinstance(body.source, connectors.Generator):
-            name = re.sub(r"\W", "_", operator.name)
-            return self._spread(foreign(spark, body.source, f"source_{name}"))
+            rows = foreign(spark, body.source, foreign_name(operator))
+            count = F.count(F.lit(1)).alias("rows")
+            return self._spread(rows.observe(IN + operator.name, count))
         options = {
             "valve": str(self._valve_path),
             "input": entry.key,
@@ -255,10 +279,44 @@ class RunningPipeline:
         self._shadow = False
         self.turn(**changes)
 
+    def hold(self) -> None:
+        """Begin no other batch until `release` is called; the one under way goes on."""
+        self._gate.close()
+
+    def release(self) -> None:
+        """Let batches begin again."""
+        self._gate.open()
+
+    @property
+    def settled(self) -> bool:
+        """Whether a stop cuts nothing off: the last batch is committed and reported.
+
+        One that is planned and waits before the closed gate has done nothing yet.
+        """
+        if self._gate.inside is not None:
+            return False
+        held = self._gate.held
+        begun, _, finished = checkpoint.progress(self.checkpoint, self.wired.epoch)
+        return (finished or begun == held) and self._reported
+
+    @property
+    def pending(self) -> bool:
+        """Whether a batch is planned and not committed."""
+        return not checkpoint.progress(self.checkpoint, self.wired.epoch)[2]
+
+    @property
+    def _reported(self) -> bool:
+        """Whether Spark has reported the last batch that has ended since the start."""
+        if self.query is None or self._ended_here < 0:
+            return True
+        last = self.query._jsq.lastProgress()
+        return last is not None and last.batchId() >= self._ended_here
+
     def stop(self) -> None:
         """Stop the query. A batch in flight is cut off and comes again with the next start."""
         with self._life:
             self.stopping = True
+            self._gate.end()
             if self.query is not None:
                 self.query.stop()
 
@@ -276,26 +334,33 @@ class RunningPipeline:
 
     def _on_batch(self, frame: DataFrame, batch: int) -> None:
         self.begun = time.time()
+        if not self._gate.enter(batch, self._has_room):
+            self.begun = None
+            # Spark takes an error with these words for the stop that it was asked for.
+            raise RuntimeError(f"org.apache.spark.SparkException: job group {self.run} cancelled")
         try:
             self._run_batch(frame, batch)
         except Exception as error:
             self.begun = None
             self._error = error  # what Spark makes of it on its way back says much less
             raise
+        finally:
+            self._gate.leave()
 
     def _run_batch(self, frame: DataFrame, batch: int) -> None:
         label = tag(self.wired.epoch, batch)
         if self._shadow:
             self._run_for_state(frame, label)
-            self._ran = batch
+            self._ran = self._ended_here = batch
             return
-        self._wait_for_room()
-        again = self._first and self._ran_before
-        self._first = False
+        again = batch == self._gate.pending
         if again:
             for name in self.lettering:
                 self.site.dead_letters -= letters.count(self.site.dead, name, label)
                 letters.discard(self.site.dead, name, label)
+        for sink in self.sinks:
+            if delivery(self._sink(sink)) is Delivery.AT_LEAST_ONCE:
+                self.site.tally(sink).begin(label)
         self._deliver(self._limited(frame), label, again)
         rows = self._observed(label)
         for sink in self.sinks:
@@ -303,7 +368,7 @@ class RunningPipeline:
         for name in self.lettering:
             self.site.dead_letters += letters.settle(self.site.dead, name, label)
         self.ended[batch] = time.time()
-        self._ran = batch
+        self._ran = self._ended_here = batch
         self.ended.pop(batch - 1000, None)
 
     def _run_for_state(self, frame: DataFrame, label: str) -> None:
@@ -312,16 +377,14 @@ class RunningPipeline:
         for name in self.lettering:
             letters.discard(self.site.dead, name, label)
 
-    def _wait_for_room(self) -> None:
-        """Hold the batch while the channel is full: that is the back pressure."""
-        if not self.feeds:
-            return
-        while (
-            self._backlog(self.tail) >= self.site.channel_rows
-            and self.valve.open
-            and not self.stopping
-        ):
-            time.sleep(0.02)
+    def _has_room(self) -> bool:
+        """Whether a batch may begin: while the channel is full none does, which is back pressure.
+
+        What is in flight when the valve is closed has to come through.
+        """
+        if not self.feeds or self._shadow or not self.valve.open:
+            return True
+        return self._backlog(self.tail) < self.site.channel_rows
 
     def _limited(self, frame: DataFrame) -> DataFrame:
         """One task for each instance: several partitions of state or of input are joined in one."""
@@ -365,9 +428,13 @@ class RunningPipeline:
         return body.sink
 
     def _observed(self, label: str) -> int:
-        """Rows that left in this batch; native rejects are put with the dead letters."""
+        """Rows that left in this batch; counts those that came, and keeps native rejects."""
         self._begun.wait()
         metrics = self._execution.lastExecution().observedMetrics()
+        for source in self.foreign:
+            name = IN + source.name
+            rows = int(metrics.apply(name).getLong(0)) if metrics.contains(name) else 0
+            self.site.tally(source.name).add(label, rows)
         for name in self.lettering:
             body = self.site.graph[name].body
             if isinstance(body, op.Frame) and metrics.contains(REJECT + name):
@@ -413,6 +480,14 @@ class RunningPipeline:
             self._seen_batch = done[-1].batchId()
         return done
 
+    def found_nothing(self, since: float) -> bool:
+        """Whether it has looked for input since then and its sources had nothing new."""
+        last = None if self.query is None else self.query._jsq.lastProgress()
+        if last is None:
+            return False
+        looked = datetime.fromisoformat(last.timestamp().replace("Z", "+00:00")).timestamp()
+        return looked > since and all(s.startOffset() == s.endOffset() for s in last.sources())
+
     def failure(self) -> BaseException | None:
         """The error that ended the query, if one did."""
         if self.query is None or self.stopping:
@@ -421,6 +496,12 @@ class RunningPipeline:
             return None
         error = self._error or self.query.exception()
         return error if error is not None else RuntimeError("the query ended without an error")
+
+
+def foreign_name(operator: Operator) -> str:
+    """The name of a source of Spark's own in the checkpoint."""
+    name = re.sub(r"\W", "_", operator.name)
+    return f"source_{name}"
 
 
 def _in_python(site: Site, spec: Pipeline) -> bool:

@@ -92,7 +92,6 @@ def rewire(engine: SparkEngine, change: Change, reason: str) -> Aftermath:
         interruption=sum(t for name, t in phases.found if name not in ("executors", "prepare")),
         reason=reason,
         phases=tuple(phases.found),
-        rows_replayed=stopped.replayed,
         state_rows_moved=rows,
         state_bytes_moved=size,
         keys_moved=_keys_moved(cut, _cuts(now.values())),
