@@ -62,7 +62,7 @@ def put(folder: Path, part: int, rows: int = 10) -> None:
     draft.rename(folder / f"{part:05d}.json")
 
 
-def ends(engine: SparkEngine, within: float = 30) -> None:
+def ends(engine: SparkEngine, within: float = 60) -> None:
     """Stop with draining, in a thread, so that a drain without end fails the test."""
     thread = threading.Thread(target=engine.stop, daemon=True)
     thread.start()

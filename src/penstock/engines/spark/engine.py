@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import sys
 import threading
 import time
 from collections import Counter
@@ -31,7 +32,7 @@ from penstock.engines.spark.profiler import Profiler
 from penstock.engines.spark.quiescence import drain as drain_flow
 from penstock.engines.spark.quiescence import ends
 from penstock.engines.spark.rewiring import rewire
-from penstock.engines.spark.session import default_parallelism, session
+from penstock.engines.spark.session import default_parallelism, session, state_note
 from penstock.engines.spark.sinks import Outlets, check_native
 from penstock.engines.spark.site import Site
 from penstock.engines.spark.supervisor import Supervisor
@@ -98,6 +99,8 @@ class SparkEngine:
     def start(self, graph: Graph, plan: Plan | None, run_dir: Path) -> None:
         self._require("new")
         spark = self._spark = self._spark or session(self._master, self._conf)
+        if note := state_note(self._conf):
+            print(f"penstock: {note}", file=sys.stderr, flush=True)
         schemas = checks.check(graph, spark)
         self._executors = Executors(spark)
         if plan is not None:
@@ -144,10 +147,10 @@ class SparkEngine:
                 self._directory.wiring() or self._first_wiring(graph, plan)
             )
             self._began = time.time()
+            repartition.undo(self._directory / "checkpoints")
             self._forget_checkpoints()
             for folder in (self._directory / "checkpoints").glob("state-*/"):
                 checkpoint.come_home(folder)
-            repartition.finish(spark, self._directory / "checkpoints")
             letters.forget(self._site.dead, graph.by_name, self._wiring.number + 1)
             self._site.dead_letters = sum(
                 letters.total(self._site.dead, o.name) for o in graph.operators
@@ -431,8 +434,7 @@ class SparkEngine:
         """Delete checkpoints of other wirings that hold nothing anybody needs."""
         kept = {wired.checkpoint for wired in self._wiring.pipelines.values()}
         for entry in (self._directory / "checkpoints").iterdir():
-            name = entry.name.removesuffix(".repartition")
-            if not name.startswith(("run-", "state-")) or name in kept:
+            if not entry.name.startswith(("run-", "state-")) or entry.name in kept:
                 continue
             if entry.is_dir():
                 shutil.rmtree(entry, ignore_errors=True)

@@ -52,6 +52,8 @@ _ANY_TIME = {
 }
 
 STATE = {
+    # The only one whose state can be cut into another number of parts, and that has timers.
+    "spark.sql.streaming.stateStore.providerClass": _STATE,
     # A commit of state writes what changed instead of everything: half the time of a small batch.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }
@@ -99,6 +101,15 @@ def _started(master: str, conf: Mapping[str, str]) -> SparkSession:
             f"Spark did not start on master '{master}': {said or ' '.join(lines[:1])}; "
             "`penstock doctor` checks what it needs"
         ) from error
+
+
+def state_note(conf: Mapping[str, str] | None) -> str | None:
+    """What to tell a user whose settings keep state elsewhere than Penstock does, if anything."""
+    name = "spark.sql.streaming.stateStore.providerClass"
+    wanted = (conf or {}).get(name, _STATE)
+    if wanted == _STATE:
+        return None
+    return f"{name}={wanted} is not used: a flow keeps its state in RocksDB, so that it can move"
 
 
 def end() -> None:

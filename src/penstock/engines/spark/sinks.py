@@ -39,7 +39,7 @@ def check_native(graph: Graph, checkpoints: Path, spark: SparkSession) -> None:
         if path is not None and not begun and Folder.at(path, spark).holds("_spark_metadata"):
             raise InvalidInput(
                 f"sink '{operator.name}' ({operator.written}) writes to {path}, which another run "
-                f"has written to: Spark's sink for {sink.format} would skip the batches of this one; "
+                f"has written to: Spark's sink for {sink.format} would skip batches of this one; "
                 "choose an empty directory, or use Parquet(...), Json(...) or Csv(...)"
             )
 
