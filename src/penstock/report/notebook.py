@@ -191,6 +191,8 @@ def _rows(summary: Summary) -> str:
     offered = "" if summary.rows_offered is None else f"{summary.rows_offered:,} offered, "
     dead = f", {summary.rows_dead:,} dead letters" if summary.rows_dead else ""
     dead += f", {summary.rows_late:,} too late" if summary.rows_late else ""
+    repeated = summary.rows_repeated
+    dead += f", up to {repeated:,} delivered again" if repeated else ""
     return (
         f"{offered}{summary.rows_ingested:,} taken in, {summary.rows_delivered:,} delivered{dead}"
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.dataflow.delivery import Delivery
 from penstock.metrics.snapshot import OperatorMetrics
 from penstock.plan.plan import Plan
 from penstock.plan.transition import Transition
@@ -45,7 +46,8 @@ class Summary(Shown):
     over that time, `throughput_last` the last that was measured while the sources were on. `exact`
     is None where nothing can be said, e.g. without expectation or generated input; `exact_reason`
     says why it is not True. `operators` are those of the last window that showed nothing but the
-    plan in force.
+    plan in force. `delivery` is what each sink promises; `rows_repeated` are rows of batches that
+    a sink with less than exactly once has got again, so up to so many are there more than once.
     """
 
     flow: str
@@ -68,6 +70,8 @@ class Summary(Shown):
     interrupted: bool = False
     operators: Mapping[str, OperatorMetrics] = field(default_factory=dict)
     rows_late: int | None = None
+    rows_repeated: int = 0
+    delivery: Mapping[str, Delivery] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -80,6 +84,7 @@ class Summary(Shown):
             "rows_delivered": self.rows_delivered,
             "rows_dead": self.rows_dead,
             "rows_late": self.rows_late,
+            "rows_repeated": self.rows_repeated,
             "throughput": {
                 "mean": round(self.throughput_mean, 2),
                 "last": None if self.throughput_last is None else round(self.throughput_last, 2),
@@ -89,6 +94,7 @@ class Summary(Shown):
             "slot_seconds": round(self.slot_seconds, 3),
             "plan": self.plan.to_json(),
             "transitions": [t.to_json() for t in self.transitions],
+            "delivery": {name: one.value for name, one in self.delivery.items()},
             "exact": self.exact,
             "run_dir": self.run_dir,
             "interrupted": self.interrupted,

@@ -37,6 +37,9 @@ def summary_table(summary: Summary) -> RenderableType:
         held = sum(t.interruption for t in summary.transitions)
         changes = len(summary.transitions)
         table.add_row("changes", f"{changes} of the plan, output held for {text.span(held)} in all")
+    if summary.delivery:
+        told = ", ".join(f"{name}: {one.value}" for name, one in summary.delivery.items())
+        table.add_row("delivery", told)
     words, style = _EXACT[summary.exact]
     why = f" ({summary.exact_reason})" if summary.exact_reason else ""
     table.add_row("exact", Text.assemble((words, style), why))
@@ -51,6 +54,8 @@ def _rows(summary: Summary) -> list[tuple[str, str]]:
         parts.append((f", {summary.rows_dead:,} dead letters", "yellow"))
     if summary.rows_late:
         parts.append((f", {summary.rows_late:,} too late", "yellow"))
+    if summary.rows_repeated:
+        parts.append((f", up to {summary.rows_repeated:,} delivered again", "yellow"))
     return parts
 
 
