@@ -226,6 +226,9 @@ class SparkEngine:
                 pipeline.stop()
             for pipeline in self._pipelines.values():
                 self._observer.take(pipeline)
+                done = checkpoint.committed(pipeline.checkpoint, pipeline.wired.epoch)
+                for key, row in done.items():
+                    pipeline.reached(key, row)
             self._changes.close(self._observer.outputs)
             self._last = self._snapshot()
             self._state = "stopped"

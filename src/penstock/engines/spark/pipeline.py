@@ -80,6 +80,7 @@ class RunningPipeline:
         self._seen_batch = -1
         self._ran = -1
         self._ended_here = -1  # the last batch that has ended since the query was started
+        self._starts = 0
         self._begun = threading.Event()
         self._turning = threading.Lock()
         self._life = threading.RLock()  # held while the query is started or stopped
@@ -173,14 +174,16 @@ class RunningPipeline:
         """
         with self._life:
             self.stopping = False
+            if self.query is not None:
+                self._gate.end()
+                self.query.stop()  # one that died may still be on its way out
+            self.query = None
+            self._begun.clear()
+            self._error = None
             begun, _, finished = checkpoint.progress(self.checkpoint, self.wired.epoch)
             self._gate.renew(-1 if finished else begun)
             self._ended_here = -1
-            self._begun.clear()
-            self._error = None
-            if self.query is not None:
-                self.query.stop()  # one that died may still be on its way out
-            self.query = None
+            self._starts += 1
             try:
                 self._start(once)
             except Exception as error:
@@ -356,7 +359,9 @@ class RunningPipeline:
         again = batch == self._gate.pending
         if again:
             for name in self.lettering:
-                self.site.dead_letters -= letters.count(self.site.dead, name, label)
+                # Those of an attempt that failed here were never counted.
+                if self._starts == 1 or self._ran == batch:
+                    self.site.dead_letters -= letters.count(self.site.dead, name, label)
                 letters.discard(self.site.dead, name, label)
         for sink in self.sinks:
             if delivery(self._sink(sink)) is Delivery.AT_LEAST_ONCE:

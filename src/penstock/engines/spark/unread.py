@@ -24,6 +24,9 @@ _LISTING = 1.0
 
 Listing = Callable[[], frozenset[str]]
 
+UNKNOWN = frozenset({"?"})
+"""A directory that cannot be listed: no source ever reads this file."""
+
 
 class Unread:
     """The files of one source that are still to be read.
@@ -70,15 +73,19 @@ def _logs(folder: Path) -> Iterator[Path]:
 
 
 def listing(spark: SparkSession, source: Files) -> Listing:
-    """The files of a source as Spark itself lists them, with its patterns and hidden files."""
+    """The files of a source as Spark itself lists them, by its patterns and without hidden ones."""
 
     def found() -> frozenset[str]:
-        from pyspark.errors import AnalysisException
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
 
         reader = spark.read.format(source.format).options(**source.options)
         try:
             return frozenset(reader.schema(source.schema.ddl).load(source.path).inputFiles())
-        except AnalysisException:  # a pattern that no file fits yet
-            return frozenset()
+        except PySparkException as error:
+            # A pattern that no file fits yet is an error for Spark.
+            return frozenset() if error.getCondition() == "PATH_NOT_FOUND" else UNKNOWN
+        except Py4JError:
+            return UNKNOWN
 
     return found
