@@ -50,7 +50,7 @@ def test_a_picture_shows_what_the_data_beside_it_say(name: str, tmp_path: Path) 
         png = (HOME / name / f"picture-{engine}.png").read_bytes()
         svg = gzip.decompress((HOME / name / f"picture-{engine}.svg.gz").read_bytes())
         assert noted == {
-            "figure": drawn.of(experiments.get(name).picture(data)),
+            "figure": drawn.of(experiments.get(name).picture(data.rounds[0])),
             "png": sha256(png).hexdigest(),
             "svg": sha256(svg).hexdigest(),
         }
