@@ -103,7 +103,8 @@ class Claim:
     better: in which direction ours may leave the seed's behind; within: how far apart effects may
     be, as a share of the seed's; basis: "given" for a number that was put in or follows from what
     was, "varied" for one that was found with other parameters than the seed's, neither of which
-    counts as found; why: the reason, told where they do not agree, also where ours is better, and
+    counts as found; given_on: the engine on which a number was put in that is measured on the
+    other; why: the reason, told where they do not agree, also where ours is better, and
     on_spark: the same for Spark; only: the engine on which it can be compared, where sizes matter.
     """
 
@@ -120,6 +121,7 @@ class Claim:
     side: Literal["above", "below"] | None = None
     basis: Literal["found", "given", "varied"] = "found"
     ideal: float | None = None
+    given_on: EngineName | None = None
 
     def __post_init__(self) -> None:
         if self.side is not None and (self.seed is not None or self.neutral is None):

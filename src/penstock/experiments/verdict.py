@@ -65,7 +65,7 @@ def judged(
     found = _compared(claim, value, engine)
     if claim.basis == "varied":
         found = VARIED
-    elif claim.basis == "given" and found in _FOR_US:
+    elif (claim.basis == "given" or claim.given_on == engine) and found in _FOR_US:
         found = GIVEN
     elif engine == "spark" and rounds < ROUNDS and found:
         found = ONE_RUN
@@ -78,7 +78,7 @@ def effect(claim: Claim, value: float) -> float | None:
         return None
     none = claim.ideal if claim.ideal is not None else claim.neutral
     none = 0.0 if none is None or (claim.ideal is None and none == claim.seed) else none
-    return (value - none) / (claim.seed - none) if claim.seed != none else None
+    return (value - none) / (claim.seed - none) + 0.0 if claim.seed != none else None  # no -0
 
 
 def _compared(claim: Claim, value: float, engine: EngineName) -> str:
@@ -108,7 +108,8 @@ def _missed(claim: Claim, value: float, share: float | None) -> str:
     """Judge what is missed; share: beside the paper's misses, None where it misses nothing."""
     assert claim.ideal is not None
     if share is None:
-        return AGREES if abs(value - claim.ideal) <= HAIR * abs(claim.ideal) else DIFFERS
+        close = abs(value - claim.ideal) <= HAIR * abs(claim.ideal)
+        return AGREES if close or _ahead(claim, value) else DIFFERS
     if abs(1.0 - share) <= claim.within + 1e-9:
         return AGREES
     return BETTER if share < 1.0 else DIFFERS
