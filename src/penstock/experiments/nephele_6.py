@@ -166,7 +166,6 @@ FIGURE_6 = Experiment(
             _met("latency"),
             ideal=1.0,
             why=SMOOTH,
-            on_spark=prime_spark.LATE,
         ),
         Claim("share of intervals that meet the bound, static testers", None, _met("static")),
         Claim(
@@ -183,7 +182,6 @@ FIGURE_6 = Experiment(
             better="lower",
             within=0.1,
             why=SMOOTH,
-            on_spark=prime_spark.LATE,
         ),
         Claim(
             "95th percentile where nothing changes",

@@ -298,8 +298,8 @@ FIGURE_8 = Experiment(
         "which pass what is hot on to sentiments. The workload twitter-sentiment does so too, with "
         "operators before these that parse tweets and find their hashtags. The strategy is as the "
         "seed prints it, without the reserve that the policy keeps if nothing else is said.",
-        "On Spark a static plan that was found by trying meets both bounds more often than the "
-        "policy and costs less.",
+        "In the one run on Spark a static plan that was found by trying meets both bounds more "
+        "often than the policy and costs less.",
     ),
 )
 

@@ -143,6 +143,11 @@ class Store:
                 found[engine] = f"{sum(map(len, rounds))}{planned}"
         return found
 
+    def withdrawn(self) -> dict[EngineName, str]:
+        """Engines whose result was taken away since it was stale, and why."""
+        found: dict[EngineName, str] = self._read().get("withdrawn", {})
+        return found
+
     def make(self, experiment: Experiment, pictures: bool = True) -> tuple[Row, ...]:
         """Write the table and draw the pictures, from the data and nothing else.
 
@@ -150,7 +155,8 @@ class Store:
         """
         found = self.data()
         rows = tabulate(experiment, found)
-        _write(self.home / "table.md", markdown(experiment, rows, self.lacking()))
+        text = markdown(experiment, rows, self.lacking(), self.withdrawn())
+        _write(self.home / "table.md", text)
         _write(self.home / "table.json", _json(as_json(experiment, rows)))
         for engine, data in found.items() if pictures else ():
             figure, base = experiment.picture(data.rounds[0]), self.home / f"picture-{engine}"
@@ -198,7 +204,10 @@ class Store:
             "penstock": version("penstock"),
         }
         kept = {one: engines[one] for one in ENGINES if one in engines}
-        _write(self.home / "manifest.json", _json({**about, "engines": kept}))
+        gone = self.withdrawn() if self._exists() else {}
+        gone.pop(engine, None)
+        also = {"withdrawn": gone} if gone else {}
+        _write(self.home / "manifest.json", _json({**about, "engines": kept, **also}))
 
 
 def _records(path: Path) -> Iterator[Record]:

@@ -114,9 +114,12 @@ def _value(claim: Claim, data: Data) -> float | None:
 
 
 def markdown(
-    experiment: Experiment, rows: tuple[Row, ...], lacking: Mapping[EngineName, str] | None = None
+    experiment: Experiment,
+    rows: tuple[Row, ...],
+    lacking: Mapping[EngineName, str] | None = None,
+    withdrawn: Mapping[EngineName, str] | None = None,
 ) -> str:
-    """The table for people, with the reasons below; lacking: as `Store.lacking` tells it."""
+    """The table for people, with the reasons below; the rest as `Store` tells it."""
     engines = [e for e in ENGINES if any(e in row.cells for row in rows)]
     names = {"simulator": "here (simulated)", "spark": "here (Spark)"}
     head = ["", "seed"]
@@ -143,6 +146,8 @@ def markdown(
         told.append(f"Not on Spark here: {experiment.no_spark}.")
     elif "spark" in engines:
         told.append(f"On Spark here: {experiment.on_spark} {DIRECTION_ALONE}")
+    for engine, reason in (withdrawn or {}).items():
+        told.append(f"The result {_ON[engine]} was withdrawn: {reason}.")
     told.append(legend(rows))
     title = f"# {experiment.title}\n\n"
     for engine, done in (lacking or {}).items():
@@ -155,6 +160,8 @@ DIRECTION_ALONE = (
     "What is compared there is the direction, as sizes are others, and only of cases that ran in "
     f"{ROUNDS} rounds or more, in rotated order after a warm-up."
 )
+
+_ON = {"simulator": "of the simulator", "spark": "on Spark"}
 
 LEGEND = "How to read it: "
 """How the line begins that explains the words of a table."""
