@@ -17,12 +17,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from results import HOME, unpacked
-
 from penstock import experiments
 from penstock.experiments import code, provenance
 from penstock.experiments.experiment import Case, Data, Experiment, Setting
 from penstock.experiments.store import Store
+from results import HOME, unpacked
 
 
 def main(words: Sequence[str]) -> int:

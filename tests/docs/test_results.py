@@ -40,7 +40,7 @@ def test_a_table_comes_from_the_data_beside_it(name: str, tmp_path: Path) -> Non
 def stored() -> list[tuple[str, EngineName, Mapping[str, Any]]]:
     """Every result that is kept: the experiment, the engine, and what the manifest says."""
     manifests = {n: json.loads((HOME / n / "manifest.json").read_text()) for n in RECORDED}
-    return [(n, engine, told) for n, m in manifests.items() for engine, told in m["engines"].items()]
+    return [(n, e, told) for n, m in manifests.items() for e, told in m["engines"].items()]
 
 
 @pytest.mark.parametrize(("name", "engine", "told"), stored(), ids=lambda one: str(one)[:20])
@@ -75,9 +75,9 @@ def test_a_single_run_on_spark_is_not_judged(
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_what_was_withdrawn_is_gone_and_has_a_reason(name: str) -> None:
-    for engine, why in json.loads((HOME / name / "manifest.json").read_text()).get(
-        "withdrawn", {}
-    ).items():
+    for engine, why in (
+        json.loads((HOME / name / "manifest.json").read_text()).get("withdrawn", {}).items()
+    ):
         assert not list((HOME / name).glob(f"*-{engine}.*"))
         assert f"was withdrawn: {why}." in (HOME / name / "table.md").read_text()
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+
 import pytest
 
 from penstock.experiments.experiment import Claim, Data

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 _NAME = "`list`, the name of an experiment, or `all`"
 _VERDICTS = (
-    "A table has the paper's number beside the one found here, and a verdict. agrees: the effect is "
-    "within 25 percent of the paper's (5 or 10 where the table says so). better: further away, in "
-    "the direction that everybody wants. same direction: at least half of the effect, or on the "
+    "A table has the paper's number beside the one found here, and a verdict. agrees: the effect "
+    "is within 25 percent of the paper's (5 or 10 where the table says so). better: further away, "
+    "in the direction that everybody wants. same direction: at least half of the effect, or on the "
     "side that the paper names. weaker: less than half of it. differs: none of these. given: the "
     "number was put in, and counts for nothing. one run: fewer than three rounds on Spark, and not "
     "judged. not measured: the data do not say. varied: found with other parameters than the "

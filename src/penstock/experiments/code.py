@@ -33,8 +33,11 @@ OWN = __name__.rpartition(".")[0]
 
 APART = tuple(
     f"{ROOT}.{name}"
-    for name in ("cli", "dashboard", "dataflow", "engines.spark", "errors", "report", "shown")
-) + (f"{ROOT}.policies.registry", f"{ROOT}.workloads")
+    for name in (
+        *("cli", "dashboard", "dataflow", "engines.spark", "errors", "report", "shown"),
+        *("policies.registry", "workloads"),
+    )
+)
 """Modules, or packages, that no simulated number depends on: what a user writes and sees, the
 other engine, and the tables by which names are looked up."""
 
@@ -159,9 +162,8 @@ def named(node: ast.stmt, source: Source) -> Iterator[_Place]:
                 yield imported[one.id]
             elif one.id in source.defined:
                 yield source.module, one.id
-        elif isinstance(one, ast.Constant) and isinstance(one.value, str):
-            if source.module.startswith(OWN):
-                yield from _looked_up(one.value)
+        elif isinstance(one, ast.Constant) and source.module.startswith(OWN):
+            yield from _looked_up(str(one.value))
 
 
 @cache

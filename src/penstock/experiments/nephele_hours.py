@@ -36,7 +36,6 @@ STATIC = (175 + 64) * 12 / 60
 from there, as the seed does."""
 
 
-
 def task_hours(step: float) -> Sequence[Case]:
     elastic = [Case(f"{bound} ms", Play(bounded(bound, step), PRINTED)) for bound in BOUNDS]
     best = [

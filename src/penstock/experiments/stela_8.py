@@ -226,8 +226,15 @@ FIGURE_8 = Experiment(
     cases,
     (
         *simulated(
-            Claim("share of the throughput that Stela keeps", 1.0, kept(STELA), better="higher",
-                  ideal=1.0, why=_PLACE, basis="given"),
+            Claim(
+                "share of the throughput that Stela keeps",
+                1.0,
+                kept(STELA),
+                better="higher",
+                ideal=1.0,
+                why=_PLACE,
+                basis="given",
+            ),
             Claim("share that random groups keep", 0.4, kept(RANDOM), neutral=1.0, why=_PLACE),
             Claim("Stela beside random groups", 3.3, beside(STELA, RANDOM), "", 1.0, why=_PLACE),
             *(

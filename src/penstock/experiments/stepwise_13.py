@@ -77,9 +77,9 @@ _FOUR = (
 )
 
 _MISSED = (
-    "four machines are made to carry 6,000 tweets/s, and the best static plan does so on four, with "
-    "6,119 (row below). Stepwise profiling ends with 5,703 there, 5 % short, and the next size that "
-    "is tried is six"
+    "four machines are made to carry 6,000 tweets/s, and the best static plan does so on four, "
+    "with 6,119 (row below). Stepwise profiling ends with 5,703 there, 5 % short, and the next "
+    "size that is tried is six"
 )
 
 _MISPLACED = (
