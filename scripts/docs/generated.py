@@ -147,10 +147,11 @@ def experiments() -> str:
 
 def verdicts() -> str:
     """What the words of the tables of experiments mean."""
-    from penstock.experiments.table import BESIDE, meanings
+    from penstock.experiments.table import BESIDE
+    from penstock.experiments.verdict import EFFECT, meanings
 
     lines = [f"*{word}*: {text}" for word, text in meanings((0.25, 0.1)).items()]
-    return "\n".join(f"- {line}" for line in [BESIDE, *lines])
+    return "\n".join(f"- {line}" for line in [BESIDE, EFFECT, *lines])
 
 
 def _took(homes: Sequence[Path]) -> str:

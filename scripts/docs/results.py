@@ -56,7 +56,11 @@ def laid_over(source: Path, target: Path) -> None:
         if told["complete"] and (not is_quick(told) or is_quick(engines.get(engine, told))):
             engines[engine] = told
             shutil.copyfile(source / f"data-{engine}.jsonl", target / f"data-{engine}.jsonl")
-    kept.write_text(json.dumps({**new, "engines": dict(sorted(engines.items()))}, indent=2) + "\n")
+    gone = json.loads(kept.read_text()).get("withdrawn", {}) if kept.exists() else {}
+    gone = {engine: why for engine, why in gone.items() if engine not in engines}
+    also = {"withdrawn": gone} if gone else {}
+    whole = {**new, "engines": dict(sorted(engines.items())), **also}
+    kept.write_text(json.dumps(whole, indent=2) + "\n")
 
 
 def is_quick(told: Mapping[str, Any]) -> bool:

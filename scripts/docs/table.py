@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from penstock.experiments.table import VERDICTS
+from penstock.experiments.verdict import VERDICTS
 
 ROOT = Path(__file__).parents[2]
 _BETWEEN = re.compile(r"(<!-- results: [^>]* -->\n).*?(<!-- results end -->)", re.DOTALL)
@@ -67,6 +67,7 @@ def policies() -> str:
     return "\n".join(lines)
 
 
+_PLURAL = {"agrees": "agree", "differs": "differ"}
 _WHERE = {"simulator": "simulated", "spark": "Spark"}
 
 
@@ -78,10 +79,8 @@ def experiments() -> str:
         for engine in _WHERE:
             words = [r[engine]["verdict"] for r in found["rows"] if _compared(r, engine)]
             counts.setdefault((found["paper"], engine), Counter()).update(words)
-    lines = [
-        "| paper | where | numbers | agree | better | same direction | differ | not measured |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    heads = ["paper", "where", "numbers", *(_PLURAL.get(word, word) for word in VERDICTS)]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for (paper, engine), found in sorted(counts.items()):
         cells = [found[word] for word in VERDICTS]
         shown = " | ".join(map(str, [sum(cells), *cells]))
@@ -89,7 +88,8 @@ def experiments() -> str:
     said = (
         "The papers' experiments, repeated on a simulated cluster of their size and, as far as two "
         "cores can show them, on Spark (`penstock experiment`; sizes, and why numbers differ, are "
-        "on the results page):"
+        "on the results page). *given* was put in and counts for nothing, *weaker* is less than "
+        "half of the paper's effect, *one run* was measured once on Spark and is not judged:"
     )
     return "\n".join([said, "", *lines]) if counts else ""
 

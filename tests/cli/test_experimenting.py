@@ -47,11 +47,11 @@ def test_the_list_says_where_and_about_how_long(
     both = replace(MADE_UP, spark=lambda: ())
     monkeypatch.setattr(experiments, "every", lambda: (both,))
     out = penstock("experiment", "list")[1]
-    assert out.startswith("made-up  simulator 6 min, Spark 40 s  A few testers  (Nobody")
+    assert out.startswith("made-up  simulator 6 min, Spark 2 min  A few testers  (Nobody")
     told = json.loads(penstock("experiment", "list", "--json")[1])["experiments"][0]
     assert (told["engines"], told["seconds"]) == (
         ["simulator", "spark"],
-        {"simulator": 340.0, "spark": 41.0},
+        {"simulator": 340.0, "spark": 3 * 41.0},
     )
 
 

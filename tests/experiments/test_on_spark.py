@@ -28,6 +28,7 @@ from penstock.experiments import (
 from penstock.experiments.experiment import Data, Experiment, Record, Setting
 from penstock.experiments.play import SparkPlay
 from penstock.experiments.table import tabulate
+from penstock.experiments.verdict import ROUNDS
 from penstock.experiments.waiting import Part
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.models.load import parse
@@ -111,7 +112,12 @@ def test_who_waits_takes_its_time_and_passes_some_on() -> None:
 
 def data(experiment: str, cases: Mapping[str, Sequence[Record]]) -> Data:
     parameters = experiments.get(experiment).parameters("spark", quick=False)
-    records = tuple({"case": name, **r} for name, some in cases.items() for r in some)
+    records = tuple(
+        {"case": name, "round": number, **r}  # as often as it takes to be judged
+        for number in range(ROUNDS)
+        for name, some in cases.items()
+        for r in some
+    )
     return Data(records, "spark", 1, parameters)
 
 
@@ -142,7 +148,7 @@ def seconds(end: int, of: Callable[[int], Record]) -> list[Record]:
 
 
 def value(experiment: str, found: Data, what: str) -> tuple[float | None, str]:
-    assert experiments.get(experiment).picture(found).panels
+    assert experiments.get(experiment).picture(found.rounds[0]).panels
     rows = tabulate(experiments.get(experiment), {"spark": found})
     cell = next(row.cells["spark"] for row in rows if row.claim.what == what)
     return cell.value, cell.verdict
@@ -308,7 +314,7 @@ def test_instances_and_executors_are_read_at_the_end_of_each_phase() -> None:
     slots = nodes_spark.ROOM * (2 * 53 + 4 * 36 + 3 * 36 + 19) / 3600
     held = value("es-stream-15", found, f"{of} slot hours of Es-Stream's executors")[0]
     assert held == pytest.approx(slots)
-    drawn = experiments.get("es-stream-15").picture(found).panels
+    drawn = experiments.get("es-stream-15").picture(found.rounds[0]).panels
     assert [p.y for p in drawn] == ["instances", "executors", "mean latency (s)"]
     assert [m.label for m in drawn[1].marks] == ["2 → 4"]
     assert [(m.at, m.label) for m in drawn[2].marks] == [(36, "120/s"), (72, "90/s"), (108, "30/s")]
@@ -384,7 +390,7 @@ def test_the_best_static_plan_is_the_smallest_that_meets_both_bounds_often_enoug
     hours = value("nephele-8", found, "waiting tasks: task hours beside the best static plan")
     assert hours[0] == pytest.approx(0.5)
     what = "waiting tasks: share of intervals that meet the bound of the topics"
-    assert value("nephele-8", found, what) == (0.9, "agrees")
+    assert value("nephele-8", found, what) == (0.9, "differs"), "10 % are missed, 7 % there"
 
 
 def test_the_burst_lasts_ten_seconds() -> None:
@@ -416,7 +422,7 @@ def test_dynamic_allocation_is_held_to_the_executors_that_were_there() -> None:
     }
     read = {what: value("nephele-6", found, what)[0] for what in expected}
     assert read == pytest.approx(expected)
-    drawn = experiments.get("nephele-6").picture(found).panels[-1]
+    drawn = experiments.get("nephele-6").picture(found.rounds[0]).panels[-1]
     assert drawn.y == "executors"
     assert [line.y[0] for line in drawn.lines] == [1]
 
@@ -487,7 +493,7 @@ def test_hours_under_a_longer_bound_are_fewer() -> None:
     assert value("nephele-hours", found, f"{still} longer bound")[0] == 1.0
     hours = "waiting testers: task hours at the longer bound beside static testers"
     assert value("nephele-hours", found, hours)[0] == pytest.approx(1.25)
-    bars = experiments.get("nephele-hours").picture(found).panels[0].bars[0]
+    bars = experiments.get("nephele-hours").picture(found.rounds[0]).panels[0].bars[0]
     assert bars.values == pytest.approx((1000 / 3600, 800 / 3600, 640 / 3600))
 
 

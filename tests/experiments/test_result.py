@@ -35,7 +35,7 @@ def test_it_is_the_table_beside_the_seed_and_a_picture_for_each_engine() -> None
     assert isinstance(found, Tabled)
     heads, rows = found.table()
     assert heads == ["", "seed", "simulated", "here / seed", "verdict", "why"]
-    assert rows[0] == ["ratio", "2.00", "2.10", "1.05", "agrees", ""]
+    assert rows[0] == ["ratio", "2.00", "2.10", "1.10", "agrees", ""]
     assert rows[1] == ["hours (h)", "4.00", "9.00", "2.25", "differs", "<machines> are slower"]
     assert rows[2][2:5] == ["-", "-", "-"]
     for cell in rows[1][1:4]:

@@ -17,7 +17,7 @@ from penstock.experiments import times
 from penstock.experiments.experiment import Case, Claim, Experiment, Record, Setting
 from penstock.experiments.runner import Order, Progress, carry_out
 from penstock.experiments.store import Store
-from penstock.experiments.table import AGREES, DIRECTION
+from penstock.experiments.verdict import AGREES, DIRECTION, WEAKER
 
 from .made_up import MADE_UP
 
@@ -86,7 +86,7 @@ def test_the_same_seed_repeats_it_and_another_gives_other_digits(
 
 def test_the_conclusion_is_in_the_table(done: Path) -> None:
     rows = json.loads((done / "table.json").read_text())["rows"]
-    assert rows[0]["simulator"]["verdict"] in (AGREES, DIRECTION)
+    assert rows[0]["simulator"]["verdict"] in (AGREES, DIRECTION, WEAKER)
     assert rows[2]["simulator"] == {"value": None, "ratio": None, "verdict": "not measured"}
     text = (done / "table.md").read_text()
     assert "| task hours | - |" in text
@@ -309,10 +309,59 @@ def test_both_engines_share_a_table(tmp_path: Path) -> None:
     carry_out(both, Order(tmp_path, engine="spark", pictures=False))
     table = (tmp_path / "made-up" / "table.md").read_text()
     assert "here (simulated)" in table
-    assert "| task hours | - | 1 | - |  | 1 | - |  |" in table
+    assert "| task hours | - | 1 | - |  | 1 (1 to 1) | - |  |" in table
     assert "| size | 1 | 1 | 1.00 | agrees | - | - | - |" in table
 
 
 def test_a_directory_without_an_experiment_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="holds no experiment"):
         Store(tmp_path).data()
+
+
+def test_on_spark_cases_run_in_rotated_rounds_after_one_run_for_nothing(tmp_path: Path) -> None:
+    ran: list[str] = []
+
+    def case(name: str) -> Case:
+        def job(setting: Setting) -> list[Record]:
+            ran.append(name)
+            return [{"kind": "seen", "value": len(ran)}]
+
+        return Case(name, job)
+
+    value = Claim("value", 2.0, lambda data: data.of("b", "seen")[0]["value"], neutral=1.0)
+    cases = tuple(map(case, "abc"))
+    several = replace(MADE_UP, spark=lambda: cases, claims=(value,))
+    for rounds, verdict in ((3, DIRECTION), (1, "one run")):
+        ran.clear()
+        order = Order(tmp_path, engine="spark", pictures=False, rounds=rounds)
+        (row,) = carry_out(several, order)
+        assert ran == ["a", *"abcbcacab"[: 3 * rounds]]
+        assert row.cells["spark"].verdict == verdict
+        said = json.loads((tmp_path / "made-up" / "manifest.json").read_text())["engines"]["spark"]
+        assert said["rounds"] == [[*"abc"], [*"bca"], [*"cab"]][:rounds]
+        assert said["cases"] == [*"abc"]
+        assert f"--engine spark --rounds {rounds}" in said["command"]
+    with pytest.raises(InvalidInput, match="--rounds 0: at least one"):
+        Order(tmp_path, rounds=0)
+
+
+def test_an_interrupt_on_spark_says_how_many_runs_are_done(tmp_path: Path) -> None:
+    runs = iter(range(99))
+
+    def job(setting: Setting) -> list[Record]:
+        if next(runs) == 5:
+            raise KeyboardInterrupt
+        return [{"kind": "summary", "slot_seconds": 3600, "latency": {}}]
+
+    two = replace(MADE_UP, spark=lambda: (Case("latency", job), Case("static", job)))
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(two, Order(tmp_path, engine="spark"))
+    table = (tmp_path / "made-up" / "unfinished" / "table.md").read_text()
+    assert "**Not complete: 4 of 6 cases on Spark.**" in table
+
+
+def test_a_manifest_says_what_it_ran_on(done: Path) -> None:
+    said = json.loads((done / "manifest.json").read_text())["engines"]["simulator"]
+    assert said["machine"].keys() == {"cores", "memory_gib", "processor", "python", "spark"}
+    assert said["machine"]["cores"] >= 1
+    assert {"commit", "code"} <= said.keys()

@@ -23,7 +23,7 @@ from penstock.experiments.nephele import PRINTED, Buffers, Fewest
 from penstock.experiments.play import Play
 from penstock.experiments.runner import Order, carry_out
 from penstock.experiments.stela import best, taken
-from penstock.experiments.table import DIFFERS
+from penstock.experiments.verdict import DIFFERS
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.models.load import parse
 

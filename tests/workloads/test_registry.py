@@ -14,12 +14,12 @@ from penstock.control.checksum import digest
 from penstock.dataflow.connectors import Generator
 from penstock.dataflow.generation import records
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operator import Read
+from penstock.dataflow.operator import Join, Read
 from penstock.dataflow.regions import regions
 from penstock.engines.simulator.costs import steps
 from penstock.errors import InvalidInput
 from penstock.plan import fusion
-from penstock.workloads import meaning
+from penstock.workloads import meaning, twitter_sentiment
 
 NAMES = workloads.names()
 
@@ -96,7 +96,7 @@ def test_a_workload_has_regions_and_plans(name: str) -> None:
 def test_a_simulation_knows_what_operators_cost(name: str) -> None:
     graph = workloads.build(name, "out").graph
     known = steps(graph)
-    silent = {"merge", "gather", "offers", "suspects", "flat"}  # unions and renamings
+    silent = {"merge", "gather", "offers", "suspects", "flat", "copies"}  # unions and renamings
     for operator in graph.operators:
         if operator.inputs and operator not in graph.sinks and operator.name not in silent:
             costly = known[operator.name].service.mean > 0
@@ -228,4 +228,13 @@ def test_two_constraints_are_those_of_the_seed() -> None:
     graph = workloads.build("twitter-sentiment", "out").graph
     assert [c.name for c in graph.constraints] == ["hot-topics->filter", "filter->sentiment"]
     scalable = [graph[name].bounds.most for name in ("filter", "sentiment", "hot-topics")]
-    assert scalable == [100, 100, 100]
+    assert scalable == [16, 100, 16], "tweets are dealt to 16 shards before the first and third"
+
+
+def test_lists_of_popular_topics_go_to_the_filters_and_nothing_is_joined() -> None:
+    graph = workloads.build("twitter-sentiment", "out").graph
+    assert twitter_sentiment.WINDOW == 200, "milliseconds, as in the paper"
+    assert not [o for o in graph.operators if isinstance(o.body, Join)]
+    assert graph["merge"].inputs == ("hot-topics",)
+    assert graph["filter"].inputs == ("copies",)
+    assert set(graph["copies"].inputs) == {"deal", "merge"}

@@ -15,6 +15,15 @@ if TYPE_CHECKING:
     from penstock.experiments.runner import Order, Progress
 
 _NAME = "`list`, the name of an experiment, or `all`"
+_VERDICTS = (
+    "A table has the paper's number beside the one found here, and a verdict. agrees: the effect "
+    "is within 25 percent of the paper's (5 or 10 where the table says so). better: further away, "
+    "in the direction that everybody wants. same direction: at least half of the effect, or on the "
+    "side that the paper names. weaker: less than half of it. differs: none of these. given: the "
+    "number was put in, and counts for nothing. one run: fewer than three rounds on Spark, and not "
+    "judged. not measured: the data do not say. varied: found with other parameters than the "
+    "paper's. Of a ratio the distance from 1 is compared, of a share of hits the misses."
+)
 _TIMES = "Times are about those at full size on two cores; with --quick it is less."
 
 
@@ -22,20 +31,24 @@ def add(commands: Any) -> None:
     """Make the command known to the parser."""
     made = commands.add_parser(
         "experiment",
-        help="repeat an experiment of the seeds'",
-        description="Repeat experiments of the seeds': table, picture and raw data of each.",
+        help="reproduce an experiment of the papers",
+        description="Reproduce experiments of the papers: table, picture and raw data of each.",
+        epilog=_VERDICTS,
     )
     made.add_argument("name", metavar="NAME", help=_NAME)
     made.add_argument("--quick", action="store_true", help="a smaller size, on the simulator")
     made.add_argument(
         "--engine", choices=("simulator", "spark"), default="simulator", help="where (simulator)"
     )
-    made.add_argument("--seed", metavar="S", type=int, default=1, help="chance, from 0 on (1)")
+    made.add_argument("--seed", metavar="S", type=int, default=1, help="random seed, from 0 on (1)")
     made.add_argument(
         "--out", metavar="DIR", default="experiments", help="where results go (experiments)"
     )
     made.add_argument(
         "--jobs", metavar="N", type=int, help="cases at a time in the simulator (one per core)"
+    )
+    made.add_argument(
+        "--rounds", metavar="N", type=int, help="how often each case runs on Spark (3)"
     )
     made.add_argument("--json", action="store_true", help="one JSON object on standard output")
     made.set_defaults(do=_experiment)
@@ -46,13 +59,17 @@ def _experiment(given: argparse.Namespace, streams: Streams) -> int:
     from penstock.experiments import times
     from penstock.experiments.many import cores
     from penstock.experiments.runner import Order, Progress
+    from penstock.experiments.verdict import ROUNDS
 
     if given.name == "list":
         return _list(streams)
     if given.jobs is not None and given.jobs < 1:
         raise InvalidInput(f"--jobs {given.jobs}: at least one case at a time")
     jobs = given.jobs or cores()
-    order = Order(Path(given.out), given.seed, given.quick, given.engine, jobs=jobs)
+    if given.rounds is not None and given.engine == "simulator":
+        raise InvalidInput("--rounds is of Spark: the simulator gives the same in every round")
+    rounds = ROUNDS if given.rounds is None else given.rounds
+    order = Order(Path(given.out), given.seed, given.quick, given.engine, jobs=jobs, rounds=rounds)
     chosen = experiments.every() if given.name == "all" else (experiments.get(given.name),)
     if given.name == "all":
         chosen = tuple(e for e in chosen if order.engine == "simulator" or e.spark is not None)

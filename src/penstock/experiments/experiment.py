@@ -71,6 +71,16 @@ class Data:
         return tuple(r for r in self._by_case[case] if r["kind"] == kind)
 
     @cached_property
+    def rounds(self) -> tuple[Data, ...]:
+        """The same of each round alone; records that say none are of the first."""
+        found: dict[int, list[Record]] = {}
+        for record in self.records:
+            found.setdefault(int(record.get("round", 0)), []).append(record)
+        if len(found) < 2:
+            return (self,)
+        return tuple(replace(self, records=tuple(found[number])) for number in sorted(found))
+
+    @cached_property
     def _by_case(self) -> Mapping[str, list[Record]]:
         found: dict[str, list[Record]] = {}
         for record in self.records:
@@ -87,13 +97,15 @@ class Claim:
 
     seed: None where the seed gives none, and only ours is told; read: from the records, raises
     `KeyError` or returns None where they do not say; neutral: the number that would say that
-    there is no difference, such as 1 for a ratio; side: on which side of it the seed is, where it
-    says so in words alone; better: in which direction ours may leave the seed's behind; within:
-    how far apart they may be, as a share of the seed's; basis: "given" for a number that was put in
-    or follows from what was, "varied" for one that was found with other parameters than the seed's,
-    neither of which counts as found; why: the reason, told where they do not agree, also where ours
-    is better, and on_spark: the same for Spark; only: the engine on which it can be compared, where
-    sizes matter.
+    there is no difference, such as 1 for a ratio, from which both are measured; side: on which side
+    of it the seed is, where it says so in words alone; ideal: in place of a neutral number the
+    perfect one, such as 1 for a share of windows that meet a bound, so that misses are compared;
+    better: in which direction ours may leave the seed's behind; within: how far apart effects may
+    be, as a share of the seed's; basis: "given" for a number that was put in or follows from what
+    was, "varied" for one that was found with other parameters than the seed's, neither of which
+    counts as found; given_on: the engine on which a number was put in that is measured on the
+    other; why: the reason, told where they do not agree, also where ours is better, and
+    on_spark: the same for Spark; only: the engine on which it can be compared, where sizes matter.
     """
 
     what: str
@@ -108,11 +120,17 @@ class Claim:
     only: EngineName | None = None
     side: Literal["above", "below"] | None = None
     basis: Literal["found", "given", "varied"] = "found"
+    ideal: float | None = None
+    given_on: EngineName | None = None
 
     def __post_init__(self) -> None:
         if self.side is not None and (self.seed is not None or self.neutral is None):
             raise ValueError(
                 f"'{self.what}': a side is of a neutral number, in place of the seed's"
+            )
+        if self.ideal is not None and (self.seed is None or self.neutral is not None):
+            raise ValueError(
+                f"'{self.what}': a number of the seed's has an ideal number or a neutral one"
             )
 
 

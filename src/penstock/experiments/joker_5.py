@@ -218,6 +218,7 @@ FIGURE_5 = Experiment(
             "share of the costs at which both do more than either alone",
             1.0,
             joint_wins,
+            ideal=1.0,
             why=_HOPS,
             on_spark=joker_waiting.SLOTS_ALIKE,
         ),

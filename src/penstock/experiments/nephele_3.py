@@ -201,7 +201,9 @@ FIGURE_3 = Experiment(
             Claim(f"step of the jam, {case}", step, lost(case), basis="given")
             for case, step in JAMS.items()
         ),
-        Claim("step in which batching misses 20 ms", 4, missed("batching for 20 ms")),
+        Claim(
+            "step in which batching misses 20 ms", 4, missed("batching for 20 ms"), basis="given"
+        ),
         Claim(
             "what instant flushing waits longer from 20,000 to 30,000 numbers/s beside from 10,000 "
             "to 20,000",
@@ -209,6 +211,7 @@ FIGURE_3 = Experiment(
             bends,
             neutral=1.0,
             side="above",
+            basis="given",
         ),
         Claim(
             "throughput of batching beside instant flushing",
@@ -273,7 +276,9 @@ FIGURE_3 = Experiment(
     notes=(
         "Simulated is the seed's graph, which the workload prime-tester has too: sources, testers "
         "and sinks, 50, 200 and 50 of them. What 200 testers carry with each way of shipping, and "
-        "how many numbers a buffer holds, are the seed's numbers and put in.",
+        "how many numbers a buffer holds, are the seed's numbers and put in. So is the step in "
+        "which batching misses its bound, as testers that carry 52,000 numbers/s are 96 % busy "
+        "with 50,000; and that waits rise ever faster is what any queue does.",
         "Storm, the fourth configuration of the figure, is not repeated: it ships at once as "
         "instant flushing does, and the seed has both to compare two systems' code, which is no "
         "part of a simulation.",

@@ -189,6 +189,12 @@ _TOPICS = (
     "(row below), and so is the seed's number"
 )
 
+_CALMER = (
+    "simulated tweets follow days and nights with 5 % of chance every 5 s and one peak, and the "
+    "cluster has no stragglers. The seed's bursts are real ones, and most of what it misses is in "
+    "them"
+)
+
 _WINDOWS = (
     "a tweet waits for up to 200 ms for the end of its window, and its list for the batching that "
     "a bound of the mean leaves, so that some take longer than the bound"
@@ -206,13 +212,15 @@ FIGURE_8 = Experiment(
                 "share of intervals that meet 215 ms",
                 0.93,
                 lambda data: reading.met(data, "latency", TOPICS),
-                better="higher",
+                ideal=1.0,
+                why=_CALMER,
             ),
             Claim(
                 "share of intervals that meet 30 ms",
                 0.96,
                 lambda data: reading.met(data, "latency", MOOD),
-                better="higher",
+                ideal=1.0,
+                why=_CALMER,
             ),
             Claim("mean utilisation of a task", 0.557, _busy),
             Claim(
@@ -290,8 +298,8 @@ FIGURE_8 = Experiment(
         "which pass what is hot on to sentiments. The workload twitter-sentiment does so too, with "
         "operators before these that parse tweets and find their hashtags. The strategy is as the "
         "seed prints it, without the reserve that the policy keeps if nothing else is said.",
-        "On Spark a static plan that was found by trying meets both bounds more often than the "
-        "policy and costs less.",
+        "In the one run on Spark a static plan that was found by trying meets both bounds more "
+        "often than the policy and costs less.",
     ),
 )
 

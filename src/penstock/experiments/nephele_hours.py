@@ -31,6 +31,9 @@ from penstock.report.figures import Bars, Figure, Level, Panel
 
 BOUNDS = (20, 30, 40, 50, 100)
 HOURS = {30: 46.4, 40: 44.3, 50: 41.8, 100: 37.6}
+STATIC = (175 + 64) * 12 / 60
+"""Task hours of 175 static testers with their sources and sinks: what a bound saves is counted
+from there, as the seed does."""
 
 
 def task_hours(step: float) -> Sequence[Case]:
@@ -128,9 +131,8 @@ def _claims() -> tuple[Claim, ...]:
                 f"task hours at {bound} ms",
                 hours,
                 _full(f"{bound} ms"),
-                "",
-                None,
-                "lower",
+                neutral=STATIC,
+                better="lower",
                 why=SMOOTH,
             )
             for bound, hours in HOURS.items()
@@ -165,6 +167,7 @@ def _claims() -> tuple[Claim, ...]:
             "share of the longer bounds that cost no more than the one before",
             1.0,
             _falls,
+            ideal=1.0,
             why="testers that a rise has jammed are doubled, and given back some looks later: what "
             "that costs is about as much as ten milliseconds more save, the more so the shorter "
             "the steps are",
@@ -208,6 +211,8 @@ TASK_HOURS = Experiment(
         "nothing else is said, by which testers are 85 % busy at most, and with changes however "
         "small. "
         "Of the share of intervals the seed says that it is over 0.9 for bounds as short as 20 ms.",
+        f"Of task hours what is compared is how many fewer they are than the {STATIC:.1f} of 175 "
+        "static testers, of which the seed says that they are about those of the policy at 20 ms.",
     ),
 )
 

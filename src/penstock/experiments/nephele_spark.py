@@ -127,15 +127,17 @@ def _tasks(data: Data, name: str) -> Line:
 
 
 _FIRST = (
-    "nearly all that is missed is in the first half minute, in which batches are slow and the "
-    "policy asks for many tasks at once, whose processes start on two cores"
+    "the policy's case ran first, on a JVM that was still slow: in the first ten seconds topics "
+    "took 4 to 5 s under it, and 2 s under a static plan with the same tasks at the same rate that "
+    "ran later. The policy took that for load, gave 9 tasks to topics and took one from moods, and "
+    "nearly all that it missed is before 30 s. So it says more of the order than of the policy"
 )
 
 CLAIMS = (
     Claim("waiting tasks: share of intervals that meet the bound of the topics", 0.93,
-          _met(TOPICS), better="higher", within=0.1, only="spark", on_spark=_FIRST),
+          _met(TOPICS), ideal=1.0, only="spark", on_spark=_FIRST),
     Claim("waiting tasks: share of intervals that meet the bound of the moods", 0.96,
-          _met(MOOD), better="higher", within=0.1, only="spark", on_spark=_FIRST),
+          _met(MOOD), ideal=1.0, only="spark", on_spark=_FIRST),
     Claim("waiting tasks: share of looks at which both are met", None,
           lambda data: both(data, "latency"), only="spark"),
     Claim("waiting tasks: share of looks at which both are met, best static plan", None,

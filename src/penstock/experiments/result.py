@@ -46,7 +46,7 @@ class Result(Shown):
         return [*heads, "why"], [_words(row, engines) for row in self.rows]
 
     def figures(self) -> Sequence[Figure]:
-        return [self.experiment.picture(one) for one in self.data.values()]
+        return [self.experiment.picture(one.rounds[0]) for one in self.data.values()]
 
 
 def read(home: str | Path) -> Result:
@@ -61,6 +61,6 @@ def _words(row: Row, engines: Sequence[EngineName]) -> list[str]:
     for engine in engines:
         cell = row.cells.get(engine)
         words += (
-            ["-"] * 3 if cell is None else [row.shown(cell.value), number(cell.ratio), cell.verdict]
+            ["-"] * 3 if cell is None else [row.measured(cell), number(cell.ratio), cell.verdict]
         )
     return [*words, row.why]

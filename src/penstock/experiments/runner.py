@@ -15,6 +15,7 @@ from penstock.experiments import many, times
 from penstock.experiments.experiment import Case, EngineName, Experiment, Record, Setting
 from penstock.experiments.store import Store
 from penstock.experiments.table import Row
+from penstock.experiments.verdict import ROUNDS
 from penstock.report import text
 
 
@@ -23,7 +24,8 @@ class Order:
     """How experiments are to be carried out.
 
     out: each has a directory of its name in it; quick: a smaller size, which there is on the
-    simulator alone; jobs: how many cases at a time, on the simulator.
+    simulator alone; jobs: how many cases at a time, on the simulator; rounds: how often all cases
+    run on Spark. On the simulator a case gives the same whenever it is repeated.
     """
 
     out: Path
@@ -32,18 +34,22 @@ class Order:
     engine: EngineName = "simulator"
     pictures: bool = True
     jobs: int = 1
+    rounds: int = ROUNDS
 
     def __post_init__(self) -> None:
         if self.seed < 0:
             raise InvalidInput(f"--seed {self.seed}: a whole number from 0 on")
         if self.quick and self.engine == "spark":
             raise InvalidInput("--quick is of the simulator: on Spark there is one size")
+        if self.rounds < 1:
+            raise InvalidInput(f"--rounds {self.rounds}: at least one")
 
     def command(self, name: str) -> str:
         """What a person types to do the same again."""
         words = ["penstock", "experiment", name, "--seed", str(self.seed)]
         words += ["--quick"] if self.quick else []
-        words += [] if self.engine == "simulator" else ["--engine", self.engine]
+        if self.engine == "spark":
+            words += ["--engine", "spark", "--rounds", str(self.rounds)]
         return " ".join([*words, "--out", str(self.out)])
 
 
@@ -81,22 +87,55 @@ def _run(
 ) -> None:
     """Carry out all cases and keep their records."""
     engine, began = order.engine, time.monotonic()
-    command = order.command(experiment.name)
-    draft = store.begin(experiment, engine, order.seed, parameters, command, len(cases))
-    one_by_one = engine == "spark" or order.jobs == 1 or len(cases) == 1
+    command, rounds = order.command(experiment.name), order.rounds if engine == "spark" else 1
+    planned = rounds * len(cases)
+    draft = store.begin(experiment, engine, order.seed, parameters, command, planned)
     try:
-        carried = (
-            _in_turn(cases, order.seed, tell)
-            if one_by_one
-            else many.carried_out(cases, order.seed, order.jobs, tell)
-        )
-        with contextlib.closing(carried):
-            for case, records in carried:
-                draft.add(experiment, engine, case.name, records)
+        if engine == "spark":
+            _on_spark(experiment, order, draft, cases, tell)
+        else:
+            alone = order.jobs == 1 or len(cases) == 1
+            carried = (
+                _in_turn(cases, order.seed, tell)
+                if alone
+                else many.carried_out(cases, order.seed, order.jobs, tell)
+            )
+            with contextlib.closing(carried):
+                for case, records in carried:
+                    draft.add(experiment, engine, case.name, records)
     except KeyboardInterrupt:
         draft.make(experiment, pictures=False)
         raise KeyboardInterrupt(f"stopped; the cases that are done are in {draft.home}") from None
     store.end(experiment, engine, time.monotonic() - began)
+
+
+def _on_spark(
+    experiment: Experiment,
+    order: Order,
+    draft: Store,
+    cases: Sequence[Case],
+    tell: Callable[[str, float], None],
+) -> None:
+    """All cases round by round, the first of them once before, for nothing.
+
+    A JVM is slow until it has run for a while, which the case that comes first would bear: so
+    nothing is kept of the very first run, and each round begins with another case.
+    """
+    runs = [(None, cases[0]), *rotated(cases, order.rounds)]
+    carried = _in_turn([case for _, case in runs], order.seed, tell)
+    with contextlib.closing(carried):
+        for (number, _), (case, records) in zip(runs, carried, strict=True):
+            if number is not None:
+                draft.add(experiment, "spark", case.name, records, number)
+
+
+def rotated(cases: Sequence[Case], rounds: int) -> list[tuple[int, Case]]:
+    """The cases as often as there are rounds, each round beginning with the next of them."""
+    found = []
+    for number in range(rounds):
+        first = number % len(cases)
+        found += [(number, case) for case in (*cases[first:], *cases[:first])]
+    return found
 
 
 def _in_turn(

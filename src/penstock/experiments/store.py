@@ -1,6 +1,6 @@
 """The directory of an experiment: raw data, and all that is made from it.
 
-manifest.json    what was run with which parameters, and the command to repeat it
+manifest.json    what was run with which parameters, commit, machine and code, and the command
 data-ENGINE.jsonl    every record, one a line
 table.md, table.json    made from the data of all engines there are
 picture-ENGINE.png, .svg    drawn from the data of that engine
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import InvalidInput, Refused
-from penstock.experiments import drawn
+from penstock.experiments import drawn, provenance
 from penstock.experiments.experiment import ENGINES, Data, EngineName, Experiment, Record
 from penstock.experiments.table import Row, as_json, markdown, tabulate
 from penstock.report import figures
@@ -68,7 +68,10 @@ class Store:
         command: str,
         planned: int,
     ) -> Store:
-        """Where a new run of so many cases is to write; what is complete stays until it is too."""
+        """Where a new run of so many cases is to write; what is complete stays until it is too.
+
+        planned: cases times rounds.
+        """
         if self._exists() and self.name != experiment.name:
             raise InvalidInput(f"{self.home} holds experiment '{self.name}'; {_ELSEWHERE}")
         draft = self.unfinished
@@ -76,18 +79,31 @@ class Store:
         draft.home.mkdir()
         draft._data(engine).touch()
         told = {"seed": seed, "parameters": dict(parameters), "command": command}
+        told |= provenance.of(experiment, engine)
         draft._note(experiment, engine, {**told, "planned": planned, "cases": []})
         return draft
 
     def add(
-        self, experiment: Experiment, engine: EngineName, case: str, records: Iterable[Record]
+        self,
+        experiment: Experiment,
+        engine: EngineName,
+        case: str,
+        records: Iterable[Record],
+        number: int | None = None,
     ) -> None:
-        """Keep the records of a case that is done."""
+        """Keep the records of a case that is done; number: of its round, where there are some."""
+        of = {"case": case} if number is None else {"case": case, "round": number}
         with self._data(engine).open("a", encoding="utf-8") as out:
             for record in records:
-                out.write(json.dumps({"case": case, **record}, separators=(",", ":")) + "\n")
+                out.write(json.dumps({**of, **record}, separators=(",", ":")) + "\n")
         told = self._engines()[engine]
-        self._note(experiment, engine, {**told, "cases": [*told["cases"], case]})
+        told["cases"] = [*dict.fromkeys([*told["cases"], case])]
+        if number is not None:
+            rounds = told.get("rounds", [])
+            rounds += [[] for _ in range(len(rounds), number + 1)]
+            rounds[number].append(case)
+            told["rounds"] = rounds
+        self._note(experiment, engine, told)
 
     def end(self, experiment: Experiment, engine: EngineName, seconds: float) -> None:
         """Put the run in `unfinished`, all of whose cases are done, in the place of the last."""
@@ -123,17 +139,27 @@ class Store:
         for engine, told in self._engines().items():
             if not told.get("complete"):
                 planned = f" of {told['planned']}" if "planned" in told else ""
-                found[engine] = f"{len(told.get('cases', ()))}{planned}"
+                rounds = told.get("rounds", [told.get("cases", ())])
+                found[engine] = f"{sum(map(len, rounds))}{planned}"
+        return found
+
+    def withdrawn(self) -> dict[EngineName, str]:
+        """Engines whose result was taken away since it was stale, and why."""
+        found: dict[EngineName, str] = self._read().get("withdrawn", {})
         return found
 
     def make(self, experiment: Experiment, pictures: bool = True) -> tuple[Row, ...]:
-        """Write the table and draw the pictures, from the data and nothing else."""
+        """Write the table and draw the pictures, from the data and nothing else.
+
+        A picture is of the first round where there are several.
+        """
         found = self.data()
         rows = tabulate(experiment, found)
-        _write(self.home / "table.md", markdown(experiment, rows, self.lacking()))
+        text = markdown(experiment, rows, self.lacking(), self.withdrawn())
+        _write(self.home / "table.md", text)
         _write(self.home / "table.json", _json(as_json(experiment, rows)))
         for engine, data in found.items() if pictures else ():
-            figure, base = experiment.picture(data), self.home / f"picture-{engine}"
+            figure, base = experiment.picture(data.rounds[0]), self.home / f"picture-{engine}"
             files = figures.save(figure, base)
             _write(base.with_suffix(".json"), _json(drawn.digests(figure, *files)))
         return rows
@@ -178,7 +204,10 @@ class Store:
             "penstock": version("penstock"),
         }
         kept = {one: engines[one] for one in ENGINES if one in engines}
-        _write(self.home / "manifest.json", _json({**about, "engines": kept}))
+        gone = self.withdrawn() if self._exists() else {}
+        gone.pop(engine, None)
+        also = {"withdrawn": gone} if gone else {}
+        _write(self.home / "manifest.json", _json({**about, "engines": kept, **also}))
 
 
 def _records(path: Path) -> Iterator[Record]:

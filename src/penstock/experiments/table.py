@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from penstock.experiments.experiment import (
@@ -15,26 +16,18 @@ from penstock.experiments.experiment import (
     Experiment,
     NotTried,
 )
-
-AGREES, BETTER, DIRECTION, DIFFERS = "agrees", "better", "same direction", "differs"
-UNMEASURED, GIVEN, VARIED = "not measured", "given", "varied"
-VERDICTS = (AGREES, BETTER, DIRECTION, DIFFERS, UNMEASURED)
-"""Those of numbers that are compared."""
-
-SLIGHT = 0.1
-"""What is no gain: so small a share of the seed's."""
-
-HAIR = 0.01
-"""What is on no side, where the seed says a side alone: so small a share of what is between."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A number that was read off here, its ratio to the seed's, and what that comes to."""
-
-    value: float | None
-    ratio: float | None
-    verdict: str
+from penstock.experiments.verdict import (
+    BETTER,
+    DIFFERS,
+    DIRECTION,
+    EFFECT,
+    ONE_RUN,
+    ROUNDS,
+    WEAKER,
+    Cell,
+    judged,
+    meanings,
+)
 
 
 @dataclass(frozen=True)
@@ -45,12 +38,17 @@ class Row:
     cells: Mapping[EngineName, Cell]
 
     def reason(self, engine: EngineName) -> str:
-        """Why an engine's number does not agree; on Spark a direction is all that is asked for."""
+        """Why an engine's number does not agree; on Spark a direction is all that is asked for.
+
+        Of a single run it is what is known about it, if anything.
+        """
         cell, claim = self.cells.get(engine), self.claim
-        if cell is None or cell.verdict not in (BETTER, DIRECTION, DIFFERS):
+        if cell is None or cell.verdict not in (BETTER, DIRECTION, WEAKER, DIFFERS, ONE_RUN):
             return ""
         if cell.verdict == DIRECTION and (engine == "spark" or claim.side):
             return ""
+        if cell.verdict == ONE_RUN:
+            return claim.on_spark
         return (claim.on_spark if engine == "spark" else claim.why) or UNKNOWN
 
     @property
@@ -64,10 +62,15 @@ class Row:
         """One of its numbers; a count has no digits behind the point."""
         return f"{value:,.0f}" if value is not None and self.counts else number(value)
 
+    def measured(self, cell: Cell) -> str:
+        """What was read off, with the spread of several rounds: `1.07 (0.98 to 1.20)`."""
+        ends = "" if cell.spread is None else f" ({' to '.join(map(self.shown, cell.spread))})"
+        return self.shown(cell.value) + ends
+
     @property
     def counts(self) -> bool:
         """Whether all its numbers are whole, and it is neither of a unit nor a ratio."""
-        numbers = [cell.value for cell in self.cells.values()]
+        numbers = [n for cell in self.cells.values() for n in (cell.value, *(cell.spread or ()))]
         whole = all(one is None or float(one).is_integer() for one in [*numbers, self.claim.seed])
         return whole and not self.claim.unit and self.claim.neutral is None
 
@@ -89,47 +92,34 @@ def _cells(claim: Claim, found: Mapping[EngineName, Data]) -> Iterator[tuple[Eng
     for engine, data in found.items():
         if claim.only in (None, engine):
             try:
-                yield engine, judged(claim, claim.read(data), engine)
+                values = [_value(claim, one) for one in data.rounds]
             except NotTried:
                 if engine == "simulator":
                     yield engine, judged(claim, None)
-            except KeyError:
-                yield engine, judged(claim, None)
+                continue
+            known = [v for v in values if v is not None and math.isfinite(v)]
+            spread = (min(known), max(known)) if len(known) > 1 else None
+            value = median(known) if known else None
+            yield engine, judged(claim, value, engine, len(known), spread)
 
 
-def judged(claim: Claim, value: float | None, engine: EngineName = "simulator") -> Cell:
-    """Within the tolerance, and on the same side of neutral, they agree.
-
-    On Spark, at another size, it is the side alone that counts wherever there is one.
-    """
-    seed = claim.seed
-    if value is None or not math.isfinite(value):
-        return Cell(None, None, UNMEASURED)
-    if claim.side is not None and claim.neutral is not None and claim.basis == "found":
-        over = value - claim.neutral if claim.side == "above" else claim.neutral - value
-        return Cell(value, None, DIRECTION if over > HAIR * abs(claim.neutral) else DIFFERS)
-    ratio = value / seed if seed else None
-    if claim.basis != "found":
-        return Cell(value, ratio, GIVEN if claim.basis == "given" else VARIED)
-    if seed is None:
-        return Cell(value, None, "")
-    close = abs(value - seed) <= claim.within * abs(seed) + 1e-9 * abs(seed)
-    neutral = claim.neutral
-    directed = neutral is not None and seed != neutral
-    same_side = neutral is None or not directed or (value - neutral) / (seed - neutral) > SLIGHT
-    if engine == "spark" and directed:
-        return Cell(value, ratio, DIRECTION if same_side else DIFFERS)
-    if close and same_side:
-        return Cell(value, ratio, AGREES)
-    if claim.better == ("higher" if value > seed else "lower"):
-        return Cell(value, ratio, BETTER)
-    return Cell(value, ratio, DIRECTION if directed and same_side else DIFFERS)
+def _value(claim: Claim, data: Data) -> float | None:
+    """What a claim reads; None where the records do not say. Raises `NotTried`."""
+    try:
+        return claim.read(data)
+    except NotTried:
+        raise
+    except KeyError:
+        return None
 
 
 def markdown(
-    experiment: Experiment, rows: tuple[Row, ...], lacking: Mapping[EngineName, str] | None = None
+    experiment: Experiment,
+    rows: tuple[Row, ...],
+    lacking: Mapping[EngineName, str] | None = None,
+    withdrawn: Mapping[EngineName, str] | None = None,
 ) -> str:
-    """The table for people, with the reasons below; lacking: as `Store.lacking` tells it."""
+    """The table for people, with the reasons below; the rest as `Store` tells it."""
     engines = [e for e in ENGINES if any(e in row.cells for row in rows)]
     names = {"simulator": "here (simulated)", "spark": "here (Spark)"}
     head = ["", "seed"]
@@ -148,7 +138,7 @@ def markdown(
             words += (
                 ["-"] * 3
                 if cell is None
-                else [row.shown(cell.value), number(cell.ratio), cell.verdict + note]
+                else [row.measured(cell), number(cell.ratio), cell.verdict + note]
             )
         lines.append(_line(words))
     told = [*(f"{n}. {text}" for n, text in enumerate(notes, start=1)), *experiment.notes]
@@ -156,6 +146,8 @@ def markdown(
         told.append(f"Not on Spark here: {experiment.no_spark}.")
     elif "spark" in engines:
         told.append(f"On Spark here: {experiment.on_spark} {DIRECTION_ALONE}")
+    for engine, reason in (withdrawn or {}).items():
+        told.append(f"The result {_ON[engine]} was withdrawn: {reason}.")
     told.append(legend(rows))
     title = f"# {experiment.title}\n\n"
     for engine, done in (lacking or {}).items():
@@ -164,7 +156,12 @@ def markdown(
     return title + "\n".join(lines) + "\n" + "".join(f"\n{text}\n" for text in told)
 
 
-DIRECTION_ALONE = "What agrees there is the direction, as sizes are others."
+DIRECTION_ALONE = (
+    "What is compared there is the direction, as sizes are others, and only of cases that ran in "
+    f"{ROUNDS} rounds or more, in rotated order after a warm-up."
+)
+
+_ON = {"simulator": "of the simulator", "spark": "on Spark"}
 
 LEGEND = "How to read it: "
 """How the line begins that explains the words of a table."""
@@ -180,28 +177,11 @@ def legend(rows: tuple[Row, ...]) -> str:
         for word, text in meanings(sorted(judged_by, reverse=True)).items()
         if word in found
     ]
-    words = ["*seed* is what the paper reports", *([BESIDE] if beside else []), *meant]
-    return LEGEND + "; ".join(words) + "."
+    first = ["*seed* is what the paper reports", *([BESIDE] if beside else []), EFFECT]
+    return LEGEND + "; ".join([*first, *meant]) + "."
 
 
 BESIDE = "*a beside b* is a divided by b"
-
-
-def meanings(within: Sequence[float] = (0.25,)) -> Mapping[str, str]:
-    """Every verdict, and what it says; within: how far apart numbers that agree may be."""
-    wide, *narrow = [f"{share:.0%}".replace("%", " %") for share in within or (0.25,)]
-    also = f" ({' or '.join(narrow)} where a claim is narrower)" if narrow else ""
-    slight, hair = (f"{share:.0%}".replace("%", " %") for share in (SLIGHT, HAIR))
-    return {
-        AGREES: f"within {wide} of the seed's number{also} and on the same side of no difference",
-        BETTER: "further away, in the direction that everybody wants",
-        DIRECTION: f"a gain is a gain, of another size, but more than {slight} of the seed's; or "
-        f"the seed has no size, and it is on the seed's side by more than {hair}",
-        DIFFERS: "none of these",
-        UNMEASURED: "the data do not say, often as the size is too small",
-        GIVEN: "put in, or follows from what was, and not counted as found",
-        VARIED: "found with other parameters than the seed's, and not counted either",
-    }
 
 
 def _line(words: list[str]) -> str:
@@ -222,7 +202,12 @@ def as_json(experiment: Experiment, rows: tuple[Row, ...]) -> dict[str, Any]:
                 "seed": row.claim.seed,
                 "said": row.said,
                 **{
-                    engine: {"value": cell.value, "ratio": cell.ratio, "verdict": cell.verdict}
+                    engine: {
+                        "value": cell.value,
+                        "ratio": cell.ratio,
+                        "verdict": cell.verdict,
+                        **({} if cell.spread is None else {"spread": list(cell.spread)}),
+                    }
                     for engine, cell in row.cells.items()
                 },
                 "why": row.why,

@@ -1,7 +1,7 @@
 """About how long experiments take, from what they took on two cores.
 
-How long the full size takes, in seconds, by engine; a quick one is shorter, how much is learnt
-while experiments run. Only their proportions count there, so that another machine is no matter.
+How long the full size takes, in seconds, by engine, on Spark one round of it; a quick one is
+shorter, how much is learnt while experiments run. Only their proportions count there, so that another machine is no matter.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.experiments.experiment import EngineName
+from penstock.experiments.verdict import ROUNDS
 
 SIMULATED: Mapping[str, float] = {
     "nephele-3": 50, "nephele-6": 15, "nephele-hours": 65, "nephele-8": 120,
@@ -30,8 +31,11 @@ USUAL = 60.0
 
 
 def known(name: str, engine: EngineName) -> float | None:
-    """Seconds that an experiment takes at full size."""
-    return (SIMULATED if engine == "simulator" else ON_SPARK).get(name)
+    """Seconds that an experiment takes at full size, on Spark with all its rounds."""
+    if engine == "simulator":
+        return SIMULATED.get(name)
+    once = ON_SPARK.get(name)
+    return None if once is None else ROUNDS * once
 
 
 def weights(names: tuple[str, ...], engine: EngineName) -> dict[str, float]:
