@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
 from penstock.dataflow import callables, validation
@@ -30,6 +29,9 @@ if TYPE_CHECKING:
 
 _NATIVE = (op.Frame, op.Aggregate, op.Deduplicate, op.Join, op.Union)
 """Forms whose columns Spark follows from input to output."""
+
+_PROCESSOR = ("init", "handleInputRows", "close")
+"""What every processor has; that of timers only those that set some."""
 
 _STATEFUL = {"Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "GlobalLimit"}
 
@@ -152,7 +154,7 @@ def _processors(graph: Graph) -> list[Problem]:
 
 
 def _processor(made: Any) -> Iterator[str]:
-    if not isinstance(made, StatefulProcessor):
+    if not all(callable(getattr(made, name, None)) for name in _PROCESSOR):
         yield (
             f"its processor makes a value of type {type(made).__name__}: give a class that derives "
             "from pyspark.sql.streaming.StatefulProcessor, or a function that makes one"
@@ -165,6 +167,8 @@ def _processor(made: Any) -> Iterator[str]:
         "close": (),
     }
     for method, given in calls.items():
+        if not hasattr(made, method):
+            continue
         yield from callables.misfits(method, getattr(made, method), "Spark", *given)
         said = callables.tables(getattr(made, method), "pandas", len(given))
         if said is not None:
