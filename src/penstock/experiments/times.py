@@ -1,7 +1,8 @@
 """About how long experiments take, from what they took on two cores.
 
 How long the full size takes, in seconds, by engine, on Spark one round of it; a quick one is
-shorter, how much is learnt while experiments run. Only their proportions count there, so that another machine is no matter.
+shorter, how much is learnt while experiments run. Only their proportions count there, so that
+another machine is no matter.
 """
 
 from __future__ import annotations
