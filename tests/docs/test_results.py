@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -16,11 +18,12 @@ import pytest
 
 from penstock import experiments
 from penstock.experiments import code, drawn, times
-from penstock.experiments.experiment import EngineName
+from penstock.experiments.experiment import Case, EngineName
 from penstock.experiments.store import Store
 from penstock.experiments.table import UNKNOWN
 from penstock.experiments.verdict import GIVEN, ONE_RUN, ROUNDS, UNMEASURED, VARIED
 
+from ..experiments.made_up import MADE_UP
 from .scripts import script
 
 RESULTS = script("results")
@@ -205,3 +208,28 @@ def test_taking_and_unpacking_are_inverse(tmp_path: Path) -> None:
     RESULTS.unpacked(tmp_path / "kept", tmp_path / "back")
     back = {file.name: file.read_text() for file in (tmp_path / "back").iterdir()}
     assert back == {n: f"of {n}" for n in ("manifest.json", "data-simulator.jsonl")}
+
+
+def test_a_result_is_confirmed_only_if_its_cases_give_the_same_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "results", RESULTS)
+    confirm = script("confirm")
+    monkeypatch.setattr(confirm, "HOME", tmp_path)
+    shown = iter((1, 1, 2))
+    cases = tuple(Case(name, lambda _: [{"kind": "seen", "x": next(shown)}]) for name in "abc")
+    experiment = replace(MADE_UP, cases=lambda: cases, size={})
+    (tmp_path / "made-up").mkdir()
+    manifest = tmp_path / "made-up" / "manifest.json"
+    told = {"seed": 1, "parameters": {}, "code": "of old", "complete": True}
+    manifest.write_text(json.dumps({"experiment": "made-up", "engines": {"simulator": told}}))
+    lines = "".join(json.dumps({"case": c, "kind": "seen", "x": 1}) + "\n" for c in "abc")
+    packed = gzip.compress(lines.encode())
+    (tmp_path / "made-up" / "data-simulator.jsonl.gz").write_bytes(packed)
+    assert confirm.is_stale(experiment)
+    assert confirm.confirmed(experiment, 2)
+    now = json.loads(manifest.read_text())["engines"]["simulator"]
+    assert (now["confirmed"]["cases"], now["confirmed"]["of"]) == (2, 3)
+    assert not confirm.is_stale(experiment)
+    assert not confirm.confirmed(experiment, 1)
+    assert "made-up: 'a' has other records now: run it anew" in capsys.readouterr().out

@@ -435,3 +435,23 @@ def test_the_same_seed_gives_the_same_records_and_another_one_others(tmp_path: A
     found = [list(case.job(Setting(seed, tmp_path / str(at)))) for at, seed in enumerate((1, 1, 2))]
     assert found[0] == found[1]
     assert found[0][0]["seconds"] == pytest.approx(found[2][0]["seconds"], rel=0.2)
+
+
+def test_a_change_in_the_last_seconds_counts_though_no_tick_follows() -> None:
+    ticks = [
+        {"case": "0.95", "kind": "tick", "at": at, "pipelines": {"multiply-1": {"instances": n}}}
+        for at, n in ((88.0, 1), (90.0, 2), (98.033, 2))
+    ]
+    changes = [
+        {"case": "0.95", "kind": "change", "at": at, "actions": [f"multiply-1: parallelism {to}"]}
+        for at, to in ((89.0, "1 -> 2"), (98.033, "2 -> 3"))
+    ]
+    data = Data((*ticks, *changes), "spark", 1, {"step": 20.0})
+    assert joker_11.most("0.95", 4)(data) == 3
+    assert joker_11.most("0.95", 4, at_end=True)(data) == 3
+
+
+def test_an_experiment_with_costs_of_its_own_says_so() -> None:
+    costs = (joker_10.HOP, joker_10.FIXED, joker.HOP, joker.FIXED)
+    assert [round(1000 * one, 2) for one in costs] == [1.64, 0.18, 1.25, 0.21]
+    assert any("costs of its own" in note for note in joker_10.FIGURE_10.notes)

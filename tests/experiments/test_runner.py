@@ -365,3 +365,18 @@ def test_a_manifest_says_what_it_ran_on(done: Path) -> None:
     assert said["machine"].keys() == {"cores", "memory_gib", "processor", "python", "spark"}
     assert said["machine"]["cores"] >= 1
     assert {"commit", "code"} <= said.keys()
+
+
+def test_what_was_withdrawn_is_told_until_it_is_run_anew(tmp_path: Path) -> None:
+    both = replace(_two(stop=False), spark=lambda: _two(stop=False).cases(1, 1))
+    carry_out(both, Order(tmp_path, pictures=False))
+    file = tmp_path / "made-up" / "manifest.json"
+    manifest = json.loads(file.read_text())
+    file.write_text(json.dumps({**manifest, "withdrawn": {"spark": "its steps were shorter"}}))
+    said = "The result on Spark was withdrawn: its steps were shorter."
+    table = tmp_path / "made-up" / "table.md"
+    carry_out(both, Order(tmp_path, pictures=False))
+    assert said in table.read_text()
+    carry_out(both, Order(tmp_path, engine="spark", pictures=False, rounds=1))
+    assert said not in table.read_text()
+    assert "withdrawn" not in json.loads(file.read_text())

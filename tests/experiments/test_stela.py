@@ -30,7 +30,8 @@ from penstock.experiments.stela import (
 )
 from penstock.experiments.stela import Draw as Out
 from penstock.experiments.stela_8 import FIGURE_8, RANDOM, STELA, Draw, down, kept
-from penstock.experiments.table import GIVEN, tabulate
+from penstock.experiments.table import tabulate
+from penstock.experiments.verdict import GIVEN
 from penstock.plan.limits import Limits
 from penstock.policies import stela
 

@@ -24,7 +24,8 @@ from penstock.experiments.stepwise_12 import FIGURE_12
 from penstock.experiments.stepwise_13 import FIGURE_13, needed, saved
 from penstock.experiments.stepwise_14 import FIGURE_14
 from penstock.experiments.stepwise_static import Best, filling, most_of, turned
-from penstock.experiments.table import AGREES, DIFFERS, DIRECTION, GIVEN, tabulate
+from penstock.experiments.table import tabulate
+from penstock.experiments.verdict import AGREES, DIFFERS, DIRECTION, GIVEN
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.models.rates import NotMeasured
 from penstock.plan.fusion import finest_plan
