@@ -83,12 +83,12 @@ def _spark(module: Any) -> Any:
     """A session with the master that a benchmark asks for; the usual one if it asks for none."""
     from pyspark.sql import SparkSession
 
-    from penstock.engines.spark.session import session
+    from penstock.engines.spark.session import own, session
 
     running = SparkSession.getActiveSession()
     if running is not None:
         running.stop()
-    return session(getattr(module, "MASTER", None))
+    return own(session(getattr(module, "MASTER", None)))  # both sides have the same settings
 
 
 def _write_page(results: Path) -> None:

@@ -13,8 +13,12 @@ from hypothesis import settings
 # `make test` tries the same cases each time, so that it says the same of the same code.
 settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
 
-# Tests start Spark many times, for moments: a JVM that compiles little is up soonest.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Tests start Spark many times, for moments: a JVM that compiles little is up soonest. Without room
+# for what it compiles, which is small by default there, it would stop compiling after two minutes.
+os.environ.setdefault(
+    "SPARK_SUBMIT_OPTS",
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m",
+)
 
 
 LARGE = (
@@ -40,9 +44,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """Four slots whatever the machine."""
+    """Four slots and UTC, whatever the machine."""
     from penstock.engines.spark.session import session
 
-    found = session("local[4]")
+    found = session("local[4]", {"spark.sql.session.timeZone": "UTC"})
     yield found
     found.stop()

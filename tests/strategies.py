@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from penstock.dataflow.connectors import Discard, Generator, Memory, Spark
 from penstock.dataflow.flow import Dataflow, KeyedStream, Stream
 from penstock.dataflow.graph import Graph
+from penstock.dataflow.operator import Aggregate
 from penstock.plan import fusion
 from penstock.plan.plan import Plan
 
@@ -59,7 +60,12 @@ def _step(
     stream, schema = draw(st.sampled_from(candidates))
     others = [o for o, same in candidates if same == schema and o is not stream]
     others = others or [o for o, same in streams if same == schema and o is not stream]
-    form = draw(st.sampled_from((*STEPS, "union", "join") if others else STEPS[:-2]))
+    updates = _sends_updates(stream)
+    if updates:  # state behind these is refused
+        form = draw(st.sampled_from(("frame", "filter", "map", "process_all")))
+    else:
+        others = [o for o in others if not _sends_updates(o)]
+        form = draw(st.sampled_from((*STEPS, "union", "join") if others else STEPS[:-2]))
     bounds: dict[str, Any] = {}
     if form != "process_all":
         bounds["max_parallelism"] = draw(st.sampled_from((None, None, 1, 2, 4)))
@@ -73,7 +79,8 @@ def _step(
         case "map":
             return stream.map(name, nothing, schema=WORDS, **bounds), WORDS
         case "process_all":
-            return stream.process_all(name, nothing, schema=WORDS), WORDS
+            made = stream.process_all(name, nothing, schema=WORDS, takes_updates=updates)
+            return made, WORDS
         case "aggregate":
             return keyed(stream, schema).aggregate(name, "count(*)", schema=after, **bounds), after
         case "deduplicate":
@@ -83,6 +90,17 @@ def _step(
         case _:
             other = keyed(draw(st.sampled_from(others)), schema)
             return keyed(stream, schema).join(name, other, schema=after, **bounds), after
+
+
+def _sends_updates(stream: Stream) -> bool:
+    """Whether records of a stream may be updates of an aggregation."""
+    graph, waiting = stream._flow.graph, [stream.name]
+    while waiting:
+        operator = graph[waiting.pop()]
+        if isinstance(operator.body, Aggregate):
+            return True
+        waiting += () if operator.stateful else operator.inputs
+    return False
 
 
 def keyed(stream: Stream, schema: str | None) -> KeyedStream:
@@ -106,3 +124,39 @@ def plans(draw: st.DrawFn, graph: Graph) -> Plan:
         )
     executors = draw(st.integers(1, 3))
     return Plan(tuple(draw(st.permutations(plan.pipelines))), executors)
+
+
+NAMES = st.one_of(
+    st.sampled_from(("dateTime", "DateTime", "a b", "tick`s", "x.y", "a<b,c>:d", "größe", "1st")),
+    st.text("aBcXyZ_", min_size=1, max_size=5),
+)
+"""Column names in mixed case, some of which SQL takes only in quotes."""
+
+
+def spark_structs(simple: tuple[Any, ...]) -> Any:
+    """A random `StructType` of nested types whose names differ in more than their case."""
+    from pyspark.sql.types import ArrayType, DecimalType, MapType, StructField, StructType
+
+    fields = st.lists(NAMES, min_size=1, max_size=4, unique_by=str.lower)
+
+    def structs(inside: Any) -> Any:
+        field = st.tuples(inside, st.booleans())
+        return fields.flatmap(
+            lambda names: st.tuples(*(field for _ in names)).map(
+                lambda kinds: StructType(
+                    [StructField(n, *kind) for n, kind in zip(names, kinds, strict=True)]
+                )
+            )
+        )
+
+    decimals = st.integers(1, 38).map(lambda digits: DecimalType(digits, digits // 2))
+    kinds = st.recursive(
+        st.sampled_from(simple) | decimals,
+        lambda inside: (
+            structs(inside)
+            | st.builds(ArrayType, inside, st.booleans())
+            | st.builds(MapType, st.sampled_from(simple), inside, st.booleans())
+        ),
+        max_leaves=6,
+    )
+    return structs(kinds)

@@ -32,4 +32,4 @@ def penstock(capfd: pytest.CaptureFixture[str]) -> Run:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("penstock.engines.spark.session.session", lambda master, conf: None)
-    monkeypatch.setattr("penstock.engines.spark.checks.check", lambda graph, spark: {})
+    monkeypatch.setattr("penstock.cli.explaining._schemas", lambda graph, master, conf: ({}, ()))

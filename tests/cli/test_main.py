@@ -21,7 +21,14 @@ from penstock.metrics.snapshot import Snapshot
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
 
-from ..control.doubles import FailingEngine, FakeTime, StuckEngine, TellingEngine, running
+from ..control.doubles import (
+    FailingEngine,
+    FakeTime,
+    LossyEngine,
+    StuckEngine,
+    TellingEngine,
+    running,
+)
 from .conftest import Run
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -72,6 +79,40 @@ def test_json_is_one_object_whatever_others_print(
     assert data["plan"]["pipelines"][0]["operators"][0] == "tweets"
     assert "from Python" in err
     assert "from the JVM" in err
+
+
+def test_too_many_dead_letters_have_an_exit_code_of_their_own(
+    penstock: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(monkeypatch, LossyEngine(0.5))
+    code, out, err = penstock("run", "wordcount", "--for", "5s", "--json", "--no-view")
+    assert code == 3
+    assert json.loads(out)["dead_letters"]["too_many"] is True
+    assert "rows became dead letters, more than 10%; see runs/" in err
+    play(monkeypatch, LossyEngine(0.5))
+    allowed = ("--dead-letters-at-most", "60%")
+    assert penstock("run", "wordcount", "--for", "5s", "--no-view", *allowed)[0] == 0
+    code, _, err = penstock("run", "wordcount", "--dead-letters-at-most", "all")
+    assert (code, "from 0 to 1" in err) == (2, True)
+
+
+def test_a_change_that_would_come_after_the_end_is_refused_before_the_start(
+    penstock: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("mine.py").write_text("raise SystemExit('this file is not even loaded')")
+    code, _, err = penstock("run", "mine.py", "--for", "1 minute", "--change", "90s:count=4")
+    assert code == 2
+    assert "the change '90s:count=4' comes too late: the run ends after 1m" in err
+
+
+def test_changes_that_never_came_are_named(penstock: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(monkeypatch, MemoryEngine(), at={3.05: press})
+    words = ("--for", "60s", "--change", "2s:count=2", "--change", "30s:count=4")
+    code, out, err = penstock("run", "wordcount", *words, "--no-view")
+    assert code == 0
+    assert "the run ended before 30s:count=4" in out
+    assert "penstock: the change '30s:count=4' never came: the run ended before" in err
+    assert "2s:count=2" not in err
 
 
 def test_no_view_shows_nothing_while_it_runs(

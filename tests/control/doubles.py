@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,18 @@ class Watcher:
     @property
     def phases(self) -> list[str]:
         return list(dict.fromkeys(s.phase for s in self.seen))
+
+
+class LossyEngine(MemoryEngine):
+    """Makes dead letters of a part of what it takes in."""
+
+    def __init__(self, lost: float, before: int = 0) -> None:
+        super().__init__()
+        self._lost, self._before = lost, before
+
+    def observe(self) -> Snapshot:
+        seen = super().observe()
+        return replace(seen, rows_dead=self._before + int(self._lost * seen.rows_ingested))
 
 
 class SlowEngine(MemoryEngine):

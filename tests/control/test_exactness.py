@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -223,6 +224,47 @@ def test_json_lines_are_read_with_columns_that_may_be_missing(tmp_path: Path) ->
         {"w": "x", "n": 2},
         {"w": None, "n": 3},
     ]
+
+
+@pytest.mark.parametrize("format", ["parquet", "json"])
+def test_partition_directories_give_their_column_back(tmp_path: Path, format: str) -> None:
+    places = ("day=2026-01-02/channel=a%2Fb", "day=2026-01-01/channel=__HIVE_DEFAULT_PARTITION__")
+    for n, place in enumerate(places):
+        folder = tmp_path / place
+        folder.mkdir(parents=True)
+        if format == "parquet":
+            pq.write_table(pa.table({"n": [n]}), folder / f"run-{n}.parquet")
+        else:
+            (folder / f"run-{n}.json").write_text(json.dumps({"n": n}) + "\n")
+    (tmp_path / "_staging/run-3/channel=x").mkdir(parents=True)
+    (tmp_path / "_staging/run-3/channel=x/run-0.parquet").write_bytes(b"half")
+    schema = pa.schema([("Channel", pa.string()), ("n", pa.int64()), ("day", pa.date32())])
+    found = pa.Table.from_batches(read_files(tmp_path, format, schema, prefix="run-"))
+    assert found.column_names == ["Channel", "n", "day"]
+    assert found.to_pylist() == [
+        {"Channel": "a/b", "n": 0, "day": dt.date(2026, 1, 2)},
+        {"Channel": None, "n": 1, "day": dt.date(2026, 1, 1)},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (pa.int32(), "-7", -7),
+        (pa.bool_(), "true", True),
+        (pa.float64(), "1.0E10", 1e10),
+        (pa.decimal128(5, 2), "1.50", Decimal("1.50")),
+        (pa.string(), "1.50", "1.50"),
+    ],
+)
+def test_partition_values_have_the_type_of_their_column(
+    tmp_path: Path, kind: pa.DataType, text: str, value: Any
+) -> None:
+    (tmp_path / f"k={text}").mkdir()
+    pq.write_table(pa.table({"n": [1]}), tmp_path / f"k={text}" / "a.parquet")
+    schema = pa.schema([("k", kind), ("n", pa.int64())])
+    (found,) = read_files(tmp_path, "parquet", schema)
+    assert found.to_pylist() == [{"k": value, "n": 1}]
 
 
 def test_no_directory_holds_no_rows_and_other_formats_are_refused(tmp_path: Path) -> None:

@@ -336,7 +336,50 @@ def test_only_a_window_is_ever_final() -> None:
     assert aggregate(emit="final") == [
         "x: emit='final' needs a window: without one a group is never final"
     ]
-    assert aggregate(op.Window("at", "10s"), "final") == []
+    assert aggregate(op.Window("at", "10s", watermark="1s"), "final") == []
+
+
+def test_only_a_watermark_closes_a_window() -> None:
+    assert aggregate(op.Window("at", "10s")) == []
+    assert aggregate(op.Window("at", "10s"), "final") == [
+        "x: emit='final' needs a watermark, without one no window is ever closed: "
+        "write window(..., watermark='10s')"
+    ]
+
+
+def counted(then: Any, emit: str = "update") -> list[str]:
+    """Problems of an operator behind an aggregation."""
+
+    def both(stream: Any) -> Any:
+        windows = stream.key_by("word").window("10s", on="at", watermark="1s")
+        counts = windows.aggregate("counts", n="count(*)", emit=emit, schema="word string, n int")
+        return then(counts.map("same", dict, schema="word string, n int"))
+
+    return [message for message in ended(both) if message.startswith("x: ")]
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        lambda s: s.key_by("word").aggregate("x", n="max(n)"),
+        lambda s: s.key_by("word").deduplicate("x"),
+        lambda s: s.key_by("word").process("x", dict, schema="word string"),
+        lambda s: s.process_all("x", dict, schema="word string"),
+    ],
+)
+def test_state_over_updates_is_refused_and_both_operators_are_named(then: Any) -> None:
+    (message,) = counted(then)
+    assert message.startswith("x: it would take every update of 'counts' (")
+    assert "emit='final'" in message
+    assert counted(then, "final") == []
+
+
+def test_a_processor_may_say_that_it_takes_updates_and_nobody_else() -> None:
+    assert (
+        counted(lambda s: s.process_all("x", dict, schema="word string", takes_updates=True)) == []
+    )
+    (message,) = counted(lambda s: s.key_by("word").deduplicate("x", takes_updates=True))
+    assert message.startswith("x: takes_updates=True is for processors")
 
 
 @pytest.mark.parametrize(
@@ -380,7 +423,8 @@ def join(**options: Any) -> list[str]:
 
 def test_a_join_is_of_a_known_kind() -> None:
     assert join(how="cross") == [
-        "j: how is 'cross', it must be one of inner, left_outer, right_outer, full_outer, left_semi"
+        "j: Spark has no cross join of two streams, only inner, left_outer, right_outer, "
+        "full_outer, left_semi"
     ]
 
 

@@ -35,6 +35,7 @@ def add(commands: Any) -> None:
 
 def _advise(given: argparse.Namespace, streams: Streams) -> int:
     from penstock.control import advice, case, history, terms
+    from penstock.engines.rundir import local
     from penstock.plan.limits import Limits
 
     if (given.run_dir is None) == (given.snapshot is None):
@@ -53,7 +54,7 @@ def _advise(given: argparse.Namespace, streams: Streams) -> int:
         shown = {"flow": context.graph.name, "policy": policy.name, **one.to_json()}
         tell(streams, shown, _lines([one], whole=True))
         return int(one.error is not None)
-    home = Path(given.run_dir).expanduser()
+    home = local(given.run_dir)
     graph = history.dataflow(home)
     budget = (lambda one: terms.limits(home, one.time)) if limits == Limits() else limits
     found = [*advice.replay(policy, graph, history.seen(home), budget)]

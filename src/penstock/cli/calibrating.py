@@ -54,9 +54,10 @@ def add(commands: Any) -> None:
 
 
 def _calibrate(given: argparse.Namespace, streams: Streams) -> int:
+    from penstock.engines.rundir import local
     from penstock.engines.simulator import calibration, modelfile, observed
 
-    folders = [Path(one).expanduser() for one in given.run_dirs]
+    folders = [local(one) for one in given.run_dirs]
     found = calibration.fit([observed.recording(folder) for folder in folders])
     data = modelfile.to_json(found, folders)
     if given.out is not None:
@@ -107,6 +108,7 @@ def _fitted(found: Calibration, out: str | None) -> Iterator[str]:
 def _whatif(given: argparse.Namespace, streams: Streams) -> int:
     from penstock.control import whatif
     from penstock.dataflow import duration
+    from penstock.engines.rundir import local
     from penstock.engines.simulator import modelfile
 
     if given.policy is None and given.settings:
@@ -119,7 +121,7 @@ def _whatif(given: argparse.Namespace, streams: Streams) -> int:
         given.seed,
     )
     fitted = None if given.model is None else modelfile.read(given.model)
-    answer = whatif.ask(Path(given.run_dir).expanduser(), question, fitted)
+    answer = whatif.ask(local(given.run_dir), question, fitted)
     return tell(streams, answer.to_json(), _told(answer))
 
 

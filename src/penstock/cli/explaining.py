@@ -43,7 +43,9 @@ def _explain(given: argparse.Namespace, streams: Streams) -> int:
         return _draw(given, streams, reference)
     graph = starting.loaded(reference, given.master, conf, "out").graph
     check(graph)  # what can be seen without Spark is said without waiting for it
-    schemas = _schemas(graph, given.master, conf)
+    schemas, notes = _schemas(graph, given.master, conf)
+    for line in notes:
+        print(f"penstock: {line}", file=streams.err, flush=True)
     if given.json:
         print(json.dumps(explain_json(graph, schemas), indent=2), file=streams.out, flush=True)
     else:
@@ -67,9 +69,16 @@ def _draw(given: argparse.Namespace, streams: Streams, reference: Any) -> int:
     return tell(streams, {"flow": graph.name, "drawn": str(path)}, [f"drawn to {path}"])
 
 
-def _schemas(graph: Graph, master: str | None, conf: Mapping[str, str]) -> Mapping[str, Schema]:
-    """What comes out of every operator: native functions have to be put to Spark for that."""
-    from penstock.engines.spark.checks import check
-    from penstock.engines.spark.session import session
+def _schemas(
+    graph: Graph, master: str | None, conf: Mapping[str, str]
+) -> tuple[Mapping[str, Schema], tuple[str, ...]]:
+    """The output schema of every operator, and the user's settings that a run would not follow.
 
-    return check(graph, session(master, conf))
+    Native functions have to be put to Spark for that.
+    """
+    from penstock.engines.spark.checks import check
+    from penstock.engines.spark.session import active, overridden, own, session
+
+    spark = session(master, conf)
+    with active(copied := own(spark, conf)):
+        return check(graph, copied).schemas, overridden(spark, conf)

@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     from penstock.control.status import View
     from penstock.report.prometheus import Exporter
 
-# Exit codes: 0 well, 1 the work was done and its result is bad, 2 it could not be done,
-# 70 an error of ours, 130 stopped at once by Ctrl-C (as shells count it).
+# Exit codes: 0 well, 1 the work was done and its result is bad, 2 it could not be done, 3 the work
+# was done and too many rows became dead letters, 70 an error of ours, 130 stopped at once by Ctrl-C
+# (as shells count it).
+_EXIT_INEXACT, _EXIT_DEAD = 1, 3
 
 _FLOW = "a built-in workload (see `penstock workloads`) or path/to/file.py:name"
 _LOAD = (
@@ -120,6 +122,12 @@ def parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--change", metavar="C", action="append", default=[], help=_CHANGE)
     run.add_argument("--backup", metavar="A..B", help=_BACKUP)
+    run.add_argument(
+        "--dead-letters-at-most",
+        metavar="SHARE",
+        default="0.1",
+        help="exit code 3 if a larger share of the rows became dead letters (0.1; 1: never)",
+    )
     run.add_argument("--run-dir", metavar="D", help="where everything is kept; continues a run")
     run.add_argument("--policy", metavar="P", default="static", help="who decides (static)")
     setting.add(run)
@@ -167,8 +175,11 @@ def parser() -> argparse.ArgumentParser:
 
 def _run(given: argparse.Namespace, streams: Streams) -> int:
     from penstock.cli import flows, plans
+    from penstock.control import dead_letters
+    from penstock.control.given import in_time
     from penstock.control.run import run
     from penstock.control.script import parse_change
+    from penstock.dataflow.duration import seconds
     from penstock.models.load import parse
     from penstock.policies.backup import Interval
 
@@ -181,6 +192,8 @@ def _run(given: argparse.Namespace, streams: Streams) -> int:
         parse(given.load)  # a typing error should not wait for Spark to start
     backup = None if given.backup is None else Interval.parse(given.backup)
     changes = [parse_change(text) for text in given.change]
+    in_time(changes, None if given.seconds is None else seconds(given.seconds))
+    at_most = dead_letters.limit(given.dead_letters_at_most)
     limits, guard = guarding.limits(given), guarding.guard(given)
     policy = setting.policy(given.policy, given.settings)
     with (
@@ -205,6 +218,7 @@ def _run(given: argparse.Namespace, streams: Streams) -> int:
             guard=guard,
             advise=given.advise,
             run_dir=home,
+            dead_letters_at_most=at_most,
             view=_view(given, streams),
             metrics=exporter,
             dashboard=dashboard,
@@ -218,14 +232,24 @@ def _run(given: argparse.Namespace, streams: Streams) -> int:
         from penstock.report.table import summary_table
 
         Console(file=streams.out).print(summary_table(summary))
-    if summary.exact is False:
+    inexact = summary.exact is False
+    if inexact:
         print(
             f"penstock: the result of '{summary.flow}' is not exact: {summary.exact_reason}; "
             f"see {summary.run_dir}",
             file=streams.err,
         )
-        return 1
-    return 0
+    for change in summary.changes_left:
+        print(f"penstock: the change '{change}' never came: the run ended before", file=streams.err)
+    if summary.dead_letters.too_many:
+        letters = summary.dead_letters
+        print(
+            f"penstock: {letters.rows:,} of {letters.entered:,} rows became dead letters, more "
+            f"than {100 * letters.at_most:g}%; see {summary.run_dir}/dead for the errors, "
+            "--dead-letters-at-most allows more",
+            file=streams.err,
+        )
+    return _EXIT_INEXACT if inexact else _EXIT_DEAD if summary.dead_letters.too_many else 0
 
 
 def _doctor(given: argparse.Namespace, streams: Streams) -> int:

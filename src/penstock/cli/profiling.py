@@ -100,11 +100,12 @@ def _compare(given: argparse.Namespace, streams: Streams) -> int:
 
 
 def _capacity(given: argparse.Namespace, streams: Streams) -> int:
+    from penstock.engines.rundir import local
     from penstock.models import capacity
     from penstock.report.profiles import capacity_table, need_words, unkept
 
     target = None if given.target is None else _rate(given.target)
-    kept = Path(given.flow).expanduser()
+    kept = local(given.flow)
     if kept.is_dir() or kept.suffix == ".json":
         from penstock.control.profiling import read
 

@@ -78,9 +78,10 @@ def _history(given: argparse.Namespace, streams: Streams) -> int:
     from penstock.control import history
     from penstock.control.plain import plain
     from penstock.dataflow import duration
+    from penstock.engines.rundir import local
     from penstock.report import chronicle
 
-    home = Path(given.run_dir).expanduser()
+    home = local(given.run_dir)
     graph = history.dataflow(home)
     if given.snapshot:
         if given.since is not None or given.every is not None:
@@ -190,9 +191,10 @@ def _write(given: argparse.Namespace, streams: Streams, case: str) -> int:
 
 def _export(given: argparse.Namespace, streams: Streams) -> int:
     from penstock.control import history
+    from penstock.engines.rundir import local
     from penstock.report.export import export
 
-    home = Path(given.run_dir).expanduser()
+    home = local(given.run_dir)
     history.dataflow(home)  # says so if there is no run
     moments = _since(given, home)
     out = home / "export" if given.out is None else Path(given.out).expanduser()

@@ -6,7 +6,6 @@ import argparse
 import secrets
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.streams import Streams
@@ -84,8 +83,9 @@ def _dashboard(given: argparse.Namespace, streams: Streams) -> int:
     check_installed()
     from penstock.dashboard.access import Access
     from penstock.dashboard.recording import check
+    from penstock.engines.rundir import local
 
-    home = Path(given.run_dir).expanduser()
+    home = local(given.run_dir)
     check(home)
     token = Access(token=given.token or secrets.token_urlsafe(24)).token
     with listen(given.port, given.host) as listening:

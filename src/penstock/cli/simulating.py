@@ -72,6 +72,7 @@ def _simulate(given: argparse.Namespace, streams: Streams) -> int:
     from penstock.cli import flows, plans
     from penstock.control import directory
     from penstock.control.run import run
+    from penstock.engines.rundir import local
     from penstock.engines.simulator.engine import SimulatorEngine
     from penstock.models.load import parse
 
@@ -80,7 +81,8 @@ def _simulate(given: argparse.Namespace, streams: Streams) -> int:
     plan = None if given.plan is None else plans.read(given.plan)
     if given.load is not None:
         parse(given.load)
-    home = given.run_dir or directory.choose(reference.name, None, time.time())
+    given_dir = given.run_dir and local(given.run_dir)
+    home = given_dir or directory.choose(reference.name, None, time.time())
     try:
         flow = starting.loaded_lightly(reference)
         engine = SimulatorEngine(model(given, flow, given.nodes), load=given.load, seed=given.seed)

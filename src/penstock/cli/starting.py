@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,22 +26,47 @@ def settings(given: Sequence[str]) -> dict[str, str]:
 
 
 def loaded(reference: Reference, master: str | None, conf: Mapping[str, str], out: Any) -> Dataflow:
-    """The dataflow; a file's columns are Spark's, so its session comes before the file."""
-    if reference.file is not None:
-        from penstock.engines.spark.session import session
+    """The dataflow. A file may start the session itself, and then that is the session.
 
-        session(master, conf)
+    A file that makes Spark columns without one is loaded again when there is one.
+    """
+    if reference.file is None:
+        return reference.load(out)
+    from penstock.engines.spark.session import offered, session
+
+    try:
+        with offered(master, conf):
+            return reference.load(out)
+    except InvalidInput as error:
+        if not _wants_session(error.__cause__):
+            raise
+    session(master, conf)
     return reference.load(out)
+
+
+def _wants_session(error: BaseException | None) -> bool:
+    """True if pyspark raised the error, in a process that has no session."""
+    import pyspark
+
+    from penstock.engines.spark.session import running
+
+    frames = traceback.extract_tb(None if error is None else error.__traceback__)
+    package = Path(pyspark.__file__).parent
+    inside = [Path(frame.filename).is_relative_to(package) for frame in frames]
+    return inside[-1:] == [True] and running() is None
 
 
 def loaded_lightly(reference: Reference, out: Any = "out") -> Dataflow:
     """The dataflow. Only a file that makes Spark columns needs a session of Spark's for that."""
     try:
         return reference.load(out)
-    except InvalidInput:
-        if reference.file is None:
+    except InvalidInput as error:
+        if reference.file is None or not _wants_session(error.__cause__):
             raise
-    return loaded(reference, None, {}, out)
+    from penstock.engines.spark.session import session
+
+    session(None, {})
+    return reference.load(out)
 
 
 @contextmanager
@@ -59,9 +85,10 @@ def session(master: str | None) -> Iterator[None]:
 def home(reference: Reference, run_dir: str | Path | None) -> Iterator[str | Path | None]:
     """The run directory. A workload writes into it, so it is chosen before the flow is built."""
     from penstock.control import directory
+    from penstock.engines.rundir import local
 
     if reference.file is not None or run_dir is not None:
-        yield run_dir
+        yield None if run_dir is None else local(run_dir)
         return
     chosen = directory.choose(reference.name, None, time.time())
     try:

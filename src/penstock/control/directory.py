@@ -6,6 +6,7 @@ import os
 import time
 from pathlib import Path
 
+from penstock.engines.rundir import local
 from penstock.errors import RunDirectoryError
 
 
@@ -19,7 +20,7 @@ def choose(flow: str, given: str | Path | None, wall: float) -> Path:
             return _fresh(
                 Path("runs"), f"{flow}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(wall))}"
             )
-        path = Path(given).expanduser()
+        path = local(given)
         path.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         raise RunDirectoryError(f"the run directory '{given}' is a file, not a directory") from None

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.json
@@ -86,6 +87,9 @@ def read_files(
     Only files whose names start with `prefix` count, and none that start with `_` or `.`. A
     directory that does not exist holds no rows. JSON says nothing of columns without values: give
     their `schema` if there may be any.
+
+    Directories such as `channel=web` inside add their column to the rows of their files: of the
+    type and at the place that `schema` gives it, else as text behind the others.
     """
     if format not in _READERS:
         known = " or ".join(_READERS)
@@ -93,11 +97,10 @@ def read_files(
     directory = Path(path)
     if not directory.is_dir():
         return
-    for file in sorted(directory.iterdir(), key=lambda f: f.name):
-        if not file.name.startswith(prefix) or file.name[0] in "_.":
-            continue
-        if file.is_file() and file.stat().st_size:
-            yield from _READERS[format](file, schema)
+    for file, values in sorted(_files(directory, {}), key=lambda found: found[0].name):
+        if file.name.startswith(prefix) and file.stat().st_size:
+            for batch in _READERS[format](file, schema):
+                yield _with_values(batch, values, schema) if values else batch
 
 
 def _check(
@@ -180,6 +183,38 @@ def _last(tables: list[pa.Table], keys: tuple[str, ...]) -> pa.Table:
         raise InvalidInput(f"it has no column '{missing[0]}', only {table.column_names}")
     old = table.select(list(keys)).to_pandas().duplicated(keep="last").to_numpy()
     return table.filter(pa.array(~old))
+
+
+_NULL_VALUE = "__HIVE_DEFAULT_PARTITION__"
+"""What Spark names the directory of rows whose partition column is null or an empty text."""
+
+
+def _files(directory: Path, values: Mapping[str, str]) -> Iterator[tuple[Path, Mapping[str, str]]]:
+    """Files of a directory and of partition directories in it, with the values these stand for."""
+    for entry in directory.iterdir():
+        name, equals, value = entry.name.partition("=")
+        if entry.name[0] in "_.":
+            continue
+        if entry.is_file():
+            yield entry, values
+        elif equals:
+            yield from _files(entry, {**values, unquote(name): unquote(value)})
+
+
+def _with_values(
+    batch: pa.RecordBatch, values: Mapping[str, str], schema: pa.Schema | None
+) -> pa.RecordBatch:
+    """The batch with the columns that the names of its directories say."""
+    kinds = {} if schema is None else {f.name.lower(): (f.name, f.type) for f in schema}
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    for column, value in values.items():
+        name, kind = kinds.get(column.lower(), (column, pa.string()))
+        text = pa.array([None if value == _NULL_VALUE else value], pa.string())
+        scalar = (text if pa.types.is_string(kind) else text.cast(kind))[0]
+        columns[name] = pa.repeat(scalar, batch.num_rows)
+    order = {} if schema is None else {name: at for at, name in enumerate(schema.names)}
+    names = sorted(columns, key=lambda name: order.get(name, len(order)))
+    return pa.RecordBatch.from_arrays([columns[name] for name in names], names=names)
 
 
 def _parquet(file: Path, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:

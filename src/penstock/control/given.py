@@ -35,10 +35,16 @@ def script(changes: Iterable[str | Scripted], graph: Graph, lasting: float | Non
     found = [parse_change(c) if isinstance(c, str) else c for c in changes]
     for change in found:
         request.check(change.request, graph)
+    in_time(found, lasting)
+    return Script(found)
+
+
+def in_time(changes: Iterable[Scripted], lasting: float | None) -> None:
+    """Raise if a change would come when the run has ended already."""
+    for change in changes:
         if lasting is not None and change.at >= lasting:
             end = duration.text(lasting)
             raise InvalidInput(f"the change '{change}' comes too late: the run ends after {end}")
-    return Script(found)
 
 
 def check_budget(limits: Limits, graph: Graph, plan: Plan | None) -> None:

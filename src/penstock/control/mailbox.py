@@ -22,6 +22,7 @@ from typing import IO, Any
 from penstock.control.asked import Asked
 from penstock.control.clock import Clock
 from penstock.control.loop import Tick
+from penstock.engines.rundir import local
 from penstock.errors import InvalidInput, PenstockError, Refused, RunDirectoryError
 from penstock.plan.request import parse
 
@@ -154,7 +155,7 @@ def ask(
     """
     parse(request)
     clock = clock or Clock()
-    home = Path(run_dir).expanduser()
+    home = local(run_dir)
     folder = home / "requests"
     if not home.is_dir():
         raise Refused(f"there is no run directory '{run_dir}'")

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from penstock import policies
-from penstock.control import directory, given, terms
+from penstock.control import dead_letters, directory, given, terms
 from penstock.control.abilities import Evidence, LatencyTotals, OwnTime, Transitions
 from penstock.control.asked import Asked
 from penstock.control.clock import Clock
+from penstock.control.dead_letters import DeadLetters
 from penstock.control.exactness import Verdict
 from penstock.control.exactness import verify as verify_rows
 from penstock.control.guard import Guard
@@ -31,7 +32,9 @@ from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.validation import check
 from penstock.engines.port import Engine
+from penstock.engines.rundir import local
 from penstock.errors import InvalidInput
+from penstock.metrics.snapshot import Snapshot
 from penstock.plan import fusion
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
@@ -68,6 +71,7 @@ def run(
     dashboard: int | Beside | None = None,
     verify: bool = True,
     drain: bool = True,
+    dead_letters_at_most: float | str = 0.1,
     until: Callable[[Tick], bool] | None = None,
     clock: Clock | None = None,
 ) -> Summary:
@@ -83,8 +87,9 @@ def run(
     finds the last snapshot, or an `Exporter`, which is closed with the run; dashboard: likewise a
     port at which a browser finds the dashboard of the run, or a `Beside`; verify: compare the
     sinks with what the flow expects of them; drain: work off what has come before the end, else
-    leave it in the run directory, and then nothing is compared; until: looks at the last turn and
-    says whether the run is to end.
+    leave it in the run directory, and then nothing is compared; dead_letters_at_most: the share of
+    the rows that may become dead letters before views and summary raise an alarm; until: looks at
+    the last turn and says whether the run is to end.
 
     While the flow runs, `penstock.control.mailbox.ask` can ask it for changes from elsewhere.
 
@@ -94,6 +99,8 @@ def run(
     directory what is in flight, and raises `KeyboardInterrupt`. Everything wrong with the
     arguments raises before anything starts. A flow that fails raises `FlowFailed`.
     """
+    if run_dir is not None:
+        run_dir = local(run_dir)
     graph = given.graph(flow, load)
     chosen = policies.get(policy) if isinstance(policy, str) else policy
     named = terms.policy(chosen)
@@ -103,6 +110,7 @@ def run(
     lasting = None if seconds is None else duration.seconds(seconds)
     if lasting is not None and lasting <= 0:
         raise InvalidInput(f"a run must last longer than nothing, found '{seconds}'")
+    at_most = dead_letters.limit(dead_letters_at_most)
     check(graph)
     changes = tuple(changes)
     script = given.script(changes, graph, lasting)
@@ -116,7 +124,7 @@ def run(
         home = directory.choose(graph.name, run_dir, clock.wall())
         views = served if view is None else (view, *served)
         one = _Run(graph, chosen, plan, script, rules, engine, lasting, home, views, verify, clock)
-        one.until, one.drains = until, drain
+        one.until, one.drains, one.dead_at_most = until, drain, at_most
         one.terms = terms.Terms(
             time=clock.wall(),
             engine=engine.name,
@@ -165,6 +173,8 @@ class _Run:
         self.began = clock.now()
         self.due = 0.0
         self.rows_before = 0
+        self.dead_before = 0
+        self.dead_at_most = 0.1
         self.rows_to_come = given.rows_to_come(graph)
         self.last: Tick | None = None
         self.interrupts = Interrupts()
@@ -193,7 +203,8 @@ class _Run:
                     self.run_dir.rmdir()
             raise
         self.began = self.clock.now()
-        self.rows_before = self.engine.observe().rows_ingested
+        found = self.engine.observe()
+        self.rows_before, self.dead_before = found.rows_ingested, found.rows_dead
 
     def phases(self) -> Summary:
         # Spark's session puts a handler of its own in place, so ours comes after the start.
@@ -355,9 +366,15 @@ class _Run:
             plan=None if self.last is None else self.engine.plan,
             tick=self.last,
             trouble=self.trouble,
+            alarm=None if self.last is None else self.letters(self.last.snapshot).alarm,
         )
         for view in self.views:
             view.show(status)
+
+    def letters(self, seen: Snapshot) -> DeadLetters:
+        """The dead letters since this run began."""
+        dead, entered = seen.rows_dead - self.dead_before, seen.rows_ingested - self.rows_before
+        return DeadLetters(dead, entered, self.dead_at_most)
 
     def sum_up(self, ended: float) -> Summary:
         final = self.engine.observe()
@@ -374,6 +391,8 @@ class _Run:
             rows_delivered=final.rows_delivered,
             rows_dead=final.rows_dead,
             rows_late=final.rows_late,
+            dead_letters=self.letters(final),
+            changes_left=self.script.left,
             throughput_mean=(final.rows_ingested - self.rows_before) / ended if ended > 0 else 0.0,
             throughput_last=self.tally.throughput_last,
             slot_seconds=self.tally.slot_seconds,

@@ -39,6 +39,11 @@ class Script:
     def __init__(self, changes: Iterable[Scripted] = ()) -> None:
         self._left = sorted(changes, key=lambda change: change.at)
 
+    @property
+    def left(self) -> tuple[str, ...]:
+        """Changes whose time has not come, as they are written."""
+        return tuple(str(change) for change in self._left)
+
     def due(self, at: float) -> bool:
         return bool(self._left) and self._left[0].at <= at
 

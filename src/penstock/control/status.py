@@ -17,7 +17,7 @@ class Status:
 
     `elapsed` and `seconds` (None: until stopped) count from the start of the flow; there is no
     tick and no plan before the first snapshot. `trouble` is what went wrong beside the flow, which
-    goes on.
+    goes on; `alarm` is what is wrong with its results.
     """
 
     graph: Graph
@@ -30,6 +30,7 @@ class Status:
     plan: Plan | None = None
     tick: Tick | None = None
     trouble: str | None = None
+    alarm: str | None = None
 
 
 class View(Protocol):

@@ -93,40 +93,56 @@ class Kafka:
     kind: ClassVar[str] = "kafka"
     options: Mapping[str, str] = field(default_factory=dict)
     format: ClassVar[str] = "kafka"
-    schema: ClassVar[Schema] = Schema.of(
-        "key binary, value binary, topic string, partition int, offset bigint, "
-        "timestamp timestamp, timestampType int"
-    )
 
     def __init__(self, options: Mapping[str, Any] | None = None, **more: Any) -> None:
         given = {**(options or {}), **more}
         named = {_kafka_option(name): value for name, value in given.items()}
         object.__setattr__(self, "options", _texts(named))
 
+    @property
+    def schema(self) -> Schema:
+        """The columns of a topic that is read."""
+        asked = {name.lower(): value for name, value in self.options.items()}
+        return _RECORD_WITH_HEADERS if asked.get("includeheaders") == "true" else _RECORD
+
+
+_RECORD = Schema.of(
+    "key binary, value binary, topic string, partition int, offset bigint, "
+    "timestamp timestamp, timestampType int"
+)
+_RECORD_WITH_HEADERS = Schema.of(f"{_RECORD.ddl}, headers array<struct<key:string,value:binary>>")
+
 
 @dataclass(frozen=True)
 class FileSink:
-    """Files of one format in one directory, each batch exactly once."""
+    """Files of one format in one directory, each batch exactly once.
+
+    `partition_by` are columns whose values become directories, as in `channel=web/`.
+    """
 
     kind: ClassVar[str] = "files"
     path: str
     format: str
     options: Mapping[str, str] = field(default_factory=dict)
+    partition_by: tuple[str, ...] = ()
 
 
 def Parquet(path: str, **options: Any) -> FileSink:
-    """Write Parquet files; a relative path starts where the flow is run."""
-    return FileSink(str(path), "parquet", _texts(options))
+    """Write Parquet files; a relative path starts where the flow is run.
+
+    Options are those of Spark's writer, and `partitionBy`: a column or a list of columns.
+    """
+    return _file_sink(path, "parquet", options)
 
 
 def Json(path: str, **options: Any) -> FileSink:
-    """Write JSON lines."""
-    return FileSink(str(path), "json", _texts(options))
+    """Write JSON lines; options as for `Parquet`."""
+    return _file_sink(path, "json", options)
 
 
 def Csv(path: str, **options: Any) -> FileSink:
-    """Write CSV files."""
-    return FileSink(str(path), "csv", _texts(options))
+    """Write CSV files; options as for `Parquet`."""
+    return _file_sink(path, "csv", options)
 
 
 @dataclass(frozen=True)
@@ -165,6 +181,23 @@ class Discard:
 
 Source = Generator | Files | Kafka | Spark
 Sink = FileSink | Console | Memory | ForeachBatch | Discard | Kafka | Spark
+
+
+def _file_sink(path: str, format: str, options: Mapping[str, Any]) -> FileSink:
+    columns = [n for n in options if n.lower() in ("partitionby", "partition_by")]
+    if len(columns) > 1:
+        raise InvalidInput(f"partitionBy is given twice, as {' and as '.join(columns)}")
+    rest = _texts({name: value for name, value in options.items() if name not in columns})
+    partition_by = _columns(options[columns[0]]) if columns else ()
+    return FileSink(str(path), format, rest, partition_by)
+
+
+def _columns(given: Any) -> tuple[str, ...]:
+    columns = (given,) if isinstance(given, str) else given
+    texts = isinstance(columns, tuple | list) and all(isinstance(c, str) for c in columns)
+    if not texts or not columns:
+        raise InvalidInput(f"partitionBy is a column's name or a list of names, found {given!r}")
+    return tuple(columns)
 
 
 def _kafka_option(name: str) -> str:

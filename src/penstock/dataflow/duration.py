@@ -1,4 +1,4 @@
-"""Durations as people write them: `250ms`, `2s`, `1.5m`, `1h`, or `90` for seconds."""
+"""Durations as people and Spark write them: `250ms`, `2s`, `1m30s`, `10 seconds`, `1 minute`."""
 
 from __future__ import annotations
 
@@ -6,18 +6,45 @@ import re
 
 from penstock.errors import InvalidInput
 
-_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-_PATTERN = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*(ms|s|min|m|h|)\s*")
+_UNITS = {
+    1e-6: ("us", "µs", "microsecond", "microseconds"),
+    1e-3: ("ms", "msec", "msecs", "millisecond", "milliseconds"),
+    1.0: ("s", "sec", "secs", "second", "seconds"),
+    60.0: ("m", "min", "mins", "minute", "minutes"),
+    3600.0: ("h", "hr", "hrs", "hour", "hours"),
+    86_400.0: ("d", "day", "days"),
+    604_800.0: ("w", "week", "weeks"),
+}
+_FACTORS = {name: factor for factor, names in _UNITS.items() for name in names}
+_UNEVEN = ("month", "months", "year", "years")
+_NUMBER = r"[+-]?(?:\d+(?:\.\d+)?|\.\d+)"
+_PART = re.compile(rf"\s*({_NUMBER})\s*([a-zµ]+)\s*", re.IGNORECASE)
+_WHOLE = re.compile(rf"\s*(?:interval\s+)?((?:{_PART.pattern})+)", re.IGNORECASE)
 
 
 def seconds(given: str | int | float) -> float:
-    """Read a duration; a bare number is seconds."""
+    """Read a duration; a bare number is seconds.
+
+    Units may be short or as Spark writes them, in any case, and several may follow each other as in
+    `1 minute 30 seconds`; `interval` may stand before them. Raises `InvalidInput`.
+    """
     if isinstance(given, int | float) and not isinstance(given, bool):
         return float(given)
-    match = _PATTERN.fullmatch(str(given))
-    if match is None:
-        raise InvalidInput(f"cannot read the duration '{given}': write it like 250ms, 2s, 5m or 1h")
-    return float(match[1]) * _UNITS[match[2]]
+    written = str(given)
+    if re.fullmatch(rf"\s*{_NUMBER}\s*", written):
+        return float(written)
+    match = _WHOLE.fullmatch(written)
+    parts = [] if match is None else _PART.findall(match[1])
+    if any(unit.lower() in _UNEVEN for _, unit in parts):
+        raise InvalidInput(
+            f"cannot read the duration '{given}': months and years differ in length, write days"
+        )
+    if not parts or any(unit.lower() not in _FACTORS for _, unit in parts):
+        raise InvalidInput(
+            f"cannot read the duration '{given}': write it like 250ms, 2s, 5m or 1h, or as Spark "
+            "does, 10 seconds"
+        )
+    return sum(float(number) * _FACTORS[unit.lower()] for number, unit in parts)
 
 
 def text(value: float) -> str:

@@ -69,6 +69,7 @@ class Dataflow(Shown):
         selectivity: str | None = None,
         on_error: str = "dead-letter",
         estimate: Estimate | None = None,
+        takes_updates: bool = False,
     ) -> Stream:
         """Append an operator of any form; the methods of `Stream` are the readable way."""
         keys = tuple(keys)
@@ -87,6 +88,7 @@ class Dataflow(Shown):
             on_error=_choice(OnError, on_error, OnError.DEAD_LETTER),
             estimate=estimate,
             written=caller(),
+            takes_updates=takes_updates,
         )
         if operator.state is op.State.GLOBAL and max_parallelism is None:
             operator = _bounded_to_one(operator)
@@ -192,7 +194,11 @@ class Stream:
         time_mode: str = "none",
         **properties: Any,
     ) -> Stream:
-        """A global stateful step: one `StatefulProcessor` instance sees every record."""
+        """A global stateful step: one `StatefulProcessor` instance sees every record.
+
+        `takes_updates=True` lets it stand behind an aggregation that sends updates: then a record
+        replaces the earlier one of its group.
+        """
         return self._then(name, op.Process(processor, time_mode), {"schema": schema, **properties})
 
     def sink(self, name: str, sink: Sink, **properties: Any) -> None:
@@ -214,9 +220,14 @@ class KeyedStream:
         return self._stream._then(name, body, {"keys": self._keys, **properties})
 
     def window(
-        self, size: str, *, on: str, slide: str | None = None, watermark: str = "0s"
+        self, size: str, *, on: str, slide: str | None = None, watermark: str | None = None
     ) -> KeyedStream:
-        """Group by event-time windows too; the output gains a `window` column."""
+        """Group by event-time windows too; the output gains a `window` column.
+
+        `watermark` says how late a record may be before it is dropped and its window is closed.
+        Without one nothing is dropped, unless an operator upstream has a watermark on the same
+        event time: that one then holds here too, and a `watermark` given here comes on top of it.
+        """
         for given in (size, slide, watermark):
             if given is not None:
                 duration.seconds(given)
@@ -244,7 +255,11 @@ class KeyedStream:
         time_mode: str = "none",
         **properties: Any,
     ) -> Stream:
-        """A PySpark `StatefulProcessor`, one state a key; records of a key come in order."""
+        """A PySpark `StatefulProcessor`, one state a key; records of a key come in order.
+
+        `takes_updates=True` lets it stand behind an aggregation that sends updates: then a record
+        replaces the earlier one of its group.
+        """
         return self._then(name, op.Process(processor, time_mode), {"schema": schema, **properties})
 
     def deduplicate(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from penstock.dataflow import joins
 from penstock.dataflow.connectors import Sink, Source
 from penstock.dataflow.location import UNKNOWN, Location
 from penstock.dataflow.schema import Schema
@@ -101,12 +102,15 @@ class Filter:
 
 @dataclass(frozen=True)
 class Window:
-    """Event-time windows over column `on`; records later than `watermark` are dropped."""
+    """Event-time windows over column `on`; records later than `watermark` are dropped.
+
+    Without a watermark none is dropped and every window is kept, as in Spark.
+    """
 
     on: str
     size: str
     slide: str | None = None
-    watermark: str = "0s"
+    watermark: str | None = None
 
 
 @dataclass(frozen=True)
@@ -140,12 +144,18 @@ class Deduplicate:
 
 @dataclass(frozen=True)
 class Join:
-    """A stream-stream join on equal keys; `condition` is SQL over the aliases l and r."""
+    """A stream-stream join on equal keys; `condition` is SQL over the aliases l and r.
+
+    `how` may have any of Spark's spellings and is kept in one of them, e.g. `left_outer`.
+    """
 
     how: str = "inner"
     condition: str | None = None
     left_watermark: tuple[str, str] | None = None
     right_watermark: tuple[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "how", joins.normal(self.how))
 
 
 @dataclass(frozen=True)
@@ -203,7 +213,11 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Operator:
-    """One step. `inputs` are names, so that a graph is a flat tuple of operators."""
+    """One step. `inputs` are names, so that a graph is a flat tuple of operators.
+
+    takes_updates: the operator knows that a row of an aggregation replaces the row that its group
+    had before.
+    """
 
     name: str
     body: Body
@@ -216,6 +230,7 @@ class Operator:
     on_error: OnError = OnError.DEAD_LETTER
     written: Location = UNKNOWN
     estimate: Estimate | None = None
+    takes_updates: bool = False
 
     @property
     def form(self) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.dataflow import datatype
 from penstock.errors import InvalidInput
 
 
@@ -19,7 +19,10 @@ class Field:
     @property
     def hashable(self) -> bool:
         """Whether Spark can group by this column (maps and variants cannot be compared)."""
-        return not any(word in self.type for word in ("map<", "variant"))
+        try:
+            return datatype.read(self.type).kinds.isdisjoint({"map", "variant"})
+        except InvalidInput:  # Spark says what is wrong with it
+            return True
 
 
 @dataclass(frozen=True)
@@ -34,9 +37,9 @@ class Schema:
         if isinstance(given, Schema):
             return given
         if isinstance(given, str):
-            return cls(tuple(_field(part) for part in _top_level_parts(given)))
+            return cls(tuple(Field(name, str(kind)) for name, kind in datatype.columns(given)))
         if hasattr(given, "fields"):  # a pyspark StructType; pyspark itself is not imported here
-            return cls(tuple(Field(f.name, f.dataType.simpleString()) for f in given.fields))
+            return cls(tuple(Field(f.name, str(datatype.of(f.dataType))) for f in given.fields))
         raise InvalidInput(
             f"a schema is a DDL string or a Spark StructType, not {type(given).__name__}"
         )
@@ -47,7 +50,8 @@ class Schema:
 
     @property
     def ddl(self) -> str:
-        return ", ".join(f"`{f.name}` {f.type}" for f in self.fields)
+        """As Spark reads it, names quoted and in the case they were written in."""
+        return ", ".join(f"{datatype.quoted(f.name)} {f.type}" for f in self.fields)
 
     def get(self, name: str) -> Field | None:
         """The column of that name; names are matched as Spark does, ignoring case."""
@@ -55,38 +59,3 @@ class Schema:
 
     def __str__(self) -> str:
         return ", ".join(f"{f.name} {f.type}" for f in self.fields)
-
-
-def _top_level_parts(ddl: str) -> Iterator[str]:
-    depth, start, quote = 0, 0, ""
-    for at, char in enumerate(ddl):
-        if char in "`'" and quote in ("", char):
-            quote = "" if quote else char
-        if quote:
-            continue
-        depth += (char in "<(") - (char in ">)")
-        if char == "," and depth == 0:
-            yield ddl[start:at]
-            start = at + 1
-    yield ddl[start:]
-
-
-def _field(text: str) -> Field:
-    text = text.strip()
-    if text.startswith("`"):
-        name, _, rest = text[1:].partition("`")
-    else:
-        name, _, rest = text.partition(" ")
-        if ":" in name:  # struct style, "word:string"
-            name, _, first = name.partition(":")
-            rest = f"{first} {rest}"
-    kind = rest.strip().lstrip(":").strip()
-    upper = kind.upper()
-    for ending in (" COMMENT ", " NOT NULL"):
-        if ending in upper + " ":
-            kind = kind[: (upper + " ").index(ending)]
-            upper = kind.upper()
-    if not name or not kind:
-        raise InvalidInput(f"cannot read the column '{text}': write it as 'name type'")
-    nested = "<" in kind or "(" in kind  # Spark writes these without blanks, `decimal(10,2)`
-    return Field(name, "".join(kind.lower().split()) if nested else kind.lower().strip())

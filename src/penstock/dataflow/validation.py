@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from penstock.dataflow import connectors, duration
+from penstock.dataflow import callables, connectors, datatype, duration, joins, options
 from penstock.dataflow import operator as op
 from penstock.dataflow.graph import Constraint, CycleError, Expectation, Graph
 from penstock.dataflow.location import Location
@@ -18,7 +18,8 @@ from penstock.dataflow.schema import Schema
 from penstock.errors import InvalidDataflow, InvalidInput
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
-_JOINS = ("inner", "left_outer", "right_outer", "full_outer", "left_semi")
+_RECORD = "a record as a dictionary"
+_BATCHES = "an iterator of Arrow record batches"
 _TIME_MODES = ("none", "processing_time", "event_time")
 _NEEDS_WATERMARK = {
     "left_outer": ("right",),
@@ -258,7 +259,7 @@ def _expectation(
     else:
         for key in expectation.keys:
             yield from _column("key", key, {sink: known.get(sink)})
-    yield from _callable("oracle", expectation.oracle)
+    yield from _callable("oracle", expectation.oracle, "it", "tables by source")
 
 
 # --- one operator ------------------------------------------------------------------------------
@@ -278,6 +279,9 @@ def _operator(
     for key in operator.keys:
         yield from _column("key", key, schemas, grouped=True)
     yield from _body(operator, schemas)
+    yield from _updates(operator, sound)
+    if isinstance(operator.body, op.Aggregate):
+        yield from _finality(operator, operator.body, sound)
     declared = given.get(operator.name) if isinstance(operator.name, str) else None
     yield from _repeated_columns(declared or operator.schema)
 
@@ -331,24 +335,45 @@ def _bounds(operator: Operator) -> Iterator[str]:
 def _body(operator: Operator, schemas: Mapping[str, Schema | None]) -> Iterator[str]:
     """Messages about what an operator does, one case a form."""
     body = operator.body
+    form = f"a{'n' if operator.form[0] in 'aeiou' else ''} {operator.form} operator"
     match body:
         case op.Read(source):
             if not isinstance(source, connectors.Source):
                 yield f"{_kind(source)} is not a source: use Generator, Files, Kafka or Spark"
             elif isinstance(source, connectors.Generator):
-                yield from _callable("make", source.make)
+                yield from _callable(
+                    "make", source.make, "a generator", "a random generator", "numbers", "times"
+                )
+            elif not isinstance(source, connectors.Spark):
+                yield from options.unknown(source.format, "source", source.options)
         case op.Write(sink):
             if not isinstance(sink, connectors.Sink):
                 yield f"{_kind(sink)} is not a sink: use e.g. Parquet, Console, Memory or Spark"
             elif isinstance(sink, connectors.ForeachBatch):
-                yield from _callable("function", sink.function)
-        case op.Frame(function) | op.Filter(function):
-            yield from _callable("function", function)
-        case op.Arrow(function) | op.Map(function) | op.FlatMap(function):
-            yield from _callable("function", function)
+                given = ("the DataFrame of a batch", "its number")
+                yield from _callable("function", sink.function, "a foreach-batch sink", *given)
+            elif isinstance(sink, connectors.FileSink | connectors.Kafka):
+                yield from options.unknown(sink.format, "sink", sink.options)
+                if isinstance(sink, connectors.FileSink):
+                    yield from _partitions(sink.partition_by, schemas)
+        case op.Frame(function, reject):
+            yield from _callable("function", function, form, "a DataFrame")
+            if reject is not None and operator.on_error is op.OnError.FAIL:
+                yield (
+                    "rows that reject names are set aside, and on_error='fail' does not change "
+                    "that: leave one of the two out"
+                )
+        case op.Map(function) | op.FlatMap(function) | op.Filter(function):
+            yield from _callable("function", function, form, _RECORD)
+            yield from _tables(function, form, _RECORD, "pandas", "Arrow")
+            if not isinstance(body, op.Filter):
+                yield from _needs_schema(operator)
+        case op.Arrow(function):
+            yield from _callable("function", function, form, _BATCHES)
+            yield from _tables(function, form, _BATCHES, "pandas")
             yield from _needs_schema(operator)
         case op.Process(processor, time_mode):
-            yield from _callable("processor", processor)
+            yield from _callable("processor", processor, form)
             yield from _needs_schema(operator)
             yield from _one_of("time_mode", time_mode, _TIME_MODES)
         case op.Aggregate():
@@ -368,18 +393,39 @@ def _body(operator: Operator, schemas: Mapping[str, Schema | None]) -> Iterator[
             pass
 
 
+def _partitions(columns: Iterable[str], schemas: Mapping[str, Schema | None]) -> Iterator[str]:
+    """Messages about the columns that a file sink makes directories of."""
+    names = [name.lower() for name in columns]
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            yield f"partitionBy names the column '{name}' twice"
+    for column in dict.fromkeys(columns):
+        yield from _column("partitionBy", column, schemas)
+    for schema in schemas.values():
+        if schema is None or not names:
+            continue
+        if set(names) >= _columns(schema):
+            yield "partitionBy leaves no column for the files: partition by fewer"
+        for field in schema.fields:
+            nested = {"array", "map", "struct", "variant"}
+            if field.name.lower() in names and datatype.read(field.type).kinds & nested:
+                yield (
+                    f"partitionBy column '{field.name}' has the type {field.type}, which cannot "
+                    "be the name of a directory: choose a column of a simple type"
+                )
+
+
 def _aggregate(body: op.Aggregate, schemas: Mapping[str, Schema | None]) -> Iterator[str]:
     if not body.columns:
         yield "it aggregates nothing: give at least one column, e.g. n='count(*)'"
     yield from _one_of("emit", body.emit, ("update", "final"))
     window = body.window
     if window is None:
-        if body.emit == "final":
-            yield "emit='final' needs a window: without one a group is never final"
         return
     yield from _column("window", window.on, schemas)
     yield from _duration("window size", window.size)
-    yield from _duration("watermark", window.watermark, zero=True)
+    if window.watermark is not None:
+        yield from _duration("watermark", window.watermark, zero=True)
     if window.slide is not None:
         yield from _duration("window slide", window.slide)
         size, slide = _seconds(window.size), _seconds(window.slide)
@@ -387,8 +433,65 @@ def _aggregate(body: op.Aggregate, schemas: Mapping[str, Schema | None]) -> Iter
             yield f"window slide {window.slide} is longer than the window of {window.size}"
 
 
+def _finality(operator: Operator, body: op.Aggregate, sound: Graph) -> Iterator[str]:
+    """Whether a group can ever be final: only a watermark on what it is grouped by closes it.
+
+    A watermark may also come from upstream, from another stateful operator or from a DataFrame
+    function. Whether it reaches this operator only Spark can tell, when the flow is started.
+    """
+    if body.emit != "final" or (body.window is not None and body.window.watermark is not None):
+        return
+    above = (sound[name].body for name in _upstream(operator, sound))
+    if any(isinstance(b, op.Frame | op.Aggregate | op.Deduplicate | op.Join) for b in above):
+        return
+    if body.window is None:
+        yield "emit='final' needs a window: without one a group is never final"
+    else:
+        yield (
+            "emit='final' needs a watermark, without one no window is ever closed: "
+            "write window(..., watermark='10s')"
+        )
+
+
+def _updates(operator: Operator, sound: Graph) -> Iterator[str]:
+    """State over the updates of an aggregation would count every update as a new record."""
+    if operator.takes_updates:
+        if not isinstance(operator.body, op.Process):
+            yield (
+                "takes_updates=True is for processors, which can tell an update from a new "
+                f"record; a {operator.form} operator cannot"
+            )
+        return
+    if not operator.stateful:
+        return
+    for name in _upstream(operator, sound, through_state=False):
+        body = sound[name].body
+        if isinstance(body, op.Aggregate) and body.emit == "update":
+            yield (
+                f"it would take every update of '{name}' ({sound[name].written}) for a new record; "
+                f"let '{name}' send each group once, by a window with a watermark and "
+                "emit='final', or use a processor with takes_updates=True"
+            )
+
+
+def _upstream(operator: Operator, sound: Graph, through_state: bool = True) -> list[str]:
+    """Operators upstream, nearest first; on request only as far as the next stateful ones."""
+    found: dict[str, None] = {}
+    waiting = [name for name in operator.inputs if name in _names(sound)]
+    while waiting:
+        name = waiting.pop(0)
+        if name in found:
+            continue
+        found[name] = None
+        if through_state or not sound[name].stateful:
+            waiting += [i for i in sound[name].inputs if i in _names(sound)]
+    return list(found)
+
+
 def _join(operator: Operator, body: op.Join, schemas: Mapping[str, Schema | None]) -> Iterator[str]:
-    yield from _one_of("how", body.how, _JOINS)
+    refused = joins.refusal(body.how)
+    if refused is not None:
+        yield refused
     marks = {"left": body.left_watermark, "right": body.right_watermark}
     for at, (side, mark) in enumerate(marks.items()):
         if mark is None:
@@ -460,9 +563,21 @@ def _needs_schema(operator: Operator) -> Iterator[str]:
         yield f"a {operator.form} operator needs schema=..., e.g. schema='word string, n bigint'"
 
 
-def _callable(what: str, value: Callable[..., Any]) -> Iterator[str]:
+def _callable(what: str, value: Callable[..., Any], form: str, *given: str) -> Iterator[str]:
+    """Messages about something that `form` is to call with what is given, told in words."""
     if not callable(value):
         yield f"its {what} is {_kind(value)}, not a function"
+    else:
+        yield from callables.misfits(what, value, form, *given)
+
+
+def _tables(function: Callable[..., Any], form: str, given: str, *libraries: str) -> Iterator[str]:
+    """Messages about a function that says that it wants or returns tables of another library."""
+    for library in libraries:
+        found = callables.tables(function, library) if callable(function) else None
+        if found is not None:
+            written = f"its function is written for {library} ({found})"
+            yield f"{written}, and {form} calls it with {given}"
 
 
 def _one_of(what: str, value: Any, allowed: tuple[str, ...]) -> Iterator[str]:

@@ -12,12 +12,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import unquote, urlsplit
 
 from penstock.dataflow.connectors import FileSink
 from penstock.dataflow.graph import Graph
@@ -26,6 +28,27 @@ from penstock.errors import RunDirectoryError
 from penstock.plan.plan import Plan
 
 VERSION = 1
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?:/|$)")
+
+
+def local(given: str | Path) -> Path:
+    """The path of a run directory as a user writes it.
+
+    `~` and `file:///path` are understood. Raises `RunDirectoryError` for a place that is not on
+    this machine, such as `s3a://bucket/run`.
+    """
+    text = str(given)
+    scheme = _SCHEME.match(text)
+    if scheme is None:
+        return Path(text).expanduser()
+    parts = urlsplit(text)
+    if scheme[1].lower() != "file" or parts.netloc not in ("", "localhost"):
+        raise RunDirectoryError(
+            f"the run directory '{text}' is not on this machine; it has to be a directory of this "
+            "machine, or one that is mounted here, such as /data/runs/mine"
+        )
+    return Path(unquote(parts.path))
 
 
 @dataclass(frozen=True)
@@ -76,7 +99,7 @@ class RunDirectory:
 
         settings: what else is noted of the engine as it runs now.
         """
-        path = path.absolute()
+        path = local(path).absolute()
         head = path / "run.json"
         if path.exists() and not path.is_dir():
             raise RunDirectoryError(f"the run directory {path} is a file")

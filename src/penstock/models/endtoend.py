@@ -76,4 +76,4 @@ def _window(body: object) -> float:
     if not isinstance(body, Aggregate) or body.window is None or body.emit != "final":
         return 0.0
     step = body.window.slide or body.window.size
-    return duration.seconds(step) / 2 + duration.seconds(body.window.watermark)
+    return duration.seconds(step) / 2 + duration.seconds(body.window.watermark or 0)

@@ -88,6 +88,8 @@ class LiveView:
         width, height = self._console.width, self._console.height
         elapsed = 0.0 if status.phase == "starting" else self._elapsed(status)
         head: list[RenderableType] = [*panes.header(status, elapsed, width)]
+        if status.alarm is not None:
+            head.append(panes.alarm(status.alarm, width))
         hint = f" {_HINTS.get(status.phase, 'Ctrl-C finishes the run')}  ·  {status.run_dir}"
         foot = Text(hint, "dim")
         foot.truncate(width, overflow="ellipsis")

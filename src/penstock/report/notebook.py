@@ -190,6 +190,9 @@ def _(summary: Summary) -> Child:
 def _rows(summary: Summary) -> str:
     offered = "" if summary.rows_offered is None else f"{summary.rows_offered:,} offered, "
     dead = f", {summary.rows_dead:,} dead letters" if summary.rows_dead else ""
+    dead += (
+        f" (more than {summary.dead_letters.at_most:.0%})" if summary.dead_letters.too_many else ""
+    )
     dead += f", {summary.rows_late:,} too late" if summary.rows_late else ""
     return (
         f"{offered}{summary.rows_ingested:,} taken in, {summary.rows_delivered:,} delivered{dead}"

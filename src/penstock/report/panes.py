@@ -59,6 +59,13 @@ def header(status: Status, elapsed: float, width: int) -> list[Text]:
     return [top, line]
 
 
+def alarm(words: str, width: int) -> Text:
+    """A line that nobody overlooks."""
+    line = Text(f" {words} ", "bold white on red")
+    line.truncate(width, overflow="ellipsis")
+    return line
+
+
 # --- what flows, how late, how much waits -------------------------------------------------------
 
 

@@ -21,6 +21,7 @@ class PlainView:
         self._tick: object = None
         self._news = News()
         self._trouble: str | None = None
+        self._alarm: str | None = None
 
     def show(self, status: Status) -> None:
         tick, new_phase = status.tick, status.phase != self._phase
@@ -31,6 +32,9 @@ class PlainView:
         if status.trouble != self._trouble:
             self._trouble = status.trouble
             self._write(status, f"trouble: {status.trouble or 'over'}")
+        if status.alarm != self._alarm:
+            self._alarm = status.alarm
+            self._write(status, f"ALARM: {status.alarm or 'over'}")
         if tick is None or tick is self._tick:
             return
         self._tick = tick

@@ -115,7 +115,7 @@ class Story:
 
 def story(run_dir: str | Path) -> Story:
     """Read a run directory. Raises `RunDirectoryError` that says what is wrong with it."""
-    home = Path(run_dir).expanduser()
+    home = rundir.local(run_dir)
     _check(home)
     graph = history.dataflow(home)
     moments = history.moments(home)

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.control.dead_letters import DeadLetters
 from penstock.metrics.snapshot import OperatorMetrics
 from penstock.plan.plan import Plan
 from penstock.plan.transition import Transition
 from penstock.shown import Shown
+
+_NONE = DeadLetters(0, 0)
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,9 @@ class Summary(Shown):
     `seconds` runs from the start until the flow had drained. `throughput_mean` is rows ingested
     over that time, `throughput_last` the last that was measured while the sources were on. `exact`
     is None where nothing can be said, e.g. without expectation or generated input; `exact_reason`
-    says why it is not True. `operators` are those of the last window that showed nothing but the
-    plan in force.
+    says why it is not True. `dead_letters` sets those of this run against the rows that it took in.
+    `changes_left` are scripted changes that the run ended before. `operators` are those of the last
+    window that showed nothing but the plan in force.
     """
 
     flow: str
@@ -68,6 +72,8 @@ class Summary(Shown):
     interrupted: bool = False
     operators: Mapping[str, OperatorMetrics] = field(default_factory=dict)
     rows_late: int | None = None
+    dead_letters: DeadLetters = _NONE
+    changes_left: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -80,6 +86,7 @@ class Summary(Shown):
             "rows_delivered": self.rows_delivered,
             "rows_dead": self.rows_dead,
             "rows_late": self.rows_late,
+            "dead_letters": self.dead_letters.to_json(),
             "throughput": {
                 "mean": round(self.throughput_mean, 2),
                 "last": None if self.throughput_last is None else round(self.throughput_last, 2),
@@ -89,6 +96,7 @@ class Summary(Shown):
             "slot_seconds": round(self.slot_seconds, 3),
             "plan": self.plan.to_json(),
             "transitions": [t.to_json() for t in self.transitions],
+            "changes_left": list(self.changes_left),
             "exact": self.exact,
             "run_dir": self.run_dir,
             "interrupted": self.interrupted,

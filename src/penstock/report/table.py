@@ -26,6 +26,13 @@ def summary_table(summary: Summary) -> RenderableType:
     ended = ", ended early on request" if summary.interrupted else ""
     table.add_row("time", f"{text.span(summary.seconds)} with draining{ended}")
     table.add_row("rows", Text.assemble(*_rows(summary)))
+    letters = summary.dead_letters
+    if letters.too_many:
+        told = (
+            f"{text.share(letters.share)} of the rows, more than the {text.share(letters.at_most)} "
+        )
+        where = f"allowed; see {summary.run_dir}/dead for the errors"
+        table.add_row("dead letters", Text(told + where, "bold red", overflow="fold"))
     mean, last = text.rate(summary.throughput_mean), text.rate(summary.throughput_last)
     table.add_row("throughput", f"{mean} rows/s mean, {last} rows/s in the last window")
     for name, one in summary.latency.items():
@@ -37,6 +44,9 @@ def summary_table(summary: Summary) -> RenderableType:
         held = sum(t.interruption for t in summary.transitions)
         changes = len(summary.transitions)
         table.add_row("changes", f"{changes} of the plan, output held for {text.span(held)} in all")
+    if summary.changes_left:
+        left = "; ".join(summary.changes_left)
+        table.add_row("left out", Text(f"the run ended before {left}", "yellow"))
     words, style = _EXACT[summary.exact]
     why = f" ({summary.exact_reason})" if summary.exact_reason else ""
     table.add_row("exact", Text.assemble((words, style), why))

@@ -39,6 +39,7 @@ def rank(flow: Dataflow, named: Stream, size: int, out: Path | str) -> None:
     parts = counts.key_by("part", "slot").process(
         "rank-part",
         lambda: Part(size),
+        takes_updates=True,
         schema="slot bigint, name string, n bigint",
         estimate=Estimate(5e-5, 0.5),
     )

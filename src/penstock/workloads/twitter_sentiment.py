@@ -68,6 +68,7 @@ def build(
     found = counts.process_all(
         "merge",
         lambda: Merger(hot),
+        takes_updates=True,
         schema="topic string, slot bigint",
         estimate=Estimate(5e-5, 0.05),
     )

@@ -372,3 +372,31 @@ def test_a_data_frame_is_appended_in_the_order_of_its_partitions(tmp_path: Path)
     assert frame.options["mode"] == "overwrite"
     assert channel.append(_Written([]), "b") == 0  # type: ignore[arg-type]
     assert channel.store.child("data").names() == ["a"]
+
+
+def test_a_mark_stands_in_the_log_and_moves_on_without_rows(store: Store) -> None:
+    channel = Channel(store)
+    channel.commit("a", put(channel, "a", [range(3)]), mark=1000)
+    channel.commit("b", put(channel, "b", [range(3, 5)]))
+    assert channel.commit("c", (), mark=2000) == 0
+    assert channel.commit("d", (), mark=2000) == 0  # nothing new: no entry
+    assert channel.commit("e", (), mark=1500) == 0  # a mark never goes back
+    log = followed(store)
+    assert [(e.tag, e.rows, e.mark) for e in log.entries] == [
+        ("a", 3, 1000),
+        ("b", 2, None),
+        ("c", 0, 2000),
+    ]
+    assert (log.end, channel.mark) == (5, 2000)
+    assert [log.mark(row) for row in (2, 3, 4, 5)] == [None, 1000, 1000, 2000]
+    assert rows(log, store, 0, 5) == [0, 1, 2, 3, 4]
+
+
+def test_a_mark_is_still_known_after_cleaning_and_a_restart(store: Store) -> None:
+    channel = Channel(store)
+    channel.commit("a", put(channel, "a", [range(3)]), mark=1000)
+    channel.commit("b", (), mark=2000)
+    channel.clean(3)
+    again = Channel(store)
+    assert (again.end, again.mark) == (3, 2000)
+    assert again.holds("b")

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.spark.checkpoint import committed, progress, rows_of, source_name
+from penstock.engines.spark.checkpoint import (
+    committed,
+    marks,
+    progress,
+    rows_of,
+    source_name,
+    watermark,
+)
 
 SETTINGS = (
     '{"batchWatermarkMs":0,"batchTimestampMs":1794777831827,"conf":{'
@@ -123,3 +130,17 @@ def test_an_offset_of_ours_is_told_from_others(offset: object, pair: object) -> 
 
 def test_a_source_is_named_by_its_wiring_and_its_place() -> None:
     assert source_name(5, 0) == "e5_0"
+
+
+def test_marks_and_the_watermark_stand_with_the_offsets(checkpoint: Path) -> None:
+    begin(checkpoint, 0, f'{source_name(1, 0)}:{{"row": 3, "of": "a>b"}}')
+    end(checkpoint, 0)
+    begin(checkpoint, 1, f'{source_name(1, 0)}:{{"row": 3, "of": "a>b", "mark": 7000}}')
+    file = checkpoint / "offsets" / "1"
+    file.write_text(file.read_text().replace('"batchWatermarkMs":0', '"batchWatermarkMs":5000'))
+    assert marks(checkpoint, 1) == {}
+    assert marks(checkpoint, 1, 1) == {"a>b": 7000}
+    assert [watermark(checkpoint, batch) for batch in (-1, 0, 1)] == [0, 0, 5000]
+    end(checkpoint, 1)
+    assert marks(checkpoint, 1) == {"a>b": 7000}
+    assert marks(checkpoint, 2) == {}  # of another wiring

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from pyspark.sql import Row
@@ -202,3 +203,59 @@ def test_problems_that_only_spark_sees_are_all_reported_at_once(spark: Any, tmp_
     assert "'key'" in said["lost"]
     assert all("test_errors.py" in str(p) for p in caught.value.problems)
     assert not (tmp_path / "run").exists()
+
+
+class OfPandas(Grumpy):
+    """Written for transformWithStateInPandas, without saying so."""
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        yield pd.DataFrame({"id": [sum(len(row) for row in rows)]})
+
+
+class SaysSo(Grumpy):
+    def handleInputRows(
+        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
+    ) -> Iterator[pd.DataFrame]:
+        yield from rows
+
+
+class TooFew(Grumpy):
+    def handleInputRows(self, key: Any, rows: Iterator[Row]) -> Iterator[Row]:  # type: ignore[override]
+        yield from rows
+
+
+def raising() -> Any:
+    raise OSError("no model")
+
+
+def test_what_is_no_processor_is_refused_before_the_start(spark: Any, tmp_path: Path) -> None:
+    flow = Dataflow("kinds")
+    keyed = source(flow).key_by("key")
+    for name, made in {
+        "says": SaysSo,
+        "few": TooFew,
+        "none": lambda: {},
+        "raising": raising,
+        "fine": Grumpy,
+    }.items():
+        keyed.process(name, made, schema="id bigint").sink(f"{name}-out", Memory())
+    with pytest.raises(InvalidDataflow) as caught:
+        SparkEngine(spark=spark).start(flow.graph, None, tmp_path / "run")
+    said = {p.operator: p.message for p in caught.value.problems}
+    assert "transformWithStateInPandas (rows: Iterator[pd.DataFrame])" in said["says"]
+    assert "its handleInputRows takes 2 arguments, and Spark calls it with 3" in said["few"]
+    assert "a value of type dict" in said["none"]
+    assert "OSError: no model" in said["raising"]
+    assert set(said) == {"says", "few", "none", "raising"}
+
+
+def test_a_processor_that_yields_pandas_fails_the_flow_at_once(spark: Any, tmp_path: Path) -> None:
+    flow = Dataflow("pandas")
+    source(flow, limit=N).key_by("key").process("counted", OfPandas, schema="id bigint").sink(
+        "out", Memory()
+    )
+    said = str(_failing(flow, spark, tmp_path / "run"))
+    assert said.startswith("operator 'counted' (")
+    assert "makes a pandas DataFrame" in said
+    assert "yield Row(...)" in said
+    assert letters(tmp_path / "run", "counted") == []

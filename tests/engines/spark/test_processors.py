@@ -10,6 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -328,3 +329,32 @@ def test_results_that_do_not_fit_the_schema_are_put_aside(tmp_path: Path) -> Non
     assert guarded.send(1, 2, 3) == [1, 3]
     (letter,) = guarded.letters()
     assert letter["record"] == {"result": {"n": "no number"}}
+
+
+class OfPandas(Plain):
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timer_values: Any) -> Iterator[Any]:
+        yield pd.DataFrame({"n": [len(row) for row in rows]})
+
+
+def test_a_processor_that_yields_pandas_fails_and_makes_no_letters(tmp_path: Path) -> None:
+    guarded = Guarded(tmp_path, OfPandas())
+    with pytest.raises(OperatorError) as failure:
+        guarded.send(1, 2)
+    assert "makes a pandas DataFrame" in str(failure.value)
+    assert "yield Row(...)" in str(failure.value)
+    assert guarded.letters() == []
+
+
+class Dictionaries(Plain):
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timer_values: Any) -> Iterator[Any]:
+        for row in rows:
+            yield {"n": row["n"]} if row["n"] < 3 else {"m": row["n"]} if row["n"] < 4 else "x"
+
+
+def test_dictionaries_are_results_by_name_and_texts_are_none(tmp_path: Path) -> None:
+    guarded = Guarded(tmp_path, Dictionaries())
+    assert guarded.send(1, 2, 3, 4) == [1, 2]
+    assert [letter["error"].partition(":")[0] for letter in guarded.letters()] == [
+        "KeyError",
+        "TypeError",
+    ]

@@ -39,6 +39,9 @@ class Pipe:
     def turn(self, **changes: Any) -> None:
         self.turns.append(changes)
 
+    def owes_mark(self, entry: Any) -> bool:
+        return False
+
     def stop(self) -> None:
         self.stopped = True
 

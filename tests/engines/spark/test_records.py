@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -295,6 +296,26 @@ def test_an_arrow_function_that_yields_something_else_sends_letters(bench: Bench
     assert {letter["error"] for letter in bench.letters()} == {
         "TypeError: an Arrow function yields record batches, got list"
     }
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (Arrow(lambda found: (b.to_pandas() for b in found)), "makes a pandas DataFrame: an Arrow"),
+        (Arrow(lambda found: iter([pa.Table.from_batches(found)])), "makes a pyarrow Table"),
+        (Map(lambda record: pd.Series(record)), "makes a pandas Series: a record is a dictionary"),
+        (FlatMap(lambda record: pd.DataFrame([record])), "makes a pandas DataFrame"),
+        (FlatMap(lambda record: [pd.Series(record)]), "makes a pandas Series"),
+    ],
+)
+def test_a_table_of_another_library_fails_the_operator_and_not_its_records(
+    bench: Bench, body: Any, said: str
+) -> None:
+    with pytest.raises(OperatorError) as failure:
+        bench.run(body, [1, 2], [3])
+    assert str(failure.value).startswith("[penstock] operator 'step' (flow.py:12) ")
+    assert said in str(failure.value)
+    assert bench.letters() == []
 
 
 # --- several stages -----------------------------------------------------------------------------

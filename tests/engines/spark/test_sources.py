@@ -17,7 +17,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from penstock.dataflow.connectors import Generator
 from penstock.engines.spark import sources
-from penstock.engines.spark.channel import Channel
+from penstock.engines.spark.channel import MARK, Channel
+from penstock.engines.spark.eventtime import hidden
 from penstock.engines.spark.shipping import pickled, portable
 from penstock.engines.spark.sources import (
     ChannelReader,
@@ -336,3 +337,47 @@ def test_spark_finds_the_sources_by_name(channel: Channel, pipeline: Pipeline) -
     assert isinstance(made.streamReader(COLUMNS), GeneratorReader)
     found = ChannelSource(pipeline.options(channel=channel.store.root))
     assert isinstance(found.streamReader(COLUMNS), ChannelReader)
+
+
+def test_a_mark_comes_behind_its_rows_and_alone_when_there_are_none(
+    channel: Channel, pipeline: Pipeline
+) -> None:
+    options = pipeline.options(channel=channel.store.root, input="words>count")
+    marking = ChannelReader(options, hidden(COLUMNS))
+    of, start = "words>count", marking.initialOffset()
+    append(channel, "a", range(3))
+    channel.commit("b", (), mark=5000)
+    first = marking.latestOffset(start)
+    assert first == {"row": 3, "of": of, "mark": 5000}
+    assert _values(marking, start, first) == [(0, None), (1, None), (2, None), (None, 5000)]
+    assert marking.latestOffset(first) == first
+    channel.commit("c", (), mark=7000)
+    second = marking.latestOffset(first)
+    assert second == {"row": 3, "of": of, "mark": 7000}
+    assert _values(marking, first, second) == [(None, 7000)]
+    plain = reader_of(channel, pipeline)  # passes the mark on in its offset, and brings no row
+    assert plain.latestOffset(first) == second
+    assert plain.partitions(first, second) == []
+
+
+def test_a_mark_waits_for_the_rows_before_it(channel: Channel, pipeline: Pipeline) -> None:
+    reader = reader_of(channel, pipeline)
+    append(channel, "a", range(10))
+    channel.commit("b", (), mark=5000)
+    pipeline.turn(admission=6)
+    start = reader.initialOffset()
+    middle = reader.latestOffset(start)
+    assert middle == row(6, "words>count")
+    assert reader.latestOffset(middle) == {"row": 10, "of": "words>count", "mark": 5000}
+
+
+def _values(reader: ChannelReader, start: Any, end: Any) -> list[tuple[int | None, int | None]]:
+    found = []
+    for split in reader.partitions(start, end):
+        for batch in reader.read(split):
+            marks = batch[MARK].cast(pa.int64()).to_pylist()
+            found += [
+                (n, None if mark is None else mark // 1000)
+                for n, mark in zip(batch["n"].to_pylist(), marks, strict=True)
+            ]
+    return found

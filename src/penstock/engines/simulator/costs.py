@@ -10,6 +10,7 @@ from typing import Any
 from penstock.control import history
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import Barrier
+from penstock.engines.rundir import local
 from penstock.engines.simulator import service
 from penstock.engines.simulator.model import Step
 from penstock.errors import InvalidInput
@@ -65,7 +66,7 @@ def declared(graph: Graph) -> dict[str, Step]:
 def measured(graph: Graph, run_dir: Path | str) -> dict[str, Step]:
     """From the last snapshot of a run in which records were processed, a settled one if any is."""
     last: Snapshot | None = None
-    for snapshot in history.snapshots(Path(run_dir)):
+    for snapshot in history.snapshots(local(run_dir)):
         worked = any(p.rows_in for p in snapshot.pipelines.values())
         if worked and (snapshot.settled or last is None or not last.settled):
             last = snapshot

@@ -4,7 +4,8 @@ Rows have absolute numbers: the n-th row ever written is row n for every reader,
 readers there are and however parallel they read. One log entry a batch of the writer is the
 commit; it carries the writer's tag, so a batch that runs twice appears once.
 
-    log/00000000000000000007.json   {"first": 1200, "rows": 300, "at": ..., "tag": ..., "files": []}
+    log/00000000000000000007.json   {"first": 1200, "rows": 300, "at": ..., "tag": ..., "files": [],
+                                     "mark": ...}
     data/<tag>/part-00000-....parquet
 """
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,10 +22,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.engines.spark.session import settings
 from penstock.engines.spark.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+MARK = "__penstock_mark"
+"""A hidden column of readers: the mark in the row that brings it, NULL in all others."""
 
 _ROW_GROUP = 20_000
 """Rows a row group: small enough that a reader of a part of a file skips the rest of it."""
@@ -32,7 +37,11 @@ _ROW_GROUP = 20_000
 
 @dataclass(frozen=True)
 class Entry:
-    """What one batch of the writer added: rows [first, first + rows)."""
+    """What one batch of the writer added: rows [first, first + rows).
+
+    mark: the watermark that rows behind this entry keep, in milliseconds since 1970, if there is
+    one (see `eventtime`). It may move on without a row.
+    """
 
     sequence: int
     first: int
@@ -40,6 +49,7 @@ class Entry:
     at: float
     tag: str
     files: tuple[tuple[str, int], ...]
+    mark: int | None = None
 
     @property
     def stop(self) -> int:
@@ -52,6 +62,7 @@ class Entry:
             "at": self.at,
             "tag": self.tag,
             "files": [list(f) for f in self.files],
+            **({} if self.mark is None else {"mark": self.mark}),
         }
 
     @classmethod
@@ -109,6 +120,11 @@ class Log:
         """The number of rows ever written."""
         return self.entries[-1].stop if self.entries else 0
 
+    def mark(self, row: int) -> int | None:
+        """The mark of all entries that end at or before a row."""
+        marks = (e.mark for e in reversed(self.entries) if e.stop <= row and e.mark is not None)
+        return next(marks, None)
+
     def overlapping(self, first: int, stop: int) -> Iterator[tuple[Entry, int, int]]:
         """Entries with rows in a range, each with the part [a, b) of the range inside it."""
         start = bisect_right([e.stop for e in self.entries], first)
@@ -155,10 +171,14 @@ def _as(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 class Channel:
-    """The writing side, held by the driver: appends, bounds and cleans up."""
+    """The writing side, held by the driver: appends, bounds and cleans up.
 
-    def __init__(self, store: Store) -> None:
+    `conf`: settings for writing to it where those of the session would not do.
+    """
+
+    def __init__(self, store: Store, conf: Mapping[str, str] | None = None) -> None:
         self.store = store
+        self._conf = dict(conf or {})
         store.child("log").make()
         store.child("data").make()
         self.log = Log(store)
@@ -176,30 +196,43 @@ class Channel:
         with self._lock:
             return any(entry.tag == tag for entry in reversed(self.log.entries))
 
-    def append(self, frame: DataFrame, tag: str) -> int:
+    @property
+    def mark(self) -> int | None:
+        """How far event time has come for all rows that were written."""
+        return self.log.mark(self.log.end)
+
+    def append(self, frame: DataFrame, tag: str, mark: int | None = None) -> int:
         """Run a batch into the channel and commit it; returns its rows."""
-        (
+        writer = (
             frame.write.mode("overwrite")
             .option("compression", "lz4_raw")
             .option("parquet.enable.dictionary", "false")
             .option("parquet.block.row.count.limit", str(_ROW_GROUP))
-            .parquet(self.store.uri(f"data/{tag}"))
         )
+        with settings(frame.sparkSession, self._conf):
+            writer.parquet(self.store.uri(f"data/{tag}"))
         data = self.store.child(f"data/{tag}")
         files = []
         for name in data.names("part-"):
             with data.filesystem.open_input_file(data.path(name)) as source:
                 files.append((f"data/{tag}/{name}", pq.ParquetFile(source).metadata.num_rows))
-        return self.commit(tag, tuple(f for f in files if f[1]))
+        return self.commit(tag, tuple(f for f in files if f[1]), mark)
 
-    def commit(self, tag: str, files: tuple[tuple[str, int], ...]) -> int:
-        """Make files with their numbers of rows the next rows of the channel, if there are any."""
+    def commit(self, tag: str, files: tuple[tuple[str, int], ...], mark: int | None = None) -> int:
+        """Make files with their numbers of rows the next rows of the channel.
+
+        Without rows there is an entry only if the mark has moved on.
+        """
         rows = sum(count for _, count in files)
-        if rows == 0:
-            self.store.remove(f"data/{tag}")
-            return 0
         with self._lock:
-            entry = Entry(self._sequence, self.log.end, rows, time.time(), tag, files)
+            known = self.mark
+            if mark is not None and known is not None:
+                mark = max(mark, known)
+            if rows == 0:
+                self.store.remove(f"data/{tag}")
+                if mark == known:
+                    return 0
+            entry = Entry(self._sequence, self.log.end, rows, time.time(), tag, files, mark)
             self.store.write(f"log/{_file_name(entry.sequence)}", entry.to_json())
             self.log.follow()
             self._sequence += 1

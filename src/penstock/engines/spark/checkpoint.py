@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,25 @@ def committed(checkpoint: Path, epoch: int) -> dict[str, int]:
     """The rows that are done for good, by input."""
     done = _latest(checkpoint / "commits")
     return _rows(checkpoint / "offsets" / str(done), epoch) if done >= 0 else {}
+
+
+def marks(checkpoint: Path, epoch: int, batch: int | None = None) -> dict[str, int]:
+    """The marks that came with a batch, by input; of the last one that is done if none is given."""
+    number = _latest(checkpoint / "commits") if batch is None else batch
+    found = {}
+    for offset in _offsets(checkpoint / "offsets" / str(number), epoch) if number >= 0 else ():
+        if offset.get("mark") is not None:
+            found[offset["of"]] = offset["mark"]
+    return found
+
+
+def watermark(checkpoint: Path, batch: int) -> int:
+    """The watermark that closes windows in a batch, in milliseconds since 1970; 0 for none."""
+    try:
+        lines = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
+    except FileNotFoundError:
+        return 0
+    return int(json.loads(lines[1]).get("batchWatermarkMs", 0))
 
 
 def last_commit(checkpoint: Path) -> int:
@@ -57,15 +77,18 @@ def come_home(checkpoint: Path) -> None:
 
 def rows_of(offset: Any) -> tuple[str, int] | None:
     """The input and row of an offset of ours; None for a source of Spark's own."""
+    data = _ours(offset)
+    return None if data is None else (data["of"], data["row"])
+
+
+def _ours(offset: Any) -> dict[str, Any] | None:
     data = offset
     while isinstance(data, str):
         try:
             data = json.loads(data)
         except ValueError:
             return None
-    if isinstance(data, dict) and "of" in data and "row" in data:
-        return data["of"], data["row"]
-    return None
+    return data if isinstance(data, dict) and "of" in data and "row" in data else None
 
 
 def _latest(folder: Path) -> int:
@@ -73,10 +96,13 @@ def _latest(folder: Path) -> int:
 
 
 def _rows(file: Path, epoch: int) -> dict[str, int]:
-    found = {}
+    return {offset["of"]: offset["row"] for offset in _offsets(file, epoch)}
+
+
+def _offsets(file: Path, epoch: int) -> Iterator[dict[str, Any]]:
+    """The offsets of our sources in a file of the offset log."""
     for line in file.read_text().splitlines():
         name, _, offset = line.partition(":")
-        pair = rows_of(offset) if name.startswith(source_name(epoch, 0)[:-1]) else None
-        if pair is not None:
-            found[pair[0]] = pair[1]
-    return found
+        found = _ours(offset) if name.startswith(source_name(epoch, 0)[:-1]) else None
+        if found is not None:
+            yield found

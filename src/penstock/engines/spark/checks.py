@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import functions as F
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from pyspark.sql.types import StructType
 
+from penstock.dataflow import callables, validation
 from penstock.dataflow import operator as op
-from penstock.dataflow import validation
 from penstock.dataflow.connectors import Files, FileSink, Generator, Kafka, Spark
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import Operator
 from penstock.dataflow.schema import Schema
 from penstock.dataflow.validation import Problem
+from penstock.engines.spark import eventtime
 from penstock.engines.spark.compiler import CompileError, Compiler, Result, struct_of
+from penstock.engines.spark.eventtime import EventTimes, feeds_state
 from penstock.engines.spark.shipping import pickled
 from penstock.engines.spark.store import Store
 from penstock.errors import InvalidDataflow
@@ -24,27 +28,44 @@ from penstock.errors import InvalidDataflow
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_NATIVE = (op.Frame, op.Aggregate, op.Deduplicate, op.Join, op.Union)
+"""Forms whose columns Spark follows from input to output."""
+
 _STATEFUL = {"Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "GlobalLimit"}
 
 
-def check(graph: Graph, spark: SparkSession) -> dict[str, Schema]:
-    """The output schema of every operator, or `InvalidDataflow` with every problem there is."""
+@dataclass(frozen=True)
+class Resolved:
+    """What Spark knows of a dataflow: the output schema of every operator, and event time."""
+
+    schemas: Mapping[str, Schema]
+    times: EventTimes = field(default_factory=EventTimes)
+
+
+def check(graph: Graph, spark: SparkSession) -> Resolved:
+    """What Spark knows of a dataflow, or `InvalidDataflow` with every problem there is."""
     structural = validation.problems(graph)
     if structural:
         # Without a sound structure there is no order to resolve schemas in.
         raise InvalidDataflow(graph.name, [*structural, *_unshippable(graph)])
-    schemas, problems = _resolve(graph, spark)
+    schemas, times, problems = _resolve(graph, spark)
     problems += validation.problems(graph, schemas)
-    problems += _unshippable(graph) + _connectors(graph, spark) + _missing(graph)
+    problems += _unshippable(graph) + _processors(graph) + _connectors(graph, spark)
+    problems += _missing(graph)
     if problems:
         raise InvalidDataflow(graph.name, list(dict.fromkeys(problems)))
-    return {name: schema for name, schema in schemas.items() if schema is not None}
+    known = {name: schema for name, schema in schemas.items() if schema is not None}
+    return Resolved(known, times)
 
 
-def _resolve(graph: Graph, spark: SparkSession) -> tuple[dict[str, Schema | None], list[Problem]]:
+def _resolve(
+    graph: Graph, spark: SparkSession
+) -> tuple[dict[str, Schema | None], EventTimes, list[Problem]]:
     """Apply every operator to a frame without rows, downstream of the sources."""
     compiler = Compiler(graph, Store("unused"))
     schemas: dict[str, Schema | None] = {}
+    columns: dict[str, StructType] = {}
+    follows: dict[str, tuple[int | None, ...]] = {}
     problems: list[Problem] = []
     for name in graph.topological:
         operator = graph[name]
@@ -53,30 +74,42 @@ def _resolve(graph: Graph, spark: SparkSession) -> tuple[dict[str, Schema | None
         if any(schema is None for schema in inputs):
             continue  # the problem is upstream and has been named there
         try:
-            frames = [_empty(spark, schema) for schema in inputs if schema is not None]
-            schemas[name] = _output(compiler, operator, frames, spark)
+            frames = [
+                eventtime.empty(spark, columns.get(i) or struct_of(schema))
+                for i, schema in zip(operator.inputs, inputs, strict=True)
+                if schema is not None
+            ]
+            if operator.stateful:
+                follows[name] = eventtime.lags(operator, frames)
+            schema, made = _output(compiler, operator, frames, spark)
+            if made is not None and feeds_state(graph, name):
+                columns[name] = eventtime.kept(made, struct_of(schema))
+            schemas[name] = schema
         except CompileError as error:
             problems.append(_problem(operator, str(error).split(": ", 1)[1]))
         except PySparkException as error:
-            problems.append(_problem(operator, _first_line(error)))
+            problems.append(_problem(operator, _first_line(error) + _hint(error)))
         except Exception as error:
             problems.append(
                 _problem(operator, f"its function failed: {type(error).__name__}: {error}")
             )
-    return schemas, problems
+    return schemas, EventTimes(columns, follows), problems
 
 
 def _output(
     compiler: Compiler, operator: Operator, frames: list[DataFrame], spark: SparkSession
-) -> Schema:
+) -> tuple[Schema, StructType | None]:
+    """An operator's output, and its columns as Spark has them where they may hold event time."""
     body = operator.body
     if isinstance(body, op.Read):
-        return _source_schema(operator, body, spark)
+        return _source_schema(operator, body, spark), None
     if isinstance(body, op.Write):
-        return Schema.of(frames[0].schema)
-    if operator.schema is not None and not isinstance(body, op.Frame):
-        return operator.schema
+        return Schema.of(frames[0].schema), None
+    declared = operator.schema
+    if declared is not None and not isinstance(body, _NATIVE):
+        return declared, None
     result = compiler.apply(operator, [Result(f) for f in frames]).frame()
+    made = result.schema
     if isinstance(body, op.Frame):
         stateful = _stateful_node(result._jdf.queryExecution().analyzed())
         if stateful is not None:
@@ -91,13 +124,54 @@ def _output(
                 "its function uses its input more than once, which Spark would read as often; "
                 "use explode(array(...)), or two operators and a union",
             )
-        declared = operator.schema
-        if declared is not None and declared.names != Schema.of(result.schema).names:
-            raise CompileError(
-                operator,
-                f"it declares the schema ({declared}) and gives ({Schema.of(result.schema)})",
+        if _sets_watermark(result._jdf.queryExecution().analyzed()):
+            made = eventtime.by_rows(made)
+        given = Schema.of(result.schema)
+        if declared is not None and declared.names != given.names:
+            raise CompileError(operator, f"it declares the schema ({declared}) and gives ({given})")
+        return given, made
+    if declared is not None:
+        return declared, made if declared.names == Schema.of(made).names else None
+    return Schema.of(made), made
+
+
+def _processors(graph: Graph) -> list[Problem]:
+    """Processors that are none, or that are written for pandas."""
+    found = []
+    for operator in graph.operators:
+        if not isinstance(operator.body, op.Process):
+            continue
+        try:
+            made = operator.body.processor()
+        except Exception as error:
+            message = f"its processor cannot be made: {type(error).__name__}: {error}"
+            found.append(_problem(operator, message))
+        else:
+            found += [_problem(operator, message) for message in _processor(made)]
+    return found
+
+
+def _processor(made: Any) -> Iterator[str]:
+    if not isinstance(made, StatefulProcessor):
+        yield (
+            f"its processor makes a value of type {type(made).__name__}: give a class that derives "
+            "from pyspark.sql.streaming.StatefulProcessor, or a function that makes one"
+        )
+        return
+    calls: dict[str, tuple[str, ...]] = {
+        "init": ("a handle",),
+        "handleInputRows": ("a key", "its rows", "timers"),
+        "handleExpiredTimer": ("a key", "timers", "the timer"),
+        "close": (),
+    }
+    for method, given in calls.items():
+        yield from callables.misfits(method, getattr(made, method), "Spark", *given)
+        said = callables.tables(getattr(made, method), "pandas", len(given))
+        if said is not None:
+            yield (
+                f"its {method} is written for transformWithStateInPandas ({said}): here it gets an "
+                "iterator of Rows, and yields Row(...)"
             )
-    return Schema.of(result.schema)
 
 
 def _connectors(graph: Graph, spark: SparkSession) -> list[Problem]:
@@ -166,13 +240,6 @@ def foreign(
     return reader.load()
 
 
-def _empty(spark: SparkSession, schema: Schema) -> DataFrame:
-    """A streaming frame of that schema that never runs."""
-    fields = struct_of(schema).fields
-    rate = spark.readStream.format("rate").load()
-    return rate.select(*(F.lit(None).cast(f.dataType).alias(f.name) for f in fields))
-
-
 def _below(plan: Any) -> list[Any]:
     children = plan.children()
     return [children.apply(i) for i in range(children.length())]
@@ -193,6 +260,10 @@ def _stateful_node(plan: Any) -> str | None:
     if name in _STATEFUL or (name == "Join" and all(c.isStreaming() for c in below)):
         return str(name).lower()
     return next((found for c in below if (found := _stateful_node(c))), None)
+
+
+def _sets_watermark(plan: Any) -> bool:
+    return plan.nodeName() == "EventTimeWatermark" or any(_sets_watermark(c) for c in _below(plan))
 
 
 def _unshippable(graph: Graph) -> list[Problem]:
@@ -243,6 +314,15 @@ def _culprit(function: Callable[..., Any]) -> str | None:
 
 def _problem(operator: Operator, message: str) -> Problem:
     return Problem(message, operator.name, operator.written)
+
+
+def _hint(error: PySparkException) -> str:
+    if error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
+        return ""
+    return (
+        " A view that the function makes belongs to the flow's own session: "
+        "read it with df.sparkSession.sql(...)"
+    )
 
 
 def _first_line(error: BaseException) -> str:

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructField, StructType, TimestampType
 
-from penstock.dataflow import duration
 from penstock.dataflow import operator as op
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import OnError, Operator
 from penstock.dataflow.schema import Schema
+from penstock.engines.spark import eventtime
+from penstock.engines.spark.eventtime import DELAY, feeds_state, interval, microseconds
+from penstock.engines.spark.late import LATE, Watermark, late
 from penstock.engines.spark.letters import Desk
 from penstock.engines.spark.meter import Mail
 from penstock.engines.spark.processors import ALL, ORDER, BarrierProcessor, GuardedProcessor
@@ -52,13 +54,15 @@ class CompileError(PenstockError):
 class Compiler:
     """Compiles the operators of one pipeline.
 
-    `dead` is where dead letters go, `mail` where what is metered in Python goes, if anywhere.
+    `dead` is where dead letters go, `mail` where what is metered in Python goes, if anywhere;
+    late records are counted against `watermark`, if it is given.
     """
 
     graph: Graph
     dead: Store
     epoch: int = 0
     mail: Mail | None = None
+    watermark: Watermark | None = None
 
     def tail(
         self, operators: tuple[str, ...], read: Callable[[Operator, str], DataFrame]
@@ -99,19 +103,47 @@ class Compiler:
         match body:
             case op.Frame():
                 return Result(self._frame(operator, body, frames[0]))
-            case op.Aggregate():
-                return Result(_aggregate(operator, body, frames[0]))
+            case op.Aggregate(emit=emit, window=window):
+                result = self._aggregate(operator, body, frames[0])
+                if emit == "final" and feeds_state(self.graph, operator.name):
+                    result = eventtime.noted(result, window.size if window else None)
+                return Result(result)
             case op.Deduplicate():
-                return Result(_deduplicate(operator, body, frames[0]))
+                return Result(self._noted(operator, _deduplicate(operator, body, frames[0])))
             case op.Join():
-                return Result(_join(operator, body, frames[0], frames[1]))
+                return Result(self._noted(operator, _join(operator, body, frames[0], frames[1])))
             case op.Union():
-                return Result(reduce(lambda a, b: a.unionByName(b), frames))
+                return Result(reduce(lambda a, b: a.unionByName(b), eventtime.union(frames)))
             case op.Process():
                 return Result(self._process(operator, body, frames[0]))
             case op.Barrier():
                 return Result(_barrier(operator, frames))
         raise AssertionError(body)
+
+    def _noted(self, operator: Operator, frame: DataFrame) -> DataFrame:
+        return eventtime.noted(frame) if feeds_state(self.graph, operator.name) else frame
+
+    def _aggregate(self, operator: Operator, body: op.Aggregate, frame: DataFrame) -> DataFrame:
+        groups: list[Any] = [F.col(k) for k in operator.keys]
+        window, on = body.window, None
+        if window is not None:
+            on = next((f for f in frame.schema.fields if f.name.lower() == window.on.lower()), None)
+            frame = eventtime.timed(frame, window.on, window.watermark)
+            size, slide = window.size, window.slide or window.size
+            groups.insert(0, F.window(window.on, interval(size), interval(slide)))
+            if self.watermark is not None and on and isinstance(on.dataType, TimestampType):
+                too_late = late(
+                    on.name, microseconds(size), microseconds(slide), self.watermark.column
+                )
+                frame = frame.observe(LATE, F.count_if(too_late).alias("rows"))
+        result = frame.groupBy(*groups).agg(*_columns(body.columns))
+        if body.emit == "final" and not any(DELAY in f.metadata for f in result.schema.fields):
+            raise CompileError(
+                operator,
+                "emit='final' needs a watermark on what it groups by, without one no group is ever "
+                "final: write window(..., watermark='10s')",
+            )
+        return result
 
     def _frame(self, operator: Operator, body: op.Frame, frame: DataFrame) -> DataFrame:
         from pyspark.sql import DataFrame
@@ -121,6 +153,7 @@ class Compiler:
             raise CompileError(
                 operator, f"its function must return a DataFrame, got {type(result).__name__}"
             )
+        result = _inside(frame, result)
         if body.reject is None:
             return result
         bad = F.coalesce(F.expr(body.reject), F.lit(False))
@@ -141,7 +174,7 @@ class Compiler:
         assert isinstance(operator.body, op.PYTHON_BODIES)
         schema = operator.schema
         struct = before.struct() if schema is None else struct_of(schema)
-        arrow = to_arrow_schema(struct, timezone="UTC")
+        arrow = to_arrow_schema(struct, timezone=_zone(before.base))
         return Stage(operator.body, arrow, self.desk(operator), self.mail)
 
     def _process(self, operator: Operator, body: op.Process, frame: DataFrame) -> DataFrame:
@@ -151,7 +184,7 @@ class Compiler:
             body.processor(),
             self.desk(operator),
             tuple(frame.columns),
-            to_arrow_schema(struct_of(operator.schema), timezone="UTC"),
+            to_arrow_schema(struct_of(operator.schema), timezone=_zone(frame)),
             self.mail,
         )
         return _grouped(operator, _ordered(frame)).transformWithState(
@@ -177,6 +210,27 @@ class Result:
         if not self.stages:
             return self.base
         return self.base.mapInArrow(Stages(self.stages), self.struct())
+
+
+def _zone(frame: DataFrame) -> str:
+    """The time zone in which Spark hands timestamps to Python."""
+    return str(frame.sparkSession.conf.get("spark.sql.session.timeZone"))
+
+
+def _inside(frame: DataFrame, result: DataFrame) -> DataFrame:
+    """A result in the session of the frame that it was made of.
+
+    A function may begin with a DataFrame of the user's own session, such as a static table that it
+    joins the stream to; the query must not run there.
+    """
+    from pyspark.sql import DataFrame
+
+    spark: Any = frame.sparkSession
+    if result.sparkSession is spark:
+        return result
+    datasets = spark._jvm.org.apache.spark.sql.classic.Dataset
+    plan = result._jdf.queryExecution().analyzed()
+    return DataFrame(datasets.ofRows(spark._jsparkSession, plan), spark)
 
 
 def _unpruned(name: str, frame: DataFrame) -> DataFrame:
@@ -215,6 +269,8 @@ def needs(graph: Graph, operators: tuple[str, ...]) -> tuple[dict[str, str], flo
     """
     alone, least, ordered = False, 0.0, False
     for name in operators:
+        # A watermark that nobody here needs any more may be needed downstream.
+        alone |= graph[name].stateful and feeds_state(graph, name)
         match graph[name].body:
             case op.Aggregate(emit="final") | op.Process(time_mode="event_time"):
                 alone = True
@@ -228,11 +284,6 @@ def needs(graph: Graph, operators: tuple[str, ...]) -> tuple[dict[str, str], flo
         "spark.sql.streaming.unsupportedOperationCheck": str(not ordered).lower(),
     }
     return settings, least
-
-
-def interval(text: str) -> str:
-    """A duration as Spark writes it."""
-    return f"{round(1000 * duration.seconds(text))} milliseconds"
 
 
 def _columns(given: tuple[Any, ...]) -> list[Column]:
@@ -254,29 +305,19 @@ def _grouped(operator: Operator, frame: DataFrame) -> GroupedData:
     return frame.withColumn(ALL, F.lit(0)).groupBy(ALL)
 
 
-def _aggregate(operator: Operator, body: op.Aggregate, frame: DataFrame) -> DataFrame:
-    groups: list[Any] = [F.col(k) for k in operator.keys]
-    if body.window is not None:
-        window = body.window
-        frame = frame.withWatermark(window.on, interval(window.watermark))
-        slide = None if window.slide is None else interval(window.slide)
-        groups.insert(0, F.window(window.on, interval(window.size), slide))
-    return frame.groupBy(*groups).agg(*_columns(body.columns))
-
-
 def _deduplicate(operator: Operator, body: op.Deduplicate, frame: DataFrame) -> DataFrame:
     if body.on is None or body.watermark is None:
         return frame.dropDuplicates(list(operator.keys))
-    marked = frame.withWatermark(body.on, interval(body.watermark))
+    marked = eventtime.timed(frame, body.on, body.watermark)
     return marked.dropDuplicatesWithinWatermark(list(operator.keys))
 
 
 def _join(operator: Operator, body: op.Join, left: DataFrame, right: DataFrame) -> DataFrame:
     """Equal keys, and the condition; keys come once, a right column of a taken name is renamed."""
     if body.left_watermark is not None:
-        left = left.withWatermark(body.left_watermark[0], interval(body.left_watermark[1]))
+        left = eventtime.timed(left, *body.left_watermark)
     if body.right_watermark is not None:
-        right = right.withWatermark(body.right_watermark[0], interval(body.right_watermark[1]))
+        right = eventtime.timed(right, *body.right_watermark)
     one, two = left.alias("l"), right.alias("r")
     # Batch mode pairs no null with a null. Streams do, where Spark does not filter nulls out first.
     equal = (F.col(f"l.{k}") == F.col(f"r.{k}") for k in operator.keys)

@@ -11,12 +11,14 @@ from penstock.dataflow.operator import Operator
 from penstock.engines.spark import checkpoint, sample
 from penstock.engines.spark.compiler import Compiler, Result
 from penstock.engines.spark.pipeline import RunningPipeline
+from penstock.engines.spark.session import SOCKETS
 from penstock.engines.spark.site import Input
 from penstock.engines.spark.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_TOO_LONG = re.compile(r"(AF_UNIX|Unix domain) path too long", re.IGNORECASE)
 _PREFIX = re.compile(r"^(: |Caused by: )")
 _CAUSE = re.compile(r"\[[A-Z_.0-9]+\]|(?!org\.)[\w.]*(Error|Exception|Invalid)\b")
 """How the last line of a Python traceback or a message of Spark begins."""
@@ -38,6 +40,12 @@ def told(pipeline: RunningPipeline, error: BaseException, times: int) -> str:
 
 def reason(text: str) -> str:
     """The telling lines of one of Spark's long error texts."""
+    if _TOO_LONG.search(text):
+        return (
+            "Spark's Python workers cannot open their sockets, because the path of their directory "
+            f"is longer than a socket may have (some 100 characters): leave {SOCKETS} out, or give "
+            "a short spark.python.unix.domain.socket.dir"
+        )
     lines = [_PREFIX.sub("", line.strip()) for line in text.splitlines() if line.strip()]
     causes = [line for line in lines if _CAUSE.match(line)]
     return (causes[-1:] or lines or ["no message"])[0][:500]

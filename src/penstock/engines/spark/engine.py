@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import sys
 import threading
 import time
 from collections import Counter
@@ -31,7 +32,7 @@ from penstock.engines.spark.profiler import Profiler
 from penstock.engines.spark.quiescence import drain as drain_flow
 from penstock.engines.spark.quiescence import ends
 from penstock.engines.spark.rewiring import rewire
-from penstock.engines.spark.session import default_parallelism, session
+from penstock.engines.spark.session import active, default_parallelism, overridden, own, session
 from penstock.engines.spark.sinks import Outlets
 from penstock.engines.spark.site import Site
 from penstock.engines.spark.supervisor import Supervisor
@@ -51,8 +52,9 @@ if TYPE_CHECKING:
 class SparkEngine:
     """Runs a dataflow on Spark. See `penstock.engines.port.Engine` for the contract.
 
-    master and conf are for a new session, where `spark` gives none; window: seconds that a
-    snapshot looks back; channel_rows: rows a channel holds before its writer has to wait;
+    master: of a new session, where `spark` gives none and none is running; conf: settings of the
+    flow's own session, which is a copy of that one; window: seconds that a snapshot looks back;
+    channel_rows: rows a channel holds before its writer has to wait;
     make_before_break: whether moved state has its new query running before the old one stops;
     metering: whether Python operators are timed where they run, and native ones tried on samples.
     """
@@ -72,7 +74,8 @@ class SparkEngine:
     ) -> None:
         self._master = master
         self._conf = conf
-        self._spark = spark
+        self._theirs = spark
+        self._spark: SparkSession | None = None
         self._window = window
         self._channel_rows = channel_rows
         self.make_before_break = make_before_break
@@ -97,8 +100,15 @@ class SparkEngine:
 
     def start(self, graph: Graph, plan: Plan | None, run_dir: Path) -> None:
         self._require("new")
-        spark = self._spark = self._spark or session(self._master, self._conf)
-        schemas = checks.check(graph, spark)
+        theirs = self._theirs or session(self._master, self._conf)
+        for line in overridden(theirs, self._conf):
+            print(f"penstock: {line}", file=sys.stderr, flush=True)
+        self._spark = own(theirs, self._conf)
+        with active(self._spark):
+            self._start(graph, plan, run_dir, self._spark)
+
+    def _start(self, graph: Graph, plan: Plan | None, run_dir: Path, spark: SparkSession) -> None:
+        resolved = checks.check(graph, spark)
         self._executors = Executors(spark)
         if plan is not None:
             plan = _checked(plan, graph)
@@ -115,12 +125,13 @@ class SparkEngine:
             self._site = Site(
                 spark,
                 graph,
-                schemas,
+                resolved.schemas,
                 self._directory,
                 outlets,
                 self._channel_rows,
                 mail,
                 Pace(self._window),
+                times=resolved.times,
             )
             self._observer = Observer(self._site, self._window)
             self._gauges = Gauges(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,11 +22,14 @@ class Folder(Protocol):
     def path(self, name: str) -> str:
         """The path as Spark wants it."""
 
-    def names(self, name: str) -> list[str]:
-        """What lies directly inside."""
+    def files(self, name: str) -> list[str]:
+        """All files inside, at any depth, as names relative to it; sorted."""
 
     def move(self, old: str, new: str) -> None:
-        """Give a file another name; raises if that did not work."""
+        """Give a file another name, in a directory that is made if needed.
+
+        Raises if that did not work.
+        """
 
     def remove(self, name: str) -> None:
         """Delete a file, or a directory with all that is in it."""
@@ -40,13 +44,16 @@ class _Local(Folder):
     def path(self, name: str) -> str:
         return f"file://{self._root / name}"
 
-    def names(self, name: str) -> list[str]:
-        return [entry.name for entry in (self._root / name).iterdir()]
+    def files(self, name: str) -> list[str]:
+        top = self._root / name
+        found = (Path(folder, file) for folder, _, files in os.walk(top) for file in files)
+        return sorted(str(file.relative_to(top)) for file in found)
 
     def move(self, old: str, new: str) -> None:
-        (self._root / old).replace(self._root / new)
+        source, target = self._root / old, self._root / new
+        target.parent.mkdir(parents=True, exist_ok=True)
+        source.replace(target)
         # Spark leaves a checksum beside each file, under the name it had.
-        source = self._root / old
         source.with_name(f".{source.name}.crc").unlink(missing_ok=True)
 
     def remove(self, name: str) -> None:
@@ -70,12 +77,18 @@ class _Remote(Folder):
     def path(self, name: str) -> str:
         return f"{self._root}/{name}" if name else self._root
 
-    def names(self, name: str) -> list[str]:
-        found = self._files.listStatus(self._path(self.path(name)))
-        return [status.getPath().getName() for status in found]
+    def files(self, name: str) -> list[str]:
+        top = self._files.makeQualified(self._path(self.path(name)))
+        found, each = [], self._files.listFiles(top, True)
+        while each.hasNext():
+            path = each.next().getPath()
+            found.append(str(path.toUri().getPath())[len(top.toUri().getPath()) :].lstrip("/"))
+        return sorted(found)
 
     def move(self, old: str, new: str) -> None:
-        if not self._files.rename(self._path(self.path(old)), self._path(self.path(new))):
+        target = self._path(self.path(new))
+        self._files.mkdirs(target.getParent())
+        if not self._files.rename(self._path(self.path(old)), target):
             raise OSError(f"cannot move {self.path(old)} to {self.path(new)}")
 
     def remove(self, name: str) -> None:

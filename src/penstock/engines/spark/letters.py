@@ -19,9 +19,12 @@ from pyspark import TaskContext
 from penstock.engines.spark.meter import Report
 from penstock.engines.spark.store import Store
 
+_TABLES = ("DataFrame", "Series", "RecordBatch", "Table", "ChunkedArray")
+_LIBRARIES = ("pandas", "pyarrow", "polars", "pyspark")
+
 
 class OperatorError(RuntimeError):
-    """A record stopped its operator, and the operator is set to fail."""
+    """An operator cannot go on: it is set to fail, or what it makes is of the wrong kind."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,19 @@ class Letters:
             f"operator '{self._desk.operator}' ({self._desk.written}) failed, and no record can be "
             f"blamed for it: {type(error).__name__}: {error}"
         ) from error
+
+    def refuse(self, result: Any, wanted: str) -> None:
+        """Raise if a result is a table of another library: then no record is to blame.
+
+        Every record would become a dead letter, and the flow would go on without a result.
+        """
+        kind = type(result)
+        if kind.__name__ in _TABLES and kind.__module__.partition(".")[0] in _LIBRARIES:
+            library = kind.__module__.partition(".")[0]
+            raise OperatorError(
+                f"[penstock] operator '{self._desk.operator}' ({self._desk.written}) makes a "
+                f"{library} {kind.__name__}: {wanted}"
+            )
 
     def send(self) -> None:
         if self._lines:

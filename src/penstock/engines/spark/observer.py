@@ -19,6 +19,7 @@ from penstock.engines.spark.batch import Batch, parts
 from penstock.engines.spark.breakdown import Estimate, Window
 from penstock.engines.spark.checkpoint import rows_of
 from penstock.engines.spark.foreign import Queue, left
+from penstock.engines.spark.late import LATE
 from penstock.engines.spark.letters import tag
 from penstock.engines.spark.lineage import LatencyMeter, Origins, Span, scaled
 from penstock.engines.spark.meter import Report
@@ -120,7 +121,7 @@ class Observer:
             rows_in=rows_in,
             rows_out=observed,
             ranges=ranges,
-            late=sum(s.get("numRowsDroppedByWatermark", 0) for s in states),
+            late=_late(data),
             state_rows=sum(s["numRowsTotal"] for s in states) if states else None,
             state_bytes=sum(s["memoryUsedBytes"] for s in states) if states else None,
             parts=parts(data["durationMs"], seconds),
@@ -317,6 +318,17 @@ class Observer:
         if pipeline.begun is not None and pipeline.begun > done:
             return pipeline.begun, None
         return None, max(done, pipeline.up, fresh)
+
+
+def _late(data: Mapping[str, Any]) -> int:
+    """Records that a batch dropped behind the watermark.
+
+    Spark counts what is left of them after they were added up by group, where that comes first.
+    """
+    counted = data.get("observedMetrics", {}).get(LATE, {}).get("rows")
+    if counted is not None:
+        return int(counted)
+    return sum(s.get("numRowsDroppedByWatermark", 0) for s in data.get("stateOperators", []))
 
 
 def _key_parts(pipeline: RunningPipeline) -> int | None:

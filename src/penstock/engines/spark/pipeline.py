@@ -16,12 +16,13 @@ from penstock.dataflow import connectors
 from penstock.dataflow import operator as op
 from penstock.dataflow.operator import Operator
 from penstock.engines.rundir import Wired
-from penstock.engines.spark import checkpoint, letters
+from penstock.engines.spark import checkpoint, eventtime, letters
 from penstock.engines.spark.checks import foreign
 from penstock.engines.spark.compiler import OUT, REJECT, Compiler, needs, output_mode, struct_of
 from penstock.engines.spark.executors import Executors
+from penstock.engines.spark.late import Watermark
 from penstock.engines.spark.letters import tag
-from penstock.engines.spark.session import STATE, settings
+from penstock.engines.spark.session import STATE, active, settings
 from penstock.engines.spark.shipping import pickled, portable
 from penstock.engines.spark.site import Input, Site
 from penstock.engines.spark.valve import Valve, acknowledged
@@ -72,6 +73,7 @@ class RunningPipeline:
         self._turning = threading.Lock()
         self._life = threading.RLock()  # held while the query is started or stopped
         self._shadow = shadow
+        self._watermark: Watermark | None = None
         mark = f"{spec.name}-{wired.epoch:06d}"
         self._query_name = mark if shadow else spec.name
         self._valve_path = site.directory / "control" / f"{mark}.valve"
@@ -105,6 +107,12 @@ class RunningPipeline:
     def stateful(self) -> Operator | None:
         operators = (self.site.graph[n] for n in self.spec.operators)
         return next((o for o in operators if o.stateful), None)
+
+    @property
+    def _windowed(self) -> bool:
+        body = self.stateful.body if self.stateful is not None else None
+        windowed = isinstance(body, op.Aggregate) and body.window is not None
+        return windowed and self.native_sink is None
 
     @property
     def metered_whole(self) -> bool:
@@ -177,21 +185,22 @@ class RunningPipeline:
             self.valve.save(self._valve_path)
         parts = str(self.wired.partitions)
         special, self._least = needs(self.site.graph, self.spec.operators)
+        spark = self.site.spark
         needed = {
             **special,
-            **STATE,
+            **{name: value for name, value in STATE.items() if spark.conf.get(name, None) is None},
             "spark.sql.streaming.internal.stateStore.partitions": parts,
             "spark.sql.shuffle.partitions": parts,
             # Sources are matched by name after a change of wiring, never by position.
             "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
         }
-        spark = self.site.spark
-        with self.site.lock, settings(spark, needed):
-            # Spark looks for Python sources in the session of the thread, which may be any.
-            jvm: Any = spark._jvm
-            jvm.SparkSession.setActiveSession(spark._jsparkSession)
+        with self.site.lock, settings(spark, needed), active(spark):
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
-            compiler = Compiler(self.site.graph, self.site.dead, self.wired.epoch, self.site.mail)
+            # Where Spark writes by itself, nobody could set the watermark before a batch runs.
+            self._watermark = Watermark(spark) if self._windowed else None
+            compiler = Compiler(
+                self.site.graph, self.site.dead, self.wired.epoch, self.site.mail, self._watermark
+            )
             self.query = self._begin(compiler.tail(self.spec.operators, self._read), once)
             self._execution: Any = self.query._jsq.streamingQuery()
             self.run = str(self.query.runId)
@@ -239,8 +248,16 @@ class RunningPipeline:
             source, schema = "penstock-channel", self.site.schemas[upstream]
             options["channel"] = self.site.channel(upstream).store.root
         source_name = checkpoint.source_name(self.wired.epoch, number)
-        reader = spark.readStream.format(source).name(source_name)
-        return reader.schema(struct_of(schema)).options(**options).load()
+        reader = spark.readStream.format(source).name(source_name).options(**options)
+        columns = self.site.times.columns.get(upstream)
+        if columns is None:
+            return reader.schema(struct_of(schema)).load()
+        lag = self.site.times.lag(self.site.graph, self.stateful, operator.name, upstream)
+        if lag is not None:
+            frame = reader.schema(eventtime.hidden(columns)).load()
+            return eventtime.followed(frame, columns, lag)
+        frame = reader.schema(columns).load()
+        return eventtime.marked_again(frame, columns) if self.stateful is not None else frame
 
     def _spread(self, frame: DataFrame) -> DataFrame:
         """Spark's own sources choose their splits; a stateless pipeline is spread by a shuffle."""
@@ -292,13 +309,16 @@ class RunningPipeline:
             self._ran = batch
             return
         self._wait_for_room()
+        if self._watermark is not None:
+            # Spark drops what is late by the watermark of the batch before.
+            self._watermark.set(checkpoint.watermark(self.checkpoint, batch - 1))
         again = self._first and self._ran_before
         self._first = False
         if again:
             for name in self.lettering:
                 self.site.dead_letters -= letters.count(self.site.dead, name, label)
                 letters.discard(self.site.dead, name, label)
-        self._deliver(self._limited(frame), label, again)
+        self._deliver(self._limited(frame), batch, again)
         rows = self._observed(label)
         for sink in self.sinks:
             self.site.tally(sink).add(label, rows)
@@ -334,7 +354,32 @@ class RunningPipeline:
             crowded = len(self.inputs) > 1 or bool(self.foreign)
         return frame.coalesce(most) if crowded else frame
 
-    def _deliver(self, frame: DataFrame, label: str, again: bool) -> None:
+    def _mark(self, batch: int) -> int | None:
+        """How far event time has come in the output up to a batch, where somebody needs to know."""
+        times = self.site.times
+        if not times.marked(self.tail):
+            return None
+        if self.stateful is not None:
+            here = checkpoint.watermark(self.checkpoint, batch)
+            if here > 0 and isinstance(self.stateful.body, op.Join):
+                self._begun.wait()
+                here = eventtime.behind_join(self._execution.lastExecution().executedPlan(), here)
+            return here if here > 0 else None
+        came = checkpoint.marks(self.checkpoint, self.wired.epoch, batch)
+        marks = [came.get(i.key) for i in self.inputs if i.upstream and times.marked(i.upstream)]
+        known = [mark for mark in marks if mark is not None]
+        return min(known) if known and len(known) == len(marks) else None
+
+    def owes_mark(self, entry: Input) -> bool:
+        """Whether an input has a mark that no batch has brought here yet."""
+        if not self.site.times.marked(entry.upstream):
+            return False
+        there = self.site.channel(entry.upstream).mark
+        done = checkpoint.marks(self.checkpoint, self.wired.epoch).get(entry.key)
+        return there is not None and (done is None or done < there)
+
+    def _deliver(self, frame: DataFrame, batch: int, again: bool) -> None:
+        label = tag(self.wired.epoch, batch)
         channel = self.site.channel(self.tail) if self.feeds else None
         if channel is not None and again and channel.holds(label):
             channel = None  # only the commit of this batch is missing
@@ -354,7 +399,7 @@ class RunningPipeline:
             if partial:
                 frame.write.format("noop").mode("overwrite").save()
             if channel is not None:
-                channel.append(frame, label)
+                channel.append(frame, label, self._mark(batch))
             for name in self.sinks:
                 self.site.outlets.deliver(name, self._sink(name), frame, label, again)
         finally:

@@ -11,7 +11,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import StructType
 
-from penstock.engines.spark.letters import Desk
+from penstock.engines.spark.letters import Desk, OperatorError
 from penstock.engines.spark.meter import SAMPLED, Mail, Meter
 
 ALL = "__penstock_all"
@@ -19,6 +19,12 @@ ALL = "__penstock_all"
 
 ORDER = "__penstock_order"
 """The column that carries a record's place in its batch across the shuffle."""
+
+
+_ROWS = (
+    "a processor gets Rows and yields Rows, not pandas as in transformWithStateInPandas; "
+    "yield Row(...) for each row"
+)
 
 
 class _Feed:
@@ -90,8 +96,10 @@ class GuardedProcessor(StatefulProcessor):
             feed = _Feed(pending, self._meter)
             try:
                 results = self._inner.handleInputRows(key, feed, timerValues)
-                yield from self._fitting(results or ())
+                yield from self._fitting(results)
                 return
+            except OperatorError:
+                raise
             except Exception as error:
                 if feed.exhausted:
                     bad = feed.taken
@@ -108,19 +116,23 @@ class GuardedProcessor(StatefulProcessor):
     ) -> Iterator[Row]:
         try:
             results = self._inner.handleExpiredTimer(key, timerValues, expiredTimerInfo)
-            yield from self._fitting(results or ())
+            yield from self._fitting(results)
+        except OperatorError:
+            raise
         except Exception as error:
             self._letters.add({"timer of key": list(key)}, error)
 
-    def _fitting(self, results: Iterable[Any]) -> Iterator[Row]:
+    def _fitting(self, results: Iterable[Any] | None) -> Iterator[Row]:
         """Results that have the declared types; the others are put aside."""
-        for result in results:
+        self._letters.refuse(results, _ROWS)
+        for result in results or ():
+            self._letters.refuse(result, _ROWS)
             row: Any = None
             try:
                 row = self._named(result)
                 for field in self._checked:
                     pa.scalar(row[field.name], field.type)
-            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            except (pa.ArrowException, KeyError, TypeError, ValueError, OverflowError) as error:
                 record = row.asDict(recursive=True) if isinstance(row, Row) else repr(result)
                 self._letters.add({"result": record}, error)
                 continue
@@ -128,7 +140,17 @@ class GuardedProcessor(StatefulProcessor):
 
     def _named(self, result: Any) -> Row:
         """Spark wants rows with names; a plain tuple is in the order of the schema."""
-        return result if hasattr(result, "__fields__") else self._result(*result)
+        names = self._schema.names
+        if isinstance(result, Row) and hasattr(result, "__fields__"):
+            return result
+        if isinstance(result, dict):
+            unknown = sorted(set(result) - set(names))
+            if unknown:
+                raise KeyError(f"column {unknown} is not in the operator's schema {names}")
+            return self._result(*(result.get(name) for name in names))
+        if isinstance(result, tuple | list) and len(result) == len(names):
+            return self._result(*result)
+        raise TypeError(f"expected a Row or a tuple of {len(names)}, got {result!r:.100}")
 
     def close(self) -> None:
         self._inner.close()

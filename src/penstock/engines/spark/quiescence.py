@@ -79,7 +79,9 @@ def _quiesce_one(
         if not entry.upstream:
             return at >= engine.limits.get(entry.operator, 0)
         inner = plan.pipeline_of(entry.upstream).name in stopping
-        return not inner or at >= engine.site.channel(entry.upstream).end
+        if not inner:
+            return True
+        return at >= engine.site.channel(entry.upstream).end and not pipeline.owes_mark(entry)
 
     if not all(ended(entry) for entry in pipeline.inputs):
         most = fusion.bounds(engine.site.graph, pipeline.spec.operators).most

@@ -13,11 +13,15 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.dataflow.operator import Arrow, Filter, FlatMap, Map
-from penstock.engines.spark.letters import Desk, Letters
+from penstock.engines.spark.letters import Desk, Letters, OperatorError
 from penstock.engines.spark.meter import SAMPLED, Mail, Meter
 from penstock.engines.spark.worker import settled
+from penstock.engines.spark.zones import in_zone
 
 Batches = Iterator[pa.RecordBatch]
+
+_RECORDS = "a record is a dictionary or a tuple; use an arrow operator for whole batches"
+_BATCHES = "an Arrow function yields pyarrow.RecordBatch; Table.to_batches() makes them"
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,7 @@ def _records(
     known = frozenset(names)
 
     def shaped(result: Any) -> dict[str, Any]:
+        letters.refuse(result, _RECORDS)
         if isinstance(result, dict):
             if not known.issuperset(result):
                 unknown = sorted(set(result) - known)
@@ -107,7 +112,10 @@ def _records(
         for at, record in enumerate(batch.to_pylist()):
             try:
                 results = (timed if at < SAMPLED else function)(record)
+                letters.refuse(results, _RECORDS)
                 pairs.append((at, [shaped(result) for result in results]))
+            except OperatorError:
+                raise
             except Exception as error:
                 letters.add(_record(batch, at), error)
         yield from _converted(pairs, batch, letters, schema)
@@ -129,7 +137,8 @@ def _converted(
     if not pairs:
         return
     try:
-        made = pa.RecordBatch.from_pylist([row for _, rows in pairs for row in rows], schema=schema)
+        results = in_zone((row for _, rows in pairs for row in rows), schema)
+        made = pa.RecordBatch.from_pylist([*results], schema=schema)
     except Exception as error:
         if len(pairs) == 1:
             letters.add(_record(batch, pairs[0][0]), error)
@@ -178,9 +187,11 @@ def _arrow(
 
         try:
             for result in function(feed()):
-                held.append(_fitted(result, schema))
+                held.append(_fitted(result, schema, letters))
                 yield from finished
                 finished.clear()
+        except OperatorError:
+            raise
         except Exception as error:
             if broken:
                 raise broken[0] from None
@@ -208,14 +219,17 @@ def _halved(
     middle = batch.num_rows // 2
     for half in (batch.slice(0, middle), batch.slice(middle)):
         try:
-            results = [_fitted(result, schema) for result in function(iter([half]))]
+            results = [_fitted(result, schema, letters) for result in function(iter([half]))]
+        except OperatorError:
+            raise
         except Exception as cause:
             yield from _halved(function, half, cause, letters, schema)
         else:
             yield from results
 
 
-def _fitted(batch: Any, schema: pa.Schema) -> pa.RecordBatch:
+def _fitted(batch: Any, schema: pa.Schema, letters: Letters) -> pa.RecordBatch:
     if not isinstance(batch, pa.RecordBatch):
+        letters.refuse(batch, _BATCHES)
         raise TypeError(f"an Arrow function yields record batches, got {type(batch).__name__}")
     return batch if batch.schema.equals(schema) else batch.select(schema.names).cast(schema)

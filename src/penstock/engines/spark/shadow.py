@@ -33,7 +33,10 @@ _TRIES = 5
 def possible(pipeline: RunningPipeline) -> bool:
     """Whether a replay in other batches leads to the same state, and its output can be dropped."""
     body = pipeline.stateful.body if pipeline.stateful is not None else None
-    return not pipeline.foreign and pipeline.native_sink is None and _timeless(body)
+    clocked = pipeline.stateful and any(
+        lag is not None for lag in pipeline.site.times.follows.get(pipeline.stateful.name, ())
+    )
+    return not pipeline.foreign and pipeline.native_sink is None and not clocked and _timeless(body)
 
 
 def _timeless(body: object) -> bool:

@@ -15,6 +15,7 @@ from penstock.dataflow.arrow import arrow_schema
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.schema import Schema
 from penstock.engines.spark.folder import Folder
+from penstock.engines.spark.zones import collected
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -66,30 +67,40 @@ class Outlets:
         shape = arrow_schema(schema)
         match body.sink:
             case connectors.FileSink(path, "parquet" | "json" as format) if "://" not in path:
+                columns = [schema.get(column) for column in body.sink.partition_by]
+                if any(column is not None and column.type == "timestamp" for column in columns):
+                    return None  # a directory's name says the time in a zone that it does not say
                 return read_files(path, format, shape, prefix=f"{self._run}-")
             case connectors.Memory():
                 rows = [row.asDict(recursive=True) for row in self.rows(name)]
-                return iter([pa.Table.from_pylist(rows, schema=shape)])
+                return iter([pa.Table.from_pylist([*collected(rows, shape)], schema=shape)])
             case _:
                 return None
 
     def _files(self, sink: connectors.FileSink, frame: DataFrame, label: str, again: bool) -> None:
         """Write beside, then move in under names made of the batch.
 
-        The directory stays flat and readable by anything; names sort in batch order, and a
-        batch that comes again replaces what it left.
+        The directory is flat, or has directories such as `channel=web` alone, so that anything
+        can read it. Names sort in batch order, and a batch that comes again replaces what it left.
         """
         folder = Folder.at(sink.path, frame.sparkSession)
         staging = f"_staging/{label}"
         writer = frame.write.format(sink.format).options(**sink.options)
+        writer = writer.partitionBy(*sink.partition_by) if sink.partition_by else writer
         writer.mode("overwrite").save(folder.path(staging))
         if again:
-            for name in folder.names(""):
-                if name.startswith(f"{label}-"):
-                    folder.remove(name)
-        parts = sorted(name for name in folder.names(staging) if name.startswith("part-"))
+            for file in folder.files(""):
+                if file.rpartition("/")[2].startswith(f"{label}-"):
+                    folder.remove(file)
+        parts = [file for file in folder.files(staging) if _is_data(file)]
         for number, part in enumerate(parts):
-            ending = part[part.index(f".{sink.format}") :] if f".{sink.format}" in part else ""
-            ending = ending or f".{sink.format}"
-            folder.move(f"{staging}/{part}", f"{label}-{number:05d}{ending}")
+            inside, _, name = part.rpartition("/")
+            ending = name[name.index(f".{sink.format}") :] if f".{sink.format}" in name else ""
+            named = f"{label}-{number:05d}{ending or f'.{sink.format}'}"
+            folder.move(f"{staging}/{part}", f"{inside}/{named}" if inside else named)
         folder.remove(staging)
+
+
+def _is_data(file: str) -> bool:
+    """Whether Spark wrote rows into a file, not that it is done or what its checksum is."""
+    return file.rpartition("/")[2].startswith("part-")

@@ -15,8 +15,10 @@ from penstock.dataflow.graph import Graph
 from penstock.dataflow.schema import Schema
 from penstock.engines.rundir import RunDirectory
 from penstock.engines.spark.channel import Channel
+from penstock.engines.spark.eventtime import EventTimes
 from penstock.engines.spark.meter import Mail
 from penstock.engines.spark.pace import Pace
+from penstock.engines.spark.session import CHANNEL, unmet
 from penstock.engines.spark.sinks import Outlets
 from penstock.engines.spark.store import Store
 from penstock.models.load import Load, parse
@@ -78,6 +80,7 @@ class Site:
     delivered: dict[str, int] = field(default_factory=dict)
     loads: dict[str, Load] = field(default_factory=dict)
     dead_letters: int = 0
+    times: EventTimes = field(default_factory=EventTimes)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property
@@ -89,7 +92,7 @@ class Site:
         with self.lock:
             if operator not in self.channels:
                 store = Store(str(self.directory / "channels")).child(operator)
-                self.channels[operator] = Channel(store)
+                self.channels[operator] = Channel(store, unmet(self.spark, CHANNEL))
             return self.channels[operator]
 
     def tally(self, sink: str) -> Tally:

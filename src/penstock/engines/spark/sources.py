@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from pyspark.sql.udf import _wrap_function
 
 from penstock.dataflow.generation import records
-from penstock.engines.spark.channel import Log, Piece, read
+from penstock.engines.spark.channel import MARK, Log, Piece, read
 from penstock.engines.spark.store import Store
 from penstock.engines.spark.valve import Valve, ValveFile
 from penstock.engines.spark.worker import settled
@@ -33,12 +33,16 @@ if TYPE_CHECKING:
 
 
 class Split(InputPartition):
-    """One instance's share of a batch: a range of rows, and for a channel where they are."""
+    """One instance's share of a batch: a range of rows, and for a channel where they are.
 
-    def __init__(self, first: int, stop: int, pieces: list[Piece]) -> None:
+    mark: the channel's mark, which the split brings after its rows (see `eventtime`).
+    """
+
+    def __init__(self, first: int, stop: int, pieces: list[Piece], mark: int | None = None) -> None:
         self.first = first
         self.stop = stop
         self.pieces = pieces
+        self.mark = mark
 
 
 def cut(first: int, stop: int, parts: int) -> list[tuple[int, int]]:
@@ -53,6 +57,9 @@ def cut(first: int, stop: int, parts: int) -> list[tuple[int, int]]:
 class NumberedReader(DataSourceStreamReader):
     """What generator and channel have in common. Options: valve, input, first, inputs."""
 
+    brings_marks = False
+    """Whether a mark comes as a row; else it only stands in the offset."""
+
     def __init__(self, options: Any) -> None:
         self.input = options["input"]
         self.first = int(options["first"])
@@ -63,6 +70,10 @@ class NumberedReader(DataSourceStreamReader):
     def available(self, valve: Valve) -> int:
         """The row after the last one that may be read now."""
         raise NotImplementedError
+
+    def mark(self, row: int) -> int | None:
+        """The mark of the rows before a row, where there is one."""
+        return None
 
     def initialOffset(self) -> dict[str, Any]:
         return self._offset(self.first)
@@ -80,21 +91,32 @@ class NumberedReader(DataSourceStreamReader):
         end = min(self.available(valve), valve.limits.get(self.input, math.inf))
         if valve.admission is not None:
             end = min(end, start["row"] + max(1, valve.admission // self.inputs))
-        if end <= start["row"]:
+        end = max(int(end), start["row"])
+        mark, known = self.mark(end), start.get("mark")
+        if mark is None or (known is not None and mark <= known):
+            mark = known
+        if end == start["row"] and mark == known:
             return dict(start)
         self._beat = self._beat_now(valve)
-        return self._offset(int(end))
+        return self._offset(end, mark)
 
     def partitions(self, start: Any, end: Any) -> list[Split]:
         first, stop = start["row"], end["row"]
         share = math.ceil(self.valve.read().parallelism / self.inputs)
-        return [Split(a, b, self.pieces(a, b)) for a, b in cut(first, stop, share)]
+        splits = [Split(a, b, self.pieces(a, b)) for a, b in cut(first, stop, share)]
+        mark = end.get("mark")
+        if self.brings_marks and mark is not None and mark != start.get("mark"):
+            if not splits:
+                splits = [Split(stop, stop, [])]
+            splits[-1].mark = mark
+        return splits
 
     def pieces(self, first: int, stop: int) -> list[Piece]:
         return []
 
-    def _offset(self, row: int) -> dict[str, Any]:
-        return {"row": row, "of": self.input}
+    def _offset(self, row: int, mark: int | None = None) -> dict[str, Any]:
+        known = {} if mark is None else {"mark": mark}
+        return {"row": row, "of": self.input, **known}
 
     def _beat_now(self, valve: Valve) -> int:
         return int(time.time() / valve.cadence) if valve.cadence > 0 else -1
@@ -122,12 +144,13 @@ class GeneratorReader(NumberedReader):
 
 
 class ChannelReader(NumberedReader):
-    """Reads a channel. Options: channel, schema."""
+    """Reads a channel. Option: channel. A schema with the hidden column brings marks as rows."""
 
     def __init__(self, options: Any, schema: StructType) -> None:
         super().__init__(options)
         self.store = Store(options["channel"])
         self.schema = to_arrow_schema(schema, timezone="UTC")
+        self.brings_marks = MARK in schema.names
         self.log = Log(self.store)
 
     def available(self, valve: Valve) -> int:
@@ -139,11 +162,28 @@ class ChannelReader(NumberedReader):
             self.log.follow()
         return self.log.pieces(first, stop)
 
+    def mark(self, row: int) -> int | None:
+        return self.log.mark(row)
+
     def commit(self, end: Any) -> None:
         self.log.forget(end["row"])
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        return settled(read(self.store, partition.pieces, self.schema))
+        if not self.brings_marks:
+            return settled(read(self.store, partition.pieces, self.schema))
+        return settled(self._with_mark(partition))
+
+    def _with_mark(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        """The rows, and behind them one that holds the mark and nothing else."""
+        at = self.schema.get_field_index(MARK)
+        hidden = self.schema.field(at)
+        for batch in read(self.store, partition.pieces, self.schema.remove(at)):
+            none = pa.nulls(batch.num_rows, hidden.type)
+            yield pa.RecordBatch.from_arrays([*batch.columns, none], schema=self.schema)
+        if partition.mark is not None:
+            mark = pa.array([1000 * partition.mark], pa.int64()).cast(hidden.type)
+            nulls = [pa.nulls(1, field.type) for field in self.schema.remove(at)]
+            yield pa.RecordBatch.from_arrays([*nulls, mark], schema=self.schema)
 
 
 class GeneratorSource(DataSource):
