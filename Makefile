@@ -5,7 +5,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 # Compiled once and not by every process of every test.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup demo test test-fast test-ui test-workloads differential torture lint docs bench clean
+.PHONY: help setup demo test test-fast test-ui test-kafka test-workloads differential torture lint docs bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -17,6 +17,7 @@ help:
 	@echo 'make test       set up, then lint, type-check and run all tests'
 	@echo 'make test-fast  the tests that need no Spark, without the large ones'
 	@echo 'make test-ui    the dashboard in a browser; chromium is installed if it can be'
+	@echo 'make test-kafka a live change between topics of a real Kafka broker, which Maven installs'
 	@echo 'make test-workloads  every built-in workload on Spark, with changes while it runs'
 	@echo 'make differential  compare jobs and random queries with batch mode; SEEDS="1 2" EXAMPLES=20'
 	@echo 'make torture    change and kill a flow at random instants; SEEDS="1 2 3"'
@@ -43,15 +44,18 @@ marked = $(sort $(shell grep -rl --include='test_*.py' 'mark\.$(1)\>' tests))
 # A browser waits more than it works, so it goes beside the checks.
 test: setup
 	$(MAKE) --no-print-directory --jobs=2 --output-sync lint test-ui
-	$(BIN)/python -m pytest -m 'not spark and not ui' -n auto --hypothesis-profile=repeatable
+	$(BIN)/python -m pytest -m 'not spark and not ui and not kafka' -n auto --hypothesis-profile=repeatable
 	$(BIN)/python -m pytest -m 'spark and not all_workloads' --durations=12 --hypothesis-profile=repeatable $(call marked,spark)
 
 test-fast: $(INSTALLED)
-	$(BIN)/python -m pytest -m 'not spark and not ui and not large' -n auto
+	$(BIN)/python -m pytest -m 'not spark and not ui and not kafka and not large' -n auto
 
 test-ui: $(INSTALLED)
 	scripts/ensure-chromium.sh
 	$(BIN)/python -m pytest -m ui --durations=5 $(call marked,ui)
+
+test-kafka: setup
+	$(BIN)/python -m pytest -m kafka tests/test_kafka.py
 
 test-workloads: setup
 	$(BIN)/python -m pytest -m 'spark or all_workloads' tests/workloads

@@ -594,11 +594,13 @@ def test_explain_shows_everything_before_a_run(penstock: Run) -> None:
     assert code == 0
     for word in ("regions", "pipelines", "tweets", "word string", "aggregate", "keyed", "3s"):
         assert word in out
+    assert "exactly once" in out
 
 
 def test_explain_in_json(penstock: Run) -> None:
     data = json.loads(penstock("explain", "diamond", "--json")[1])
-    assert list(data) == ["flow", "fingerprint", "structure", "regions", "plan"]
+    assert list(data) == ["flow", "fingerprint", "structure", "regions", "sinks", "plan"]
+    assert {sink["delivery"] for sink in data["sinks"]} == {"exactly once"}
     assert data["regions"][0] == {"operators": ["orders"], "kind": "source", "key": []}
 
 

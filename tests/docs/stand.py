@@ -27,7 +27,6 @@ from penstock.engines.simulator import costs
 from penstock.engines.simulator.engine import SimulatorEngine
 from penstock.engines.simulator.model import Model, Step
 from penstock.engines.simulator.service import Constant
-from penstock.engines.spark.checks import Resolved
 from penstock.models import load as loads
 from penstock.plan.plan import Plan
 from penstock.report.prometheus import Exporter
@@ -84,7 +83,7 @@ def stand_in(monkeypatch: Any) -> None:
     monkeypatch.setattr("penstock.control.profiling._spark", counted)
     monkeypatch.setattr("penstock.control.run.Clock", lambda: clocks.pop())
     monkeypatch.setattr("penstock.engines.spark.session.session", lambda master, conf: None)
-    monkeypatch.setattr("penstock.engines.spark.checks.check", lambda graph, spark: Resolved({}))
+    monkeypatch.setattr("penstock.cli.explaining._schemas", lambda graph, master, conf: ({}, ()))
 
 
 @contextmanager

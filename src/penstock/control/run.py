@@ -28,6 +28,7 @@ from penstock.control.status import Status, View
 from penstock.control.tally import Tally
 from penstock.dashboard.beside import Beside
 from penstock.dataflow import duration
+from penstock.dataflow.delivery import deliveries
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.validation import check
@@ -393,6 +394,8 @@ class _Run:
             rows_late=final.rows_late,
             dead_letters=self.letters(final),
             changes_left=self.script.left,
+            rows_repeated=final.rows_repeated,
+            delivery=deliveries(self.graph),
             throughput_mean=(final.rows_ingested - self.rows_before) / ended if ended > 0 else 0.0,
             throughput_last=self.tally.throughput_last,
             slot_seconds=self.tally.slot_seconds,

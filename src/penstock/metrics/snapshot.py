@@ -187,7 +187,8 @@ class Snapshot(Shown):
     False while the window holds a change of plan or its first batches, whose numbers say nothing
     of the plan; ending: the sources have been told to stop, so it shows how the flow runs dry;
     slot_seconds: what the run has used so far of instances times time; processor_seconds: what all
-    its processes together have had of the processors, where all are on one machine that tells.
+    its processes together have had of the processors, where all are on one machine that tells;
+    rows_repeated: rows of batches that a sink without exactly-once delivery has got more than once.
     """
 
     at: float
@@ -210,6 +211,7 @@ class Snapshot(Shown):
     slot_seconds: float | None = None
     rows_late: int | None = None
     processor_seconds: float | None = None
+    rows_repeated: int = 0
 
     @property
     def throughput(self) -> float | None:

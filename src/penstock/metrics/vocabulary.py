@@ -77,6 +77,7 @@ VOCABULARY: tuple[Measure, ...] = (
         ("rows_ingested", _ROWS, "records taken in by the sources so far"),
         ("rows_delivered", _ROWS, "rows written to sinks so far; each sink counts"),
         ("rows_dead", _ROWS, "records set aside as dead letters so far"),
+        ("rows_repeated", _ROWS, "rows given again to sinks that are at least once, so far"),
         ("sinks", _ROWS, "rows written to each sink so far"),
         ("slot_seconds", Unit.SLOT_SECONDS, "instances times the time they were held so far"),
         ("processor_seconds", _S, "time on processors of all processes of a run on one machine"),

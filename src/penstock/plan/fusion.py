@@ -2,7 +2,7 @@
 
 A pipeline is an in-tree: every operator but the *tail* has exactly one successor, which is in the
 pipeline too. The tail is the last operator that is no sink; sinks that read the tail may be fused
-with it. A sink may also be a pipeline of its own.
+with it. A sink may also be a pipeline of its own, and a native one (`Spark(...)`) has to be.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def _shape(graph: Graph, operators: Sequence[str]) -> Iterator[str]:
             f"and another stands {limits.most} at most"
         )
     if tail is not None:
-        yield from _native_sinks(graph, operators, tail, sinks, stateful)
+        yield from _native_sinks(graph, sinks)
 
 
 def _order(graph: Graph, operators: Sequence[str]) -> Iterator[str]:
@@ -195,30 +195,18 @@ def _order(graph: Graph, operators: Sequence[str]) -> Iterator[str]:
                 yield f"'{upstream}' must be listed before '{name}', which reads it"
 
 
-def _native_sinks(
-    graph: Graph, operators: Sequence[str], tail: str, sinks: list[str], stateful: list[str]
-) -> Iterator[str]:
-    """Spark's own `writeStream` ends a query: nothing else can read the query's output."""
+def _native_sinks(graph: Graph, sinks: list[str]) -> Iterator[str]:
+    """Spark's own `writeStream` ends a query, and the sink knows batches by their numbers there.
+
+    Alone in its pipeline, such a sink keeps its query, and with it the numbers, through all
+    changes of the plan; what it reads waits in a channel, so it is always stopped between batches.
+    """
     for name in sinks:
         body = graph[name].body
-        if not (isinstance(body, Write) and isinstance(body.sink, Spark)):
-            continue
-        others = [reader for reader in graph.successors[tail] if reader != name]
-        if others:
+        if isinstance(body, Write) and isinstance(body.sink, Spark):
             yield (
-                f"the native sink '{name}' must be its only outlet, but '{tail}' is also read by "
-                f"{', '.join(others)}; make the sink a pipeline of its own"
-            )
-        rejecting = [n for n in operators if getattr(graph[n].body, "reject", None) is not None]
-        if rejecting:
-            yield (
-                f"the native sink '{name}' cannot share a pipeline with '{rejecting[0]}', whose "
-                "rejects are kept with each batch; make the sink a pipeline of its own"
-            )
-        if stateful:
-            yield (
-                f"the native sink '{name}' cannot share a pipeline with the stateful operator "
-                f"'{stateful[0]}'; make the sink a pipeline of its own"
+                f"the native sink '{name}' must be a pipeline of its own: it knows batches by the "
+                "numbers that they have in its query, and would take those of another for old ones"
             )
 
 

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.dataflow import duration, structure
+from penstock.dataflow.delivery import deliveries
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.regions import Region, regions
 from penstock.dataflow.schema import Schema
@@ -38,6 +39,10 @@ def explain_json(graph: Graph, schemas: Schemas | None = None) -> dict[str, Any]
             {"operators": list(r.operators), "kind": r.kind, "key": list(r.key)}
             for r in regions(graph, schemas)
         ],
+        "sinks": [
+            {"name": name, "delivery": one.value, "meaning": one.meaning}
+            for name, one in deliveries(graph).items()
+        ],
         "plan": start_plan(graph).to_json(),
     }
 
@@ -61,6 +66,9 @@ def explain(graph: Graph, width: int = 80, schemas: Schemas | None = None) -> Re
         Text(""),
         _title("pipelines", "what runs as one unit under the default plan"),
         _pipelines(graph, plan),
+        Text(""),
+        _title("sinks", "what each promises about rows that come again after a failure"),
+        _sinks(graph),
     ]
     if graph.constraints:
         parts += [Text(""), _title("latency", "mean over a window"), _constraints(graph)]
@@ -94,6 +102,14 @@ def _pipelines(graph: Graph, plan: Plan) -> RenderableType:
     table.add_column("operators", overflow="fold")
     for pipeline in plan.pipelines:
         table.add_row("", *_settings(graph, pipeline), ", ".join(pipeline.operators))
+    return table
+
+
+def _sinks(graph: Graph) -> RenderableType:
+    table = _table("sink", "delivery")
+    table.add_column("meaning", overflow="fold")
+    for name, one in deliveries(graph).items():
+        table.add_row("", name, one.value, one.meaning)
     return table
 
 

@@ -194,6 +194,8 @@ def _rows(summary: Summary) -> str:
         f" (more than {summary.dead_letters.at_most:.0%})" if summary.dead_letters.too_many else ""
     )
     dead += f", {summary.rows_late:,} too late" if summary.rows_late else ""
+    repeated = summary.rows_repeated
+    dead += f", up to {repeated:,} delivered again" if repeated else ""
     return (
         f"{offered}{summary.rows_ingested:,} taken in, {summary.rows_delivered:,} delivered{dead}"
     )

@@ -55,6 +55,11 @@ def _rows(story: Story) -> Iterator[str]:
         yield f"{_rows_of(now.rows_dead)} could not be processed and became dead letters."
     if now.rows_late:
         yield f"{_rows_of(now.rows_late)} came behind the watermark and were dropped."
+    if now.rows_repeated:
+        yield (
+            f"Up to {_rows_of(now.rows_repeated)} were delivered again after a failure, to sinks "
+            "that promise at least once."
+        )
 
 
 def _latency(story: Story) -> Iterator[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.control.dead_letters import DeadLetters
+from penstock.dataflow.delivery import Delivery
 from penstock.metrics.snapshot import OperatorMetrics
 from penstock.plan.plan import Plan
 from penstock.plan.transition import Transition
@@ -50,6 +51,8 @@ class Summary(Shown):
     says why it is not True. `dead_letters` sets those of this run against the rows that it took in.
     `changes_left` are scripted changes that the run ended before. `operators` are those of the last
     window that showed nothing but the plan in force.
+    `delivery` is what each sink promises; `rows_repeated` are rows of batches that a sink with less
+    than exactly once has got again, so up to so many are there more than once.
     """
 
     flow: str
@@ -74,6 +77,8 @@ class Summary(Shown):
     rows_late: int | None = None
     dead_letters: DeadLetters = _NONE
     changes_left: tuple[str, ...] = ()
+    rows_repeated: int = 0
+    delivery: Mapping[str, Delivery] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -87,6 +92,7 @@ class Summary(Shown):
             "rows_dead": self.rows_dead,
             "rows_late": self.rows_late,
             "dead_letters": self.dead_letters.to_json(),
+            "rows_repeated": self.rows_repeated,
             "throughput": {
                 "mean": round(self.throughput_mean, 2),
                 "last": None if self.throughput_last is None else round(self.throughput_last, 2),
@@ -97,6 +103,7 @@ class Summary(Shown):
             "plan": self.plan.to_json(),
             "transitions": [t.to_json() for t in self.transitions],
             "changes_left": list(self.changes_left),
+            "delivery": {name: one.value for name, one in self.delivery.items()},
             "exact": self.exact,
             "run_dir": self.run_dir,
             "interrupted": self.interrupted,

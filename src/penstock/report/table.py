@@ -47,6 +47,9 @@ def summary_table(summary: Summary) -> RenderableType:
     if summary.changes_left:
         left = "; ".join(summary.changes_left)
         table.add_row("left out", Text(f"the run ended before {left}", "yellow"))
+    if summary.delivery:
+        told = ", ".join(f"{name}: {one.value}" for name, one in summary.delivery.items())
+        table.add_row("delivery", told)
     words, style = _EXACT[summary.exact]
     why = f" ({summary.exact_reason})" if summary.exact_reason else ""
     table.add_row("exact", Text.assemble((words, style), why))
@@ -61,6 +64,8 @@ def _rows(summary: Summary) -> list[tuple[str, str]]:
         parts.append((f", {summary.rows_dead:,} dead letters", "yellow"))
     if summary.rows_late:
         parts.append((f", {summary.rows_late:,} too late", "yellow"))
+    if summary.rows_repeated:
+        parts.append((f", up to {summary.rows_repeated:,} delivered again", "yellow"))
     return parts
 
 

@@ -34,6 +34,7 @@ class Pipe:
         self.inputs = [SimpleNamespace(key="in", upstream=before, operator=spec.operators[0])]
         self.positions = {"in": 0 if late else ROWS}
         self.foreign, self.quiet, self.stopped = (), True, False
+        self.settled, self.pending, self.held, self.stateful = True, False, False, None
         self.checkpoint, self.wired = None, SimpleNamespace(epoch=0)
 
     def turn(self, **changes: Any) -> None:
@@ -42,7 +43,11 @@ class Pipe:
     def owes_mark(self, entry: Any) -> bool:
         return False
 
+    def hold(self) -> None:
+        self.held = True
+
     def stop(self) -> None:
+        assert self.held  # so that it is stopped between two batches
         self.stopped = True
 
 

@@ -58,6 +58,18 @@ def last_commit(checkpoint: Path) -> int:
     return _latest(checkpoint / "commits")
 
 
+def log_offset(checkpoint: Path, source: str) -> int:
+    """Up to which entry of its log a file source is read and committed, -1 if nothing is."""
+    done = _latest(checkpoint / "commits")
+    if done < 0:
+        return -1
+    for line in (checkpoint / "offsets" / str(done)).read_text().splitlines():
+        name, _, offset = line.partition(":")
+        if name == source and offset.startswith("{"):
+            return int(json.loads(offset).get("logOffset", -1))
+    return -1
+
+
 def come_home(checkpoint: Path) -> None:
     """Point a checkpoint that was copied or moved at its own files.
 

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 OUT = "penstock_out"
 """Name of the observation that counts what leaves a pipeline."""
 
+IN = "penstock_in_"
+"""Prefix of the observations that count what a source of Spark's own gives."""
+
 REJECT = "penstock_reject_"
 """Prefix of the observations that collect a native operator's rejects."""
 

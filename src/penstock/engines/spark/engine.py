@@ -33,7 +33,7 @@ from penstock.engines.spark.quiescence import drain as drain_flow
 from penstock.engines.spark.quiescence import ends
 from penstock.engines.spark.rewiring import rewire
 from penstock.engines.spark.session import active, default_parallelism, overridden, own, session
-from penstock.engines.spark.sinks import Outlets
+from penstock.engines.spark.sinks import Outlets, check_native
 from penstock.engines.spark.site import Site
 from penstock.engines.spark.supervisor import Supervisor
 from penstock.errors import FlowFailed, InvalidInput, Refused
@@ -119,6 +119,7 @@ class SparkEngine:
         )
         try:
             checks.make_directories(graph)
+            check_native(graph, self._directory / "checkpoints", spark)
             sources.register(spark)
             outlets = Outlets(self._directory.run_id)
             mail = Mail(spark.sparkContext) if self._metering else None
@@ -154,10 +155,10 @@ class SparkEngine:
                 self._directory.wiring() or self._first_wiring(graph, plan)
             )
             self._began = time.time()
+            repartition.undo(self._directory / "checkpoints")
             self._forget_checkpoints()
             for folder in (self._directory / "checkpoints").glob("state-*/"):
                 checkpoint.come_home(folder)
-            repartition.finish(spark, self._directory / "checkpoints")
             letters.forget(self._site.dead, graph.by_name, self._wiring.number + 1)
             self._site.dead_letters = sum(
                 letters.total(self._site.dead, o.name) for o in graph.operators
@@ -233,6 +234,9 @@ class SparkEngine:
                 pipeline.stop()
             for pipeline in self._pipelines.values():
                 self._observer.take(pipeline)
+                done = checkpoint.committed(pipeline.checkpoint, pipeline.wired.epoch)
+                for key, row in done.items():
+                    pipeline.reached(key, row)
             self._changes.close(self._observer.outputs)
             self._last = self._snapshot()
             self._state = "stopped"
@@ -404,6 +408,7 @@ class SparkEngine:
         for name in stopped:
             pipeline = self._pipelines[name]
             pipeline.turn(open=True, **pipeline.usual)
+            pipeline.release()
             if pipeline.stopping:
                 pipeline.start()
 
@@ -440,8 +445,7 @@ class SparkEngine:
         """Delete checkpoints of other wirings that hold nothing anybody needs."""
         kept = {wired.checkpoint for wired in self._wiring.pipelines.values()}
         for entry in (self._directory / "checkpoints").iterdir():
-            name = entry.name.removesuffix(".repartition")
-            if not name.startswith(("run-", "state-")) or name in kept:
+            if not entry.name.startswith(("run-", "state-")) or entry.name in kept:
                 continue
             if entry.is_dir():
                 shutil.rmtree(entry, ignore_errors=True)

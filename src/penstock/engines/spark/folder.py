@@ -25,6 +25,9 @@ class Folder(Protocol):
     def files(self, name: str) -> list[str]:
         """All files inside, at any depth, as names relative to it; sorted."""
 
+    def holds(self, name: str) -> bool:
+        """Whether there is something of that name; False if the directory is missing."""
+
     def move(self, old: str, new: str) -> None:
         """Give a file another name, in a directory that is made if needed.
 
@@ -48,6 +51,9 @@ class _Local(Folder):
         top = self._root / name
         found = (Path(folder, file) for folder, _, files in os.walk(top) for file in files)
         return sorted(str(file.relative_to(top)) for file in found)
+
+    def holds(self, name: str) -> bool:
+        return (self._root / name).exists()
 
     def move(self, old: str, new: str) -> None:
         source, target = self._root / old, self._root / new
@@ -84,6 +90,9 @@ class _Remote(Folder):
             path = each.next().getPath()
             found.append(str(path.toUri().getPath())[len(top.toUri().getPath()) :].lstrip("/"))
         return sorted(found)
+
+    def holds(self, name: str) -> bool:
+        return bool(self._files.exists(self._path(self.path(name))))
 
     def move(self, old: str, new: str) -> None:
         target = self._path(self.path(new))

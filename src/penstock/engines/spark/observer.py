@@ -14,7 +14,6 @@ import numpy as np
 
 from penstock.dataflow.graph import Constraint
 from penstock.dataflow.operator import Read
-from penstock.engines.spark import letters
 from penstock.engines.spark.batch import Batch, parts
 from penstock.engines.spark.breakdown import Estimate, Window
 from penstock.engines.spark.checkpoint import rows_of
@@ -59,7 +58,6 @@ class Observer:
         self._fresh: dict[str, float] = {}
         self._reports: dict[str, deque[Report]] = {}
         self._tasks: dict[str, deque[Task]] = {}
-        self.foreign_rows = 0
         self.late_rows = 0
         self.outputs: dict[str, deque[float]] = {}
 
@@ -70,15 +68,12 @@ class Observer:
             data = json.loads(report.json())
             batch = self._batch(pipeline, data)
             self._batches.setdefault(pipeline.name, deque(maxlen=2000)).append(batch)
-            self.foreign_rows += 0 if batch.ranges else batch.rows_in
             self.late_rows += batch.late
             if batch.rows_in or batch.rows_out:
                 for name in {pipeline.tail, *pipeline.sinks}:
                     self.outputs.setdefault(name, deque(maxlen=1000)).append(batch.at)
-            for sink in pipeline.sinks:
-                self._site.delivered[sink] += batch.rows_out or 0
             for key, (_, stop) in batch.ranges.items():
-                pipeline.positions[key] = stop
+                pipeline.reached(key, stop)
             for constraint in self._site.graph.constraints:
                 self._follow(constraint, pipeline, data["batchId"], batch)
         return len(reports)
@@ -104,12 +99,6 @@ class Observer:
         foreign_rows = data["numInputRows"] if pipeline.foreign else 0
         rows_in = sum(stop - first for first, stop in ranges.values()) or foreign_rows
         observed = data.get("observedMetrics", {}).get("penstock_out", {}).get("rows")
-        if pipeline.native_sink is not None:
-            label = tag(pipeline.wired.epoch, number)
-            for sink in pipeline.sinks:
-                self._site.tally(sink).add(label, observed or 0)
-            for name in pipeline.lettering:
-                self._site.dead_letters += letters.settle(self._site.dead, name, label)
         states = data.get("stateOperators", [])
         earlier = self._batches.get(pipeline.name)
         batch = Batch(

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,22 @@ from pyspark.sql import functions as F
 
 from penstock.dataflow import connectors
 from penstock.dataflow import operator as op
+from penstock.dataflow.delivery import Delivery, delivery
 from penstock.dataflow.operator import Operator
 from penstock.engines.rundir import Wired
 from penstock.engines.spark import checkpoint, eventtime, letters
 from penstock.engines.spark.checks import foreign
-from penstock.engines.spark.compiler import OUT, REJECT, Compiler, needs, output_mode, struct_of
+from penstock.engines.spark.compiler import (
+    IN,
+    OUT,
+    REJECT,
+    Compiler,
+    needs,
+    output_mode,
+    struct_of,
+)
 from penstock.engines.spark.executors import Executors
+from penstock.engines.spark.gate import Gate
 from penstock.engines.spark.late import Watermark
 from penstock.engines.spark.letters import tag
 from penstock.engines.spark.session import STATE, active, settings
@@ -69,9 +80,12 @@ class RunningPipeline:
         self._backlog = backlog
         self._seen_batch = -1
         self._ran = -1
+        self._ended_here = -1  # the last batch that has ended since the query was started
+        self._starts = 0
         self._begun = threading.Event()
         self._turning = threading.Lock()
         self._life = threading.RLock()  # held while the query is started or stopped
+        self._gate = Gate()
         self._shadow = shadow
         self._watermark: Watermark | None = None
         mark = f"{spec.name}-{wired.epoch:06d}"
@@ -87,11 +101,9 @@ class RunningPipeline:
         )
         self.checkpoint: Path = site.directory / "checkpoints" / wired.checkpoint
         done = checkpoint.committed(self.checkpoint, wired.epoch)
-        begun, _, finished = checkpoint.progress(self.checkpoint, wired.epoch)
-        cut_off = "" if finished else tag(wired.epoch, begun)
-        for sink in self.sinks:
-            site.delivered.setdefault(sink, site.tally(sink).before(cut_off))
-        self.positions = {i.key: done.get(i.key, wired.first.get(i.key, 0)) for i in self.inputs}
+        self.positions: dict[str, int] = {}
+        for entry in self.inputs:
+            self.reached(entry.key, done.get(entry.key, wired.first.get(entry.key, 0)))
 
     @property
     def name(self) -> str:
@@ -126,6 +138,15 @@ class RunningPipeline:
         found = (self._sink(name) for name in self.sinks)
         return next((sink for sink in found if isinstance(sink, connectors.Spark)), None)
 
+    def reached(self, key: str, row: int) -> None:
+        """An input has been read and committed up to a row.
+
+        A native sink gets every row of the channel it reads, so this is what it has got, too.
+        """
+        self.positions[key] = row
+        if self.native_sink is not None:
+            self.site.tally(self.sinks[0]).reach(row)
+
     # --- turning ----------------------------------------------------------------------------
 
     def turn(self, **changes: Any) -> None:
@@ -157,15 +178,20 @@ class RunningPipeline:
     def start(self, once: bool = False) -> None:
         """Start the query, from its checkpoint if there is one.
 
-        With `once` it runs only the batch that was cut off, if there is one, and then idles.
+        With `once` it runs only the batch that is pending, if there is one, and then idles.
         """
         with self._life:
             self.stopping = False
-            self._begun.clear()
-            self._error = None
             if self.query is not None:
+                self._gate.end()
                 self.query.stop()  # one that died may still be on its way out
             self.query = None
+            self._begun.clear()
+            self._error = None
+            begun, _, finished = checkpoint.progress(self.checkpoint, self.wired.epoch)
+            self._gate.renew(-1 if finished else begun)
+            self._ended_here = -1
+            self._starts += 1
             try:
                 self._start(once)
             except Exception as error:
@@ -179,8 +205,6 @@ class RunningPipeline:
                 self.start()
 
     def _start(self, once: bool) -> None:
-        self._ran_before = self.checkpoint.exists()
-        self._first = True
         with self._turning:
             self.valve.save(self._valve_path)
         parts = str(self.wired.partitions)
@@ -230,8 +254,9 @@ class RunningPipeline:
         number = self.inputs.index(entry)
         body = operator.body
         if isinstance(body, op.Read) and not isinstance(body.source, connectors.Generator):
-            name = re.sub(r"\W", "_", operator.name)
-            return self._spread(foreign(spark, body.source, f"source_{name}"))
+            rows = foreign(spark, body.source, foreign_name(operator))
+            count = F.count(F.lit(1)).alias("rows")
+            return self._spread(rows.observe(IN + operator.name, count))
         options = {
             "valve": str(self._valve_path),
             "input": entry.key,
@@ -274,10 +299,44 @@ class RunningPipeline:
         self._shadow = False
         self.turn(**changes)
 
+    def hold(self) -> None:
+        """Begin no other batch until `release` is called; the one under way goes on."""
+        self._gate.close()
+
+    def release(self) -> None:
+        """Let batches begin again."""
+        self._gate.open()
+
+    @property
+    def settled(self) -> bool:
+        """Whether a stop cuts nothing off: the last batch is committed and reported.
+
+        One that is planned and waits before the closed gate has done nothing yet.
+        """
+        if self._gate.inside is not None:
+            return False
+        held = self._gate.held
+        begun, _, finished = checkpoint.progress(self.checkpoint, self.wired.epoch)
+        return (finished or begun == held) and self._reported
+
+    @property
+    def pending(self) -> bool:
+        """Whether a batch is planned and not committed."""
+        return not checkpoint.progress(self.checkpoint, self.wired.epoch)[2]
+
+    @property
+    def _reported(self) -> bool:
+        """Whether Spark has reported the last batch that has ended since the start."""
+        if self.query is None or self._ended_here < 0:
+            return True
+        last = self.query._jsq.lastProgress()
+        return last is not None and last.batchId() >= self._ended_here
+
     def stop(self) -> None:
         """Stop the query. A batch in flight is cut off and comes again with the next start."""
         with self._life:
             self.stopping = True
+            self._gate.end()
             if self.query is not None:
                 self.query.stop()
 
@@ -295,29 +354,38 @@ class RunningPipeline:
 
     def _on_batch(self, frame: DataFrame, batch: int) -> None:
         self.begun = time.time()
+        if not self._gate.enter(batch, self._has_room):
+            self.begun = None
+            # Spark takes an error with these words for the stop that it was asked for.
+            raise RuntimeError(f"org.apache.spark.SparkException: job group {self.run} cancelled")
         try:
             self._run_batch(frame, batch)
         except Exception as error:
             self.begun = None
             self._error = error  # what Spark makes of it on its way back says much less
             raise
+        finally:
+            self._gate.leave()
 
     def _run_batch(self, frame: DataFrame, batch: int) -> None:
         label = tag(self.wired.epoch, batch)
         if self._shadow:
             self._run_for_state(frame, label)
-            self._ran = batch
+            self._ran = self._ended_here = batch
             return
-        self._wait_for_room()
         if self._watermark is not None:
             # Spark drops what is late by the watermark of the batch before.
             self._watermark.set(checkpoint.watermark(self.checkpoint, batch - 1))
-        again = self._first and self._ran_before
-        self._first = False
+        again = batch == self._gate.pending
         if again:
             for name in self.lettering:
-                self.site.dead_letters -= letters.count(self.site.dead, name, label)
+                # Those of an attempt that failed here were never counted.
+                if self._starts == 1 or self._ran == batch:
+                    self.site.dead_letters -= letters.count(self.site.dead, name, label)
                 letters.discard(self.site.dead, name, label)
+        for sink in self.sinks:
+            if delivery(self._sink(sink)) is Delivery.AT_LEAST_ONCE:
+                self.site.tally(sink).begin(label)
         self._deliver(self._limited(frame), batch, again)
         rows = self._observed(label)
         for sink in self.sinks:
@@ -325,7 +393,7 @@ class RunningPipeline:
         for name in self.lettering:
             self.site.dead_letters += letters.settle(self.site.dead, name, label)
         self.ended[batch] = time.time()
-        self._ran = batch
+        self._ran = self._ended_here = batch
         self.ended.pop(batch - 1000, None)
 
     def _run_for_state(self, frame: DataFrame, label: str) -> None:
@@ -334,16 +402,14 @@ class RunningPipeline:
         for name in self.lettering:
             letters.discard(self.site.dead, name, label)
 
-    def _wait_for_room(self) -> None:
-        """Hold the batch while the channel is full: that is the back pressure."""
-        if not self.feeds:
-            return
-        while (
-            self._backlog(self.tail) >= self.site.channel_rows
-            and self.valve.open
-            and not self.stopping
-        ):
-            time.sleep(0.02)
+    def _has_room(self) -> bool:
+        """Whether a batch may begin: while the channel is full none does, which is back pressure.
+
+        What is in flight when the valve is closed has to come through.
+        """
+        if not self.feeds or self._shadow or not self.valve.open:
+            return True
+        return self._backlog(self.tail) < self.site.channel_rows
 
     def _limited(self, frame: DataFrame) -> DataFrame:
         """One task for each instance: several partitions of state or of input are joined in one."""
@@ -412,9 +478,13 @@ class RunningPipeline:
         return body.sink
 
     def _observed(self, label: str) -> int:
-        """Rows that left in this batch; native rejects are put with the dead letters."""
+        """Rows that left in this batch; counts those that came, and keeps native rejects."""
         self._begun.wait()
         metrics = self._execution.lastExecution().observedMetrics()
+        for source in self.foreign:
+            name = IN + source.name
+            rows = int(metrics.apply(name).getLong(0)) if metrics.contains(name) else 0
+            self.site.tally(source.name).add(label, rows)
         for name in self.lettering:
             body = self.site.graph[name].body
             if isinstance(body, op.Frame) and metrics.contains(REJECT + name):
@@ -460,6 +530,14 @@ class RunningPipeline:
             self._seen_batch = done[-1].batchId()
         return done
 
+    def found_nothing(self, since: float) -> bool:
+        """Whether it has looked for input since then and its sources had nothing new."""
+        last = None if self.query is None else self.query._jsq.lastProgress()
+        if last is None:
+            return False
+        looked = datetime.fromisoformat(last.timestamp().replace("Z", "+00:00")).timestamp()
+        return looked > since and all(s.startOffset() == s.endOffset() for s in last.sources())
+
     def failure(self) -> BaseException | None:
         """The error that ended the query, if one did."""
         if self.query is None or self.stopping:
@@ -477,6 +555,12 @@ def _unordered(frame: DataFrame) -> DataFrame:
     batch does not have, and a cache with such an order cannot be read. Observed rows have none.
     """
     return frame.observe("penstock_cached", F.count(F.lit(1)).alias("rows"))
+
+
+def foreign_name(operator: Operator) -> str:
+    """The name of a source of Spark's own in the checkpoint."""
+    name = re.sub(r"\W", "_", operator.name)
+    return f"source_{name}"
 
 
 def _in_python(site: Site, spec: Pipeline) -> bool:

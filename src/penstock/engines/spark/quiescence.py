@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.dataflow import operator as op
 from penstock.dataflow.connectors import Files
-from penstock.dataflow.operator import Operator
 from penstock.engines.spark import checkpoint
-from penstock.engines.spark.pipeline import RunningPipeline
+from penstock.engines.spark.pipeline import RunningPipeline, foreign_name
 from penstock.engines.spark.site import Input
+from penstock.engines.spark.unread import Unread, listing
 from penstock.plan import fusion
 from penstock.plan.plan import Pipeline
 
@@ -23,11 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class Stopped:
-    """Pipelines that were emptied and stopped: the rows they have read, by input, and how many of
-    these a source of Spark's own had to give twice."""
+    """Pipelines that were emptied and stopped: the rows they have read, by input."""
 
     positions: dict[str, int] = field(default_factory=dict)
-    replayed: int = 0
 
 
 def ends(engine: SparkEngine) -> Mapping[str, int]:
@@ -88,42 +85,56 @@ def _quiesce_one(
         # nothing is won by taking the rest slowly
         pipeline.turn(parallelism=min(slots, most or slots), admission=None, cadence=0.0)
         engine.wait(lambda: all(ended(entry) for entry in pipeline.inputs))
-    if pipeline.foreign:
-        result.replayed += _finish_foreign(engine, pipeline)
-    else:
+    if not pipeline.foreign:
         pipeline.turn(open=False)
         engine.wait(lambda: pipeline.quiet)
-        pipeline.stop()
-    engine.take_in(pipeline)
+    _stop(engine, pipeline)
     done = checkpoint.committed(pipeline.checkpoint, pipeline.wired.epoch)
     result.positions |= {**pipeline.positions, **done}
 
 
-def _finish_foreign(engine: SparkEngine, pipeline: RunningPipeline) -> int:
-    """Stop a query whose source has no valve, and run the batch that this cut off; its rows."""
-    pipeline.stop()
+def _stop(engine: SparkEngine, pipeline: RunningPipeline) -> None:
+    """Stop a query between two batches.
+
+    Where its source has no valve, or timers go off, its next batch may be planned already. That
+    one is left to the next start, which finds it in the checkpoint, unless state may be cut anew
+    or channels are read under other names then: these want it to be run before.
+    """
+    pipeline.hold()
+    engine.wait(lambda: pipeline.settled)
     engine.take_in(pipeline)
-    if checkpoint.progress(pipeline.checkpoint, pipeline.wired.epoch)[2]:
-        return 0
-    before = engine.observer.foreign_rows
-    pipeline.start(once=True)
-    engine.wait(lambda: checkpoint.progress(pipeline.checkpoint, pipeline.wired.epoch)[2])
     pipeline.stop()
-    engine.take_in(pipeline)
-    return engine.observer.foreign_rows - before
+    alone = len(pipeline.foreign) == len(pipeline.inputs) and pipeline.stateful is None
+    if pipeline.pending and not alone:
+        pipeline.start(once=True)
+        engine.wait(lambda: pipeline.settled and not pipeline.pending)
+        engine.take_in(pipeline)
+        pipeline.stop()
 
 
 def _take_all_files(engine: SparkEngine) -> None:
-    """Let file sources read what is there; other sources of Spark's own have no end."""
-    threads = [
-        threading.Thread(target=p.query.processAllAvailable, daemon=True)
-        for p in engine.pipelines.values()
-        if p.foreign and all(_reads_files(o) for o in p.foreign)
+    """Let file sources read what is there now; other sources of Spark's own have no end.
+
+    Files that come later are not waited for, so this ends however fast they come.
+    """
+    began = time.time()
+    left = [
+        (pipeline, Unread(listing(engine.spark, source), pipeline.checkpoint, name, by_name))
+        for pipeline in engine.pipelines.values()
+        for name, source, by_name in _file_sources(pipeline)
     ]
-    for thread in threads:
-        thread.start()
-    engine.wait(lambda: not any(thread.is_alive() for thread in threads))
+
+    def taken() -> bool:
+        left[:] = [(p, u) for p, u in left if not (u.none() or p.found_nothing(began))]
+        return not left
+
+    engine.wait(taken)
 
 
-def _reads_files(operator: Operator) -> bool:
-    return isinstance(operator.body, op.Read) and isinstance(operator.body.source, Files)
+def _file_sources(pipeline: RunningPipeline) -> Iterator[tuple[str, Files, bool]]:
+    for operator in pipeline.foreign:
+        source = operator.body.source if isinstance(operator.body, op.Read) else None
+        if isinstance(source, Files):
+            options = {name.lower(): value for name, value in source.options.items()}
+            by_name = options.get("filenameonly", "false").lower() == "true"
+            yield foreign_name(operator), source, by_name

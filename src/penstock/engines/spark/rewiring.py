@@ -19,6 +19,7 @@ from penstock.engines.spark.aftermath import Aftermath, moved_share
 from penstock.engines.spark.executors import spread
 from penstock.engines.spark.pipeline import RunningPipeline
 from penstock.engines.spark.quiescence import quiesce
+from penstock.engines.spark.repartition import check as check_state
 from penstock.engines.spark.repartition import repartition
 from penstock.engines.spark.shadow import Shadow
 from penstock.engines.spark.shadow import possible as shadow_possible
@@ -92,7 +93,6 @@ def rewire(engine: SparkEngine, change: Change, reason: str) -> Aftermath:
         interruption=sum(t for name, t in phases.found if name not in ("executors", "prepare")),
         reason=reason,
         phases=tuple(phases.found),
-        rows_replayed=stopped.replayed,
         state_rows_moved=rows,
         state_bytes_moved=size,
         keys_moved=_keys_moved(cut, _cuts(now.values())),
@@ -223,6 +223,7 @@ def _repartition(
 def _refuse_impossible(engine: SparkEngine, after: Plan) -> None:
     engine.executors.check(after.executors, after.leaving, engine.wiring.plan.executors)
     engine.executors.check_size(after)
+    _refuse_recutting(engine, after)
     for spec in after.pipelines:
         for name in spec.operators:
             if engine.site.graph[name].state.value != "source" or engine.site.generator(name):
@@ -239,6 +240,16 @@ def _refuse_impossible(engine: SparkEngine, after: Plan) -> None:
                     f"'{name}' is a source of Spark's own: its position is kept together with the "
                     "state in its pipeline, so the two cannot be split or merged while they run"
                 )
+
+
+def _refuse_recutting(engine: SparkEngine, after: Plan) -> None:
+    for spec in after.pipelines:
+        for name in spec.operators:
+            if not engine.site.graph[name].stateful:
+                continue
+            held = engine.wiring.pipelines[engine.wiring.plan.pipeline_of(name).name]
+            if partitions(engine.site, spec, held.partitions) != held.partitions:
+                check_state(engine.site.directory / "checkpoints" / held.checkpoint)
 
 
 def _same_operators(plan: Plan, spec: Pipeline) -> Pipeline | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,13 +13,36 @@ from penstock.control.exactness import read_files
 from penstock.dataflow import connectors
 from penstock.dataflow import operator as op
 from penstock.dataflow.arrow import arrow_schema
+from penstock.dataflow.delivery import remembers_files
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.schema import Schema
+from penstock.engines.spark import checkpoint
 from penstock.engines.spark.folder import Folder
 from penstock.engines.spark.zones import collected
+from penstock.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+
+def check_native(graph: Graph, checkpoints: Path, spark: SparkSession) -> None:
+    """Raise `InvalidInput` for a native file sink whose directory another run has written to.
+
+    Such a sink keeps a log of batches beside its files. A run that is new begins at batch 0 again,
+    and the sink would skip, without a word, every batch whose number is in the log.
+    """
+    for operator in graph.sinks:
+        sink = operator.body.sink if isinstance(operator.body, op.Write) else None
+        if not isinstance(sink, connectors.Spark) or not remembers_files(sink):
+            continue
+        path = {name.lower(): value for name, value in sink.options.items()}.get("path")
+        begun = checkpoint.progress(checkpoints / f"sink-{operator.name}", 0)[0] >= 0
+        if path is not None and not begun and Folder.at(path, spark).holds("_spark_metadata"):
+            raise InvalidInput(
+                f"sink '{operator.name}' ({operator.written}) writes to {path}, which another run "
+                f"has written to: Spark's sink for {sink.format} would skip batches of this one; "
+                "choose an empty directory, or use Parquet(...), Json(...) or Csv(...)"
+            )
 
 
 class Outlets:

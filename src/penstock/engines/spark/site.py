@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.dataflow import operator as op
@@ -21,6 +19,7 @@ from penstock.engines.spark.pace import Pace
 from penstock.engines.spark.session import CHANNEL, unmet
 from penstock.engines.spark.sinks import Outlets
 from penstock.engines.spark.store import Store
+from penstock.engines.spark.tally import Tally
 from penstock.models.load import Load, parse
 
 if TYPE_CHECKING:
@@ -39,30 +38,6 @@ class Input:
         return f"{self.upstream}>{self.operator}" if self.upstream else self.operator
 
 
-class Tally:
-    """Rows that a sink has got, counted once however often a batch runs."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        try:
-            data = json.loads(path.read_text())
-        except (FileNotFoundError, ValueError):
-            data = {"tag": "", "before": 0, "after": 0}
-        self._tag, self._before, self.rows = data["tag"], data["before"], data["after"]
-
-    def before(self, tag: str) -> int:
-        """Rows without those of a batch, if that was the last one."""
-        return int(self._before if tag == self._tag else self.rows)
-
-    def add(self, tag: str, rows: int) -> None:
-        if tag != self._tag:
-            self._before = self.rows
-        self._tag, self.rows = tag, self._before + rows
-        draft = self._path.with_name(f".{self._path.name}.draft")
-        draft.write_text(json.dumps({"tag": tag, "before": self._before, "after": self.rows}))
-        draft.replace(self._path)
-
-
 @dataclass
 class Site:
     """The session, the dataflow, the directory and everything in it."""
@@ -77,7 +52,6 @@ class Site:
     pace: Pace = field(default_factory=lambda: Pace(5.0))
     channels: dict[str, Channel] = field(default_factory=dict)
     tallies: dict[str, Tally] = field(default_factory=dict)
-    delivered: dict[str, int] = field(default_factory=dict)
     loads: dict[str, Load] = field(default_factory=dict)
     dead_letters: int = 0
     times: EventTimes = field(default_factory=EventTimes)
@@ -95,11 +69,31 @@ class Site:
                 self.channels[operator] = Channel(store, unmet(self.spark, CHANNEL))
             return self.channels[operator]
 
-    def tally(self, sink: str) -> Tally:
+    def tally(self, operator: str) -> Tally:
+        """The rows of a sink, or of a source of Spark's own."""
+        found = self.tallies.get(operator)
+        if found is not None:  # the lock is held for as long as a query takes to start
+            return found
         with self.lock:
-            if sink not in self.tallies:
-                self.tallies[sink] = Tally(self.directory / "control" / f"{sink}.tally")
-            return self.tallies[sink]
+            if operator not in self.tallies:
+                self.tallies[operator] = Tally(self.directory / "control" / f"{operator}.tally")
+            return self.tallies[operator]
+
+    @property
+    def delivered(self) -> dict[str, int]:
+        """Rows that each sink has got so far."""
+        return {sink.name: self.tally(sink.name).rows for sink in self.graph.sinks}
+
+    @property
+    def repeated(self) -> int:
+        """Rows that sinks which cannot take them back have got more than once, at most."""
+        return sum(self.tally(sink.name).repeated for sink in self.graph.sinks)
+
+    @property
+    def foreign_rows(self) -> int:
+        """Rows that sources of Spark's own have given so far."""
+        sources = (s.name for s in self.graph.sources if self.generator(s.name) is None)
+        return sum(self.tally(name).rows for name in sources)
 
     def generator(self, source: str) -> Generator | None:
         body = self.graph[source].body
