@@ -19,7 +19,7 @@ help:
 	@echo 'make test-ui    the dashboard in a browser; chromium is installed if it can be'
 	@echo 'make test-kafka a live change between topics of a real Kafka broker, which Maven installs'
 	@echo 'make test-workloads  every built-in workload on Spark, with changes while it runs'
-	@echo 'make differential  compare jobs and random queries with batch mode; SEEDS="1 2" EXAMPLES=50'
+	@echo 'make differential  compare jobs and random queries with batch mode; SEEDS="1 2" EXAMPLES=20'
 	@echo 'make torture    change and kill a flow at random instants; SEEDS="1 2 3"'
 	@echo 'make lint       ruff and mypy'
 	@echo 'make docs       the documentation, into site/'
@@ -61,7 +61,7 @@ test-workloads: setup
 	$(BIN)/python -m pytest -m 'spark or all_workloads' tests/workloads
 
 # Jobs in every cut with changes for each seed, then random queries; the first seed is theirs, too.
-EXAMPLES ?= 50
+EXAMPLES ?= 10
 differential: SEEDS = 1
 differential: setup
 	PENSTOCK_DIFFERENTIAL_SEEDS='$(SEEDS)' PENSTOCK_DIFFERENTIAL_EXAMPLES=$(EXAMPLES) \

@@ -143,7 +143,10 @@ def _release(arrivals: list[Arrival], tables: Mapping[str, Table], folder: Path)
 
 
 def _wait_for(engine: SparkEngine, rows: int) -> None:
-    until(lambda: engine.observe().rows_ingested >= rows, f"{rows} rows to be read", PATIENCE)
+    try:
+        until(lambda: engine.observe().rows_ingested >= rows, f"{rows} rows", PATIENCE)
+    except AssertionError as error:
+        raise AssertionError(f"{error}, {engine.observe().rows_ingested} were read") from None
 
 
 def _share(changes: list[requests.Request], step: int, steps: int) -> list[requests.Request]:

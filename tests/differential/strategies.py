@@ -62,16 +62,20 @@ SIMPLE = ("string", "int", "bigint", "boolean", "date", "decimal(10,2)")
 MODULI = st.sampled_from((2, 3, 5))
 
 
+ENDINGS = ("aggregate", "window", "final", "once", "join")
+"""What a query may end with: groups or windows that are updated, windows that are sent once,
+de-duplication or a processor, a join; the last three with another stateful step or without."""
+
+
 @st.composite
-def any_query(draw: st.DrawFn) -> q.Query:
+def any_query(draw: st.DrawFn, endings: tuple[str, ...] = (*ENDINGS, "none")) -> q.Query:
     """A query of up to two stateful steps, with stateless ones before them."""
     late = draw(st.integers(0, 30))
     one, two = draw(tables()), draw(tables())
     steps, columns = _stateless(draw, one, draw(st.integers(0, 3)))
     if draw(st.sampled_from((False, False, True))):
         steps = (*steps, _union(draw, columns))
-    ending = draw(st.sampled_from(("none", "aggregate", "window", "final", "once", "join")))
-    steps = (*steps, *_ending(draw, ending, columns, two, late))
+    steps = (*steps, *_ending(draw, draw(st.sampled_from(endings)), columns, two, late))
     return q.Query(
         one,
         two,

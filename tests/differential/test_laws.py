@@ -186,7 +186,8 @@ def test_of_updates_the_last_counts_and_the_flush_row_does_not() -> None:
 @given(any_query())
 @few
 def test_rows_are_at_most_so_late_and_the_last_one_passes_every_filter(query: Query) -> None:
-    for table in tables_of(query).values():
+    tables = tables_of(query)
+    for table in tables.values():
         newest = datetime.min
         for row in (row for part in table.parts for row in part):
             when = row[TIME].replace(tzinfo=None)
@@ -195,7 +196,7 @@ def test_rows_are_at_most_so_late_and_the_last_one_passes_every_filter(query: Qu
         assert table.arriving[-1] == (table.flush,)
         assert all(value is not None for value in table.flush.values())
     assert all(Kept(modulus)({ID: FLUSH_ID}) for modulus in (2, 3, 5))
-    assert tables_of(query) == tables_of(query)
+    assert tables_of(query) == tables
     assert all(type(step).__name__ in str(query) for step in query.steps)
 
 

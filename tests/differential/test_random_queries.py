@@ -1,6 +1,7 @@
 """Random queries give on Penstock what Spark's batch mode gives, however they are cut and changed.
 
-`make test` tries the same few each time; `make differential EXAMPLES=200` tries others.
+`make test` tries the same few each time; `make differential EXAMPLES=50` tries others, so many for
+each thing that a query may end with.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from tests.differential.interpret_batch import batch
 from tests.differential.interpret_flow import flow
 from tests.differential.jobs.job import session
 from tests.differential.runner import CUTS, Course, play
-from tests.differential.strategies import any_query
+from tests.differential.strategies import ENDINGS, any_query
 from tests.strategies import few
 
-EXAMPLES = int(os.environ.get("PENSTOCK_DIFFERENTIAL_EXAMPLES", "6"))
+EXAMPLES = int(os.environ.get("PENSTOCK_DIFFERENTIAL_EXAMPLES", "2"))
 COURSES = st.builds(Course, st.sampled_from(CUTS), st.integers(0, 2), st.integers(0, 999))
 
 
@@ -36,15 +37,17 @@ def test_every_random_query_is_a_valid_dataflow(query: q.Query) -> None:
 
 
 @pytest.mark.spark
-@given(any_query(), COURSES)
+@pytest.mark.parametrize("ending", ENDINGS)
+@given(st.data(), COURSES)
 @settings(
     max_examples=EXAMPLES,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 def test_a_random_query_gives_what_batch_mode_gives(
-    spark: Any, tmp_path: Path, query: q.Query, course: Course
+    spark: Any, tmp_path: Path, ending: str, data: st.DataObject, course: Course
 ) -> None:
+    query = data.draw(any_query((ending,)), "query")
     note(f"{query}\n{course}")
     folder = tmp_path / "one"
     shutil.rmtree(folder, ignore_errors=True)  # of the example before this one

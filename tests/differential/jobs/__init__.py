@@ -19,7 +19,6 @@ EVERY_TIME = (
     commerce.YAHOO,
     commerce.QUARANTINE,
     keyed.JOINS[3],
-    keyed.SALES_SUMS,
     keyed.ZONES[0],
 )
 """Jobs that `make test` runs: each shows something that the others do not."""
