@@ -40,6 +40,7 @@ controller.listener.names=CONTROLLER
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
 log.dirs={data}
 num.partitions=3
+broker.session.timeout.ms=120000
 offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
@@ -56,8 +57,8 @@ def connector() -> list[Path]:
 
 
 @contextmanager
-def broker(folder: Path) -> Iterator[str]:
-    """A broker that keeps its data in a folder; gives its address, and ends with the block."""
+def broker(folder: Path, *topics: str) -> Iterator[str]:
+    """A broker with some topics, its data in a folder; gives its address, ends with the block."""
     classes = f"{_installed('broker', _BROKER, alone=False)}/*"
     folder.mkdir(parents=True)
     port, controller = _free_ports(2)
@@ -74,6 +75,11 @@ def broker(folder: Path) -> Iterator[str]:
             until(lambda: process.poll() is not None or _answers(port), "the broker")
             if process.poll() is not None:
                 raise RuntimeError(f"the broker has ended: {(folder / 'log').read_text()[-2000:]}")
+            make = [*java, "org.apache.kafka.tools.TopicCommand", "--create"]
+            to = ["--bootstrap-server", f"127.0.0.1:{port}", "--partitions", "3", "--topic"]
+            made = [subprocess.Popen([*make, *to, name], stdout=log, stderr=log) for name in topics]
+            if any(one.wait(180) for one in made):
+                raise RuntimeError(f"no topics: {(folder / 'log').read_text()[-2000:]}")
             yield f"127.0.0.1:{port}"
         finally:
             process.kill()
