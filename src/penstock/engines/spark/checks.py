@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,9 +54,10 @@ def check(graph: Graph, spark: SparkSession) -> Resolved:
     problems += validation.problems(graph, schemas)
     problems += _unshippable(graph) + _processors(graph) + _connectors(graph, spark)
     problems += _missing(graph)
+    known = {name: schema for name, schema in schemas.items() if schema is not None}
+    problems = problems or _event_times(graph, spark, known, times)
     if problems:
         raise InvalidDataflow(graph.name, list(dict.fromkeys(problems)))
-    known = {name: schema for name, schema in schemas.items() if schema is not None}
     return Resolved(known, times)
 
 
@@ -178,6 +179,102 @@ def _processor(made: Any) -> Iterator[str]:
             )
 
 
+def _event_times(
+    graph: Graph, spark: SparkSession, schemas: Mapping[str, Schema], times: EventTimes
+) -> list[Problem]:
+    """Stateful operators whose input has more than one event-time column.
+
+    Spark finds that only when it runs the first batch. Between two stateful operators lies a
+    channel, so each is looked at with the stateless operators in front of it.
+    """
+    compiler = Compiler(graph, Store("unused"))
+    frames: dict[str, DataFrame] = {}
+    found = []
+
+    def channel(name: str) -> DataFrame:
+        return _opaque(spark, times.columns.get(name) or struct_of(schemas[name]))
+
+    for name in graph.topological:
+        operator = graph[name]
+        if isinstance(operator.body, op.Write):
+            continue
+        if isinstance(operator.body, op.Read):
+            frames[name] = channel(name)
+            continue
+        inputs = [frames[one] for one in operator.inputs]
+        if operator.stateful and not any(_marked(_analyzed(one)) for one in inputs):
+            frames[name] = channel(name)  # one of its own at most
+            continue
+        result = compiler.apply(operator, [Result(one) for one in inputs]).frame()
+        frames[name] = channel(name) if operator.stateful else result
+        columns = _several(spark, result) if operator.stateful else []
+        if columns:
+            found.append(
+                _problem(
+                    operator,
+                    f"its input has more than one event-time column ({', '.join(columns)}), which "
+                    "Spark refuses: call withWatermark on one of them alone, or drop the others "
+                    "before this operator",
+                )
+            )
+    return found
+
+
+def _opaque(spark: SparkSession, columns: StructType) -> DataFrame:
+    """A streaming frame of those columns of which the optimizer knows nothing."""
+    rate = spark.readStream.format("rate").load()
+    return rate.mapInArrow(lambda batches: batches, columns)
+
+
+def _analyzed(frame: DataFrame) -> Any:
+    return frame._jdf.queryExecution().analyzed()
+
+
+def _several(spark: SparkSession, frame: DataFrame) -> list[str]:
+    """The event-time columns that come together at a stateful step of a plan, if more than one.
+
+    Columns that nobody uses are gone by then, as they are when Spark runs it.
+    """
+    session: Any = spark._jsparkSession
+    return _at_state(session.sessionState().optimizer().execute(_analyzed(frame)))
+
+
+def _at_state(plan: Any) -> list[str]:
+    if not plan.isStreaming():
+        return []
+    below, name = _below(plan), str(plan.nodeName())
+    if name == "Aggregate":
+        groups = _elements(plan.groupingExpressions())
+        sides = [_marks(_elements(one.references().toSeq()) for one in groups)]
+    elif name in _STATEFUL or name.startswith("TransformWithState") or _joins_streams(plan):
+        sides = [_marked(child) for child in below]
+    else:
+        sides = []
+    at_once = [columns for columns in sides if len(columns) > 1]
+    return at_once[0] if at_once else next((f for c in below if (f := _at_state(c))), [])
+
+
+def _marked(plan: Any) -> list[str]:
+    """The event-time columns that a plan puts out."""
+    return _marks([_elements(plan.output())])
+
+
+def _marks(attributes: Iterable[list[Any]]) -> list[str]:
+    """The names of event-time columns; one that is there twice counts once."""
+    marked = {
+        one.exprId().id(): str(one.name())
+        for group in attributes
+        for one in group
+        if one.metadata().contains(eventtime.DELAY)
+    }
+    return sorted(marked.values())
+
+
+def _elements(found: Any) -> list[Any]:
+    """A sequence of Scala's."""
+    return [found.apply(at) for at in range(found.length())]
+
+
 def _connectors(graph: Graph, spark: SparkSession) -> list[Problem]:
     """Kafka's connector does not come with pyspark."""
     jvm: Any = spark._jvm
@@ -245,8 +342,7 @@ def foreign(
 
 
 def _below(plan: Any) -> list[Any]:
-    children = plan.children()
-    return [children.apply(i) for i in range(children.length())]
+    return _elements(plan.children())
 
 
 def _streams(plan: Any) -> int:
@@ -260,10 +356,13 @@ def _stateful_node(plan: Any) -> str | None:
     if not plan.isStreaming():
         return None
     name = plan.nodeName()
-    below = _below(plan)
-    if name in _STATEFUL or (name == "Join" and all(c.isStreaming() for c in below)):
+    if name in _STATEFUL or _joins_streams(plan):
         return str(name).lower()
-    return next((found for c in below if (found := _stateful_node(c))), None)
+    return next((found for c in _below(plan) if (found := _stateful_node(c))), None)
+
+
+def _joins_streams(plan: Any) -> bool:
+    return bool(plan.nodeName() == "Join") and all(child.isStreaming() for child in _below(plan))
 
 
 def _sets_watermark(plan: Any) -> bool:

@@ -124,10 +124,14 @@ def timed(frame: DataFrame, column: str, watermark: str | None) -> DataFrame:
     follows = behind(frame, column)
     if follows is None:
         return frame if watermark is None else frame.withWatermark(column, interval(watermark))
-    one = next(f for f in frame.schema.fields if f.name.lower() == column.lower())
-    extra = one.metadata.get(DELAY, 0) if watermark is None else milliseconds(watermark)
-    marked = F.col(f"`{one.name}`").alias(one.name, metadata={**one.metadata, DELAY: extra})
-    return frame.withColumn(one.name, marked)
+    columns = []
+    for one in frame.schema.fields:
+        metadata = {k: v for k, v in one.metadata.items() if k != DELAY}  # only one may have it
+        if one.name.lower() == column.lower():
+            kept = one.metadata.get(DELAY, 0)
+            metadata[DELAY] = kept if watermark is None else milliseconds(watermark)
+        columns.append(F.col(f"`{one.name}`").alias(one.name, metadata=metadata))
+    return frame.select(*columns)
 
 
 def union(frames: Iterable[DataFrame]) -> list[DataFrame]:
