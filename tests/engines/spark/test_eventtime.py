@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from penstock import Dataflow, Memory, Stream
+from penstock.engines.spark.checks import check
 from penstock.engines.spark.engine import SparkEngine
 from penstock.errors import InvalidDataflow
 from penstock.plan import fusion
@@ -188,3 +189,29 @@ def test_marks_come_through_changes_and_a_restart(spark: Any, tmp_path: Path) ->
     for (start, _), n in kept.items():
         found[int(start.timestamp()) - BASE] += n
     assert dict(found) == EVERY_20
+
+
+def test_a_union_follows_a_mark_only_if_all_its_inputs_do(spark: Any) -> None:
+    flow = Dataflow("mixed")
+    once = jump(flow).key_by("id").deduplicate("once", on="ts", watermark="5s")
+    other = source(flow, "others", limit=N)
+    both = once.union("both", other)
+    both.key_by("key").window("20s", on="ts").aggregate("twenties", n="count(*)").sink(
+        "out", Memory()
+    )
+    times = check(flow.graph, spark).times
+    assert times.marked("once")
+    assert not times.marked("both")
+    assert times.follows["twenties"] == (None,)
+
+
+def test_the_event_time_that_an_operator_names_is_the_only_one(spark: Any) -> None:
+    flow = Dataflow("named")
+    left = jump(flow)
+    right = source(flow, "others").frame("seen", lambda df: df.selectExpr("id", "ts AS seen"))
+    pairs = left.key_by("id").join(
+        "pairs", right.key_by("id"), left_watermark=("ts", "1s"), right_watermark=("seen", "1s")
+    )
+    once = pairs.key_by("id").deduplicate("once", on="seen", watermark="2s")
+    once.sink("out", Memory())
+    assert check(flow.graph, spark).times.follows["once"] == (2000,)

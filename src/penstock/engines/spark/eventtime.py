@@ -111,7 +111,7 @@ def noted(frame: DataFrame, size: str | None = None) -> DataFrame:
         column = F.col(f"`{one.name}`")
         if isinstance(one.dataType, StructType):
             column = column.cast(_window_type(one.dataType, size))
-        frame = frame.withColumn(one.name, column.alias(one.name, metadata=_with(one, 0)))
+        frame = frame.withColumn(one.name, _as(column, one.name, _with(one, 0)))
     return frame
 
 
@@ -130,7 +130,7 @@ def timed(frame: DataFrame, column: str, watermark: str | None) -> DataFrame:
         if one.name.lower() == column.lower():
             kept = one.metadata.get(DELAY, 0)
             metadata[DELAY] = kept if watermark is None else milliseconds(watermark)
-        columns.append(F.col(f"`{one.name}`").alias(one.name, metadata=metadata))
+        columns.append(_as(F.col(f"`{one.name}`"), one.name, metadata))
     return frame.select(*columns)
 
 
@@ -146,8 +146,8 @@ def union(frames: Iterable[DataFrame]) -> list[DataFrame]:
                 continue
             known = [lag for lag in found if lag is not None]
             worst = max(known) if len(known) == len(found) else None
-            column = F.col(f"`{one.name}`").alias(one.name, metadata=_with(one, worst))
-            frame = frame.withColumn(one.name, column)
+            column = F.col(f"`{one.name}`")
+            frame = frame.withColumn(one.name, _as(column, one.name, _with(one, worst)))
         result.append(frame)
     return result
 
@@ -213,7 +213,7 @@ def marked_again(frame: DataFrame, struct: StructType) -> DataFrame:
 def empty(spark: SparkSession, struct: StructType) -> DataFrame:
     """A streaming frame of those columns that never runs."""
     rate = spark.readStream.format("rate").load()
-    nothing = (F.lit(None).cast(f.dataType).alias(f.name, metadata=f.metadata) for f in struct)
+    nothing = (_as(F.lit(None).cast(f.dataType), f.name, f.metadata) for f in struct)
     return rate.select(*nothing)
 
 
@@ -265,7 +265,12 @@ def _with(one: StructField, lag: int | None) -> dict[str, Any]:
 
 
 def _column(one: StructField) -> Column:
-    return F.col(f"`{one.name}`").alias(one.name, metadata=one.metadata)
+    return _as(F.col(f"`{one.name}`"), one.name, one.metadata)
+
+
+def _as(column: Column, name: str, metadata: Mapping[str, Any]) -> Column:
+    """A column under a name with just these metadata; without any it would keep those it has."""
+    return column.alias(name, metadata={**metadata} or {"penstock.plain": True})
 
 
 def _window_type(window: StructType, size: str | None) -> StructType:
