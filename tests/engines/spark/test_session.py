@@ -115,13 +115,14 @@ def theirs(spark: Any) -> Any:
 
 @pytest.mark.spark
 def test_the_user_s_session_is_as_it_was(spark: Any, tmp_path: Path) -> None:
+    jvm = spark._jvm.org.apache.spark.sql.classic.SparkSession
+    jvm.setActiveSession(spark._jsparkSession)  # whatever another test has left
     before, there = dict(spark.conf.getAll), running()
     engine = SparkEngine(spark=spark)
     flow, _ = zoned(tmp_path)
     run(flow, engine=engine, seconds="1s", run_dir=tmp_path / "run")
     assert dict(spark.conf.getAll) == before
     assert running() is there
-    jvm = spark._jvm.org.apache.spark.sql.classic.SparkSession
     assert jvm.getActiveSession().get().equals(spark._jsparkSession)
     assert engine.spark is not spark
 
@@ -188,6 +189,7 @@ def test_another_master_is_refused_in_whatever_way_it_is_written(spark: Any) -> 
 @pytest.mark.spark
 def test_the_active_session_is_put_back(spark: Any, theirs: Any) -> None:
     jvm = spark._jvm.org.apache.spark.sql.classic.SparkSession
+    jvm.setActiveSession(spark._jsparkSession)
     with active(theirs):
         assert jvm.getActiveSession().get().equals(theirs._jsparkSession)
     assert jvm.getActiveSession().get().equals(spark._jsparkSession)
