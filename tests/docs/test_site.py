@@ -102,7 +102,7 @@ def test_what_words_mean_is_said_once_on_the_page(tmp_path: Path) -> None:
     generated = script("generated")
     said = generated.on_page_markdown("<!-- generated: verdicts -->")
     assert said.startswith("- *a beside b* is a divided by b\n- *here / seed* compares effects")
-    assert "\n- *agrees*: within 25 %" in said
+    assert "\n- *agrees*: the effect is within 25 % of the paper" in said
     home = tmp_path / "one"
     home.mkdir()
     (home / "table.md").write_text("# One\n\n| a |\n\nHow to read it: *agrees*, within.\n")
