@@ -339,7 +339,7 @@ def test_what_is_remembered_of_deleted_entries_is_bounded(store: Store) -> None:
 class _Written:
     """As much of a DataFrame as `append` needs: it writes files, and options are noted."""
 
-    sparkSession = None  # with settings of its own it would be asked
+    sparkSession = None  # noqa: N815  # asked only where a channel has settings of its own
 
     def __init__(self, *files: Sequence[int]) -> None:
         self.files = files
