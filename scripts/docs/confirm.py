@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -49,7 +49,8 @@ def confirmed(experiment: Experiment, count: int | None) -> bool:
     cases = experiment.made("simulator", data.parameters)
     some = spread(cases, count or len(cases))
     for case in some:
-        if repeated(case, data.seed) != stored(data, case.name):
+        found = repeated(case, data.seed)
+        if found != stored(data, {one["case"] for one in found}):
             print(f"{experiment.name}: '{case.name}' has other records now: run it anew")
             return False
     file = HOME / experiment.name / "manifest.json"
@@ -75,8 +76,9 @@ def repeated(case: Case, seed: int) -> list[Any]:
     return [json.loads(json.dumps({"case": case.name, **one})) for one in records]
 
 
-def stored(data: Data, case: str) -> list[Any]:
-    return [one for one in data.records if one["case"] == case]
+def stored(data: Data, cases: Collection[str]) -> list[Any]:
+    """The records under some names: a case may record others beside its own."""
+    return [one for one in data.records if one["case"] in cases]
 
 
 if __name__ == "__main__":

@@ -217,8 +217,8 @@ def _source(flow: Dataflow, name: str, load: str) -> Stream:
 
 
 def _counted(stream: Stream, name: str) -> Stream:
-    return stream.key_by("key").aggregate(
-        name, n="count(*)", schema=_RECORD, selectivity="logic-dependent"
+    return stream.key_by("key").process(
+        name, _never, schema=_RECORD, selectivity="logic-dependent", takes_updates=True
     )
 
 
