@@ -335,7 +335,7 @@ def test_a_lost_connection_is_told_and_comes_back_without_a_gap(look: Open, live
         expect(page.locator("#phase")).to_have_text("running")
         first.kill()
         expect(page.locator("#phase")).to_have_text("connection lost")
-        expect(page.locator(".notice.bad")).to_contain_text(
+        expect(page.locator("[data-notice=lost]")).to_contain_text(
             "The connection to the dashboard is lost"
         )
     finally:
