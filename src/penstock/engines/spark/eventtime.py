@@ -91,11 +91,11 @@ def behind(frame: DataFrame, column: str) -> int | None:
 
 def kept(struct: StructType, schema: StructType) -> StructType:
     """A channel's columns: the types of its schema, the metadata of the writer's output."""
-    fields = [
-        StructField(have.name, _loose(made.dataType) if _known(made) else have.dataType, True, meta)
-        for have, made in zip(schema.fields, struct.fields, strict=True)
-        if (meta := made.metadata) is not None
-    ]
+    fields = []
+    for have, made in zip(schema.fields, struct.fields, strict=True):
+        # The fields of a window have metadata too, which its type in the schema has not.
+        kind = _loose(made.dataType) if _known(made) else have.dataType
+        fields.append(StructField(have.name, kind, True, made.metadata))
     return StructType(fields)
 
 
