@@ -6,7 +6,6 @@ import heapq
 import itertools
 import math
 import random
-import time
 from collections.abc import Sequence
 
 import pytest
@@ -14,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.models.rebalance import Vertex, p_delta, p_w, rebalance, spread
+from tests.speed import within
 
 
 def exhaustive(vertices: Sequence[Vertex], budget: float) -> tuple[int, float] | None:
@@ -235,13 +235,9 @@ def test_a_thousand_vertices_of_ten_thousand_instances_are_fast(closeness: float
         Vertex(f"v{at}", rng.uniform(0, 50), rng.uniform(0, 5000), 1, 10_000) for at in range(1000)
     ]
     budget = closeness * sum(v.wait(v.most) for v in vertices)
-    taken = []
-    for _ in range(5):
-        start = time.perf_counter()
-        found = rebalance(vertices, budget)
-        taken.append(time.perf_counter() - start)
+    found = rebalance(vertices, budget)
     assert found.met
-    assert min(taken) < 0.05
+    assert within(0.05, lambda: rebalance(vertices, budget))
     # one instance fewer anywhere breaks the budget, and so does any exchange of two
     p = found.instances
     least = min(v.gain(p[v.name] - 1) for v in vertices if v.a and p[v.name] > v.fewest)

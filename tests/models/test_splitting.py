@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +12,7 @@ from penstock.models import splitting
 from penstock.models.splitting import best_cut, cut, gains, utility
 from penstock.plan import fusion
 from tests.engines.spark.flows import source
+from tests.speed import within
 from tests.strategies import dataflows, few, plans
 
 
@@ -124,8 +123,8 @@ def test_no_other_cut_balances_better(parts: list[float], overhead: float) -> No
 def test_a_chain_of_ten_thousand_is_cut_at_once() -> None:
     names = [f"o{at}" for at in range(10_000)]
     graph = chain(*names)
-    start = time.process_time()
-    best = best_cut(graph, names, dict.fromkeys(names, 1e-4))
-    assert time.process_time() - start < 1
+    costs = dict.fromkeys(names, 1e-4)
+    best = best_cut(graph, names, costs)
     assert best is not None
+    assert within(1, lambda: best_cut(graph, names, costs))
     assert best[0].before == "o5000"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import random
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -32,6 +31,7 @@ from penstock.policies.stela import Stela, scale_in, scale_out
 from penstock.policies.strategies import LeastLinkLoad, RoundRobin
 from penstock.policies.threshold import Threshold
 from tests.models import dags
+from tests.speed import within
 
 MANY = 10_000
 
@@ -95,17 +95,6 @@ def with_loads(context: Context, parallelism: int, load: float, busy: float) -> 
     }
     shot = replace(snapshot, pipelines=pipelines, executors=executors)
     return replace(context, plan=plan, snapshots=(shot,))
-
-
-def within(seconds: float, of: Callable[[], Any]) -> bool:
-    """Whether one of three tries takes less of the processor: others make it slower at times."""
-
-    def taken() -> float:
-        start = time.process_time()
-        assert of() is not None
-        return time.process_time() - start
-
-    return any(taken() < seconds for _ in range(3))
 
 
 @pytest.mark.parametrize(
