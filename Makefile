@@ -5,17 +5,19 @@ SHELL := bash
 .DEFAULT_GOAL := help
 # Compiled once and not by every process of every test.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup demo test test-fast test-ui test-kafka test-workloads differential torture lint docs bench clean
+.PHONY: help setup demo test test-plain test-spark test-extended test-fast test-ui test-kafka test-workloads differential torture lint docs bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+PLAIN := not spark and not ui and not kafka
 
 help:
 	@echo 'make setup      .venv with the command penstock in it, and Java if it can be installed'
 	@echo 'make demo       set up, then count words under a changing load for 80 seconds'
 	@echo 'make test       set up, then lint, type-check and run all tests'
 	@echo 'make test-fast  the tests that need no Spark, without the large ones'
+	@echo 'make test-extended  further cases of tests that take long'
 	@echo 'make test-ui    the dashboard in a browser; chromium is installed if it can be'
 	@echo 'make test-kafka a live change between topics of a real Kafka broker, which Maven installs'
 	@echo 'make test-workloads  every built-in workload on Spark, with changes while it runs'
@@ -41,14 +43,22 @@ demo: setup
 # The modules that have a mark: to collect all the others would take longer than some tests.
 marked = $(sort $(shell grep -rl --include='test_*.py' 'mark\.$(1)\>' tests))
 
-# A browser waits more than it works, so it goes beside the checks.
+# A browser waits more than it works, so it goes beside the checks; so does Spark, beside the rest.
 test: setup
 	$(MAKE) --no-print-directory --jobs=2 --output-sync lint test-ui
-	$(BIN)/python -m pytest -m 'not spark and not ui and not kafka' -n auto --hypothesis-profile=repeatable
-	$(BIN)/python -m pytest -m 'spark and not all_workloads' --durations=12 --hypothesis-profile=repeatable $(call marked,spark)
+	$(MAKE) --no-print-directory --jobs=2 --output-sync test-spark test-plain
+
+test-plain: $(INSTALLED)
+	nice -n 10 $(BIN)/python -m pytest -m '$(PLAIN) and not extended' -n auto --hypothesis-profile=repeatable
+
+test-spark: setup
+	$(BIN)/python -m pytest -m 'spark and not all_workloads and not extended' --durations=12 --hypothesis-profile=repeatable $(call marked,spark)
+
+test-extended: setup
+	$(BIN)/python -m pytest -m '$(PLAIN) and extended' -n auto
 
 test-fast: $(INSTALLED)
-	$(BIN)/python -m pytest -m 'not spark and not ui and not kafka and not large' -n auto
+	$(BIN)/python -m pytest -m '$(PLAIN) and not large and not extended' -n auto
 
 test-ui: $(INSTALLED)
 	scripts/ensure-chromium.sh

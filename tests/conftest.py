@@ -11,7 +11,9 @@ import pytest
 from hypothesis import settings
 
 # `make test` tries the same cases each time, so that it says the same of the same code.
-settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+settings.register_profile(
+    "repeatable", derandomize=True, deadline=None, database=None, max_examples=50
+)
 
 # Tests start Spark many times, for moments: a JVM that compiles little is up soonest. Without room
 # for what it compiles, which is small by default there, it would stop compiling after two minutes.

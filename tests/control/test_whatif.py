@@ -37,6 +37,7 @@ def asked(run_dir: Path, load: str, **more: Any) -> whatif.Answer:
     return whatif.ask(run_dir, Question(load, seconds=30.0, **more), fitted(run_dir))
 
 
+@pytest.mark.extended
 def test_the_same_question_has_the_same_answer(run_dir: Path) -> None:
     first, again = (asked(run_dir, "50/s", policy="ds2", seed=3) for _ in range(2))
     assert first.to_json() == again.to_json()
@@ -77,6 +78,7 @@ def test_the_load_of_the_run_is_scaled(run_dir: Path) -> None:
     assert half.alone.offered == pytest.approx(rate / 2, rel=0.01)
 
 
+@pytest.mark.extended
 def test_the_load_goes_on_from_where_the_run_is(tmp_path: Path) -> None:
     run_dir = simulated(tmp_path, flow(), changes=(), load="ramp:10-70@60s", seconds=40)
     at = recording(run_dir).today.snapshot.at

@@ -212,6 +212,7 @@ def test_machines_of_the_peak_are_loaded_between_both_zetas_at_2_700() -> None:
         assert es_stream_15.SLOW.zeta < load < es_stream.SEED.zeta
 
 
+@pytest.mark.extended
 def test_machines_hold_no_more_instances_than_they_have_room_for(tmp_path: Path) -> None:
     cases = {c.name: c.job for c in es_stream_15.changing(240.0)}
     for app in (COUNT, TOP):
@@ -390,6 +391,7 @@ def test_a_recovery_ends_when_no_more_waits_than_a_hundredth_of_a_second_of_its_
         assert found == pytest.approx(taken, abs=0.03)
 
 
+@pytest.mark.extended
 def test_who_was_scaled_does_again_what_came_since_its_backup_on_cores_that_others_use_too(
     tmp_path: Path,
 ) -> None:

@@ -237,6 +237,7 @@ def _briefly(name: str, case: str, scratch: Path) -> Data:
     return Data(tuple(records), parameters=parameters)
 
 
+@pytest.mark.extended
 def test_a_short_run_also_measures_until_queues_are_worked_off(tmp_path: Path) -> None:
     """A sixth replica only works off what waits before five, and is taken back."""
     data = _briefly("joker-14", "unequal, 0.2", tmp_path)

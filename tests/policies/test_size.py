@@ -182,7 +182,9 @@ def test_a_decision_takes_less_than_two_seconds(large: Context, name: str) -> No
     ("chain", "most"),
     [
         (True, 2),
-        (False, 10),  # nearly every slot changes what thousands get, one after the other
+        pytest.param(
+            False, 10, marks=pytest.mark.extended
+        ),  # nearly every slot changes what thousands get, one after the other
     ],
 )
 def test_a_thousand_slots_are_given_out(chain: bool, most: float) -> None:

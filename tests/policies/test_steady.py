@@ -61,6 +61,7 @@ def test_a_load_of_just_so_many_instances_has_none_come_and_go(policy: str, tmp_
     assert changes(ticks) == []
 
 
+@pytest.mark.extended
 def test_a_cadence_does_not_follow_where_windows_cut_batches(tmp_path: Path) -> None:
     ticks = turned("latency", (1, 1, 1), 30, 90, tmp_path, MicroBatch())
     assert len(changes(ticks)) <= 2

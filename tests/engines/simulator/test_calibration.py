@@ -98,7 +98,14 @@ def test_a_fit_finds_slots_and_the_processors_that_they_share(found: Calibration
     assert found.quality.typical < 0.03
 
 
-@pytest.mark.parametrize("aside", [0.0, 0.04, 0.08])
+@pytest.mark.parametrize(
+    "aside",
+    [
+        pytest.param(0.0, marks=pytest.mark.extended),
+        0.04,
+        pytest.param(0.08, marks=pytest.mark.extended),
+    ],
+)
 def test_a_fit_tells_what_batches_take_aside_from_too_few_processors(
     tmp_path: Path, aside: float
 ) -> None:
@@ -117,6 +124,7 @@ def test_a_fit_finds_keys_and_what_their_state_costs(keyed: Calibration) -> None
     assert keyed.batch.task == pytest.approx(TRUTH.task, rel=0.15)
 
 
+@pytest.mark.extended
 def test_a_fit_tells_what_keys_cost_from_what_rows_cost(tmp_path: Path) -> None:
     steps = {**STEPS, "count": replace(STEPS["count"], touch=0.001)}
     plan = Plan((Pipeline(("read", "call", "compute", "count", "out"), 2, ceiling=2),))
@@ -128,7 +136,7 @@ def test_a_fit_tells_what_keys_cost_from_what_rows_cost(tmp_path: Path) -> None:
     assert count.service.mean == pytest.approx(0.0005, rel=0.15)
 
 
-@pytest.mark.parametrize("idle", [0.0, 0.6])
+@pytest.mark.parametrize("idle", [pytest.param(0.0, marks=pytest.mark.extended), 0.6])
 def test_a_fit_finds_what_writing_costs_and_what_of_a_task_is_waiting(
     tmp_path: Path, idle: float
 ) -> None:

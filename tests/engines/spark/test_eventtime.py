@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
-from penstock import Dataflow, Memory, Stream
+from penstock import Dataflow, Files, Memory, Stream
 from penstock.engines.spark.checks import check
 from penstock.engines.spark.engine import SparkEngine
 from penstock.errors import InvalidDataflow
@@ -215,3 +215,23 @@ def test_the_event_time_that_an_operator_names_is_the_only_one(spark: Any) -> No
     once = pairs.key_by("id").deduplicate("once", on="seen", watermark="2s")
     once.sink("out", Memory())
     assert check(flow.graph, spark).times.follows["once"] == (2000,)
+
+
+@pytest.mark.parametrize("again", range(3))
+def test_a_drain_right_after_the_last_file_closes_its_windows(
+    spark: Any, tmp_path: Path, again: int
+) -> None:
+    """The batch that closes windows has no rows of its own: nobody sees it coming."""
+    folder = tmp_path / "in"
+    rows = spark.range(N).selectExpr(
+        "id % 3 AS key", f"timestamp_seconds(if(id = {N - 1}, {LAST}, {BASE} + id / 10)) AS ts"
+    )
+    rows.coalesce(1).write.parquet(str(folder))
+    flow = Dataflow("files")
+    read = flow.source("read", Files(folder, "key bigint, ts timestamp", format="parquet"))
+    tens = read.key_by("key").window("10s", on="ts", watermark="1s")
+    tens.aggregate("tens", n="count(*)", emit="final").sink("out", Memory())
+    engine = SparkEngine(spark=spark)
+    engine.start(flow.graph, None, tmp_path / "run")
+    engine.stop()
+    assert sum(starts(engine).values()) == N - 1

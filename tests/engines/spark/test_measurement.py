@@ -228,14 +228,18 @@ def test_during_a_batch_longer_than_the_window_the_pipeline_is_busy(
     seen = engine.observe().pipelines["numbers"]
 
     def under_way() -> bool:
-        """After a whole batch of 120 rows, and with none that ended in the window."""
+        """After a whole batch of 120 rows, and with nothing but a batch in the window.
+
+        A window that begins before the batch has the planning of the batch in it.
+        """
         nonlocal seen
         seen = engine.observe().pipelines["numbers"]
-        return (seen.rate_in or 0.0) > 10 and seen.batches == 0
+        return (seen.rate_in or 0.0) > 10 and seen.batches == 0 and (seen.busy or 0.0) >= 0.98
 
     until(under_way, "a batch that takes longer than the window", 60)
     assert seen.rows_in == 0
-    assert seen.busy == pytest.approx(1.0, abs=0.02)
+    assert seen.busy is not None
+    assert seen.busy <= 1.02
     assert seen.rate_in == pytest.approx(20.0, rel=0.15)
     assert seen.in_batches
 

@@ -53,6 +53,18 @@ def watermark(checkpoint: Path, batch: int) -> int:
     return int(json.loads(lines[1]).get("batchWatermarkMs", 0))
 
 
+def watermark_moved(checkpoint: Path) -> bool:
+    """Whether the watermark has moved past the one that the last committed batch ran with.
+
+    Spark then runs a batch without new rows, in which windows close.
+    """
+    done = _latest(checkpoint / "commits")
+    if done < 0:
+        return False
+    lines = (checkpoint / "commits" / str(done)).read_text().splitlines()
+    return int(json.loads(lines[1]).get("nextBatchWatermarkMs", 0)) > watermark(checkpoint, done)
+
+
 def last_commit(checkpoint: Path) -> int:
     """The last batch that is done, -1 if there is none."""
     return _latest(checkpoint / "commits")

@@ -325,6 +325,21 @@ class RunningPipeline:
         return not checkpoint.progress(self.checkpoint, self.wired.epoch)[2]
 
     @property
+    def caught_up(self) -> bool:
+        """Whether Spark has nothing left to do for the rows that were read.
+
+        Where the last batch moved the watermark, Spark may run another batch that has no new rows
+        and closes windows. It says that it waits for data once it has decided against one.
+        """
+        begun, _, finished = checkpoint.progress(self.checkpoint, self.wired.epoch)
+        if not finished:
+            return False
+        if self.query is None or not checkpoint.watermark_moved(self.checkpoint):
+            return True
+        idle = self.query.status["message"] == "Waiting for data to arrive"
+        return idle and checkpoint.progress(self.checkpoint, self.wired.epoch)[0] == begun
+
+    @property
     def _reported(self) -> bool:
         """Whether Spark has reported the last batch that has ended since the start."""
         if self.query is None or self._ended_here < 0:

@@ -42,18 +42,21 @@ def drain(engine: SparkEngine) -> None:
     for pipeline in engine.pipelines.values():
         pipeline.turn(limits=dict(engine.limits), cadence=0.0, admission=None)
     _take_all_files(engine)
-    quiesce(engine, engine.wiring.plan.pipelines)
+    quiesce(engine, engine.wiring.plan.pipelines, final=True)
 
 
-def quiesce(engine: SparkEngine, specs: Iterable[Pipeline]) -> Stopped:
-    """Empty and stop pipelines, upstream first; who is left has the slots of those who are done."""
+def quiesce(engine: SparkEngine, specs: Iterable[Pipeline], final: bool = False) -> Stopped:
+    """Empty and stop pipelines, upstream first; who is left has the slots of those who are done.
+
+    final: nothing is started after this, so windows that the last rows close have to close now.
+    """
     order = {name: at for at, name in enumerate(engine.site.graph.topological)}
     upstream_first = sorted(specs, key=lambda p: order[engine.site.tail(p.operators)])
     stopping = frozenset(p.name for p in upstream_first)
     result, slots = Stopped(), 0
     for spec in upstream_first:
         slots += spec.parallelism
-        _quiesce_one(engine, engine.pipelines[spec.name], stopping, result, slots)
+        _quiesce_one(engine, engine.pipelines[spec.name], stopping, result, slots, final)
     return result
 
 
@@ -63,6 +66,7 @@ def _quiesce_one(
     stopping: frozenset[str],
     result: Stopped,
     slots: int,
+    final: bool,
 ) -> None:
     """Stop a pipeline when it has taken in all that can still come.
 
@@ -88,6 +92,8 @@ def _quiesce_one(
     if not pipeline.foreign:
         pipeline.turn(open=False)
         engine.wait(lambda: pipeline.quiet)
+    if final:
+        engine.wait(lambda: pipeline.caught_up)
     _stop(engine, pipeline)
     done = checkpoint.committed(pipeline.checkpoint, pipeline.wired.epoch)
     result.positions |= {**pipeline.positions, **done}
