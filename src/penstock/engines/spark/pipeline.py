@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 _PYTHON = (*op.PYTHON_BODIES, op.Process)
 
+_CLOSING = 10.0
+"""Seconds after a commit in which Spark plans a batch that closes windows, if it wants one."""
+
 
 class RunningPipeline:
     """One pipeline at work.
@@ -329,7 +332,8 @@ class RunningPipeline:
         """Whether Spark has nothing left to do for the rows that were read.
 
         Where the last batch moved the watermark, Spark may run another batch that has no new rows
-        and closes windows. It says that it waits for data once it has decided against one.
+        and closes windows. It says that it waits for data once it has decided against one; that
+        is seen only by chance, so a query that plans nothing for a while has decided, too.
         """
         begun, _, finished = checkpoint.progress(self.checkpoint, self.wired.epoch)
         if not finished:
@@ -337,7 +341,10 @@ class RunningPipeline:
         if self.query is None or not checkpoint.watermark_moved(self.checkpoint):
             return True
         idle = self.query.status["message"] == "Waiting for data to arrive"
-        return idle and checkpoint.progress(self.checkpoint, self.wired.epoch)[0] == begun
+        committed = (self.checkpoint / "commits" / str(begun)).stat().st_mtime
+        return (idle or time.time() > committed + _CLOSING) and checkpoint.progress(
+            self.checkpoint, self.wired.epoch
+        )[0] == begun
 
     @property
     def _reported(self) -> bool:
