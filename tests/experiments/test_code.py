@@ -35,7 +35,12 @@ FILES = {
     "penstock.first": FIRST,
     "penstock.other": OTHER,
     "penstock.tools": "def make(n):\n    return n + 1\n",
-    "penstock.late": "def inner(n):\n    return n\n",
+    "penstock.late": """
+def inner(n):
+    if n is None:
+        raise ValueError("no number")
+    return n
+""",
 }
 
 
@@ -81,6 +86,7 @@ def test_a_change_of_what_cases_reach_is_noticed(
         ("penstock.first", "step: float", "step: int"),
         ("penstock.first", '"drawn"', '"drawn anew"'),  # pictures are made again
         ("penstock.other", "LIMIT = 3", "LIMIT = 4"),  # imported and not used
+        ("penstock.late", '"no number"', '"a number is missing"'),  # what an error says
     ],
 )
 def test_words_and_what_is_made_of_records_do_not_count(

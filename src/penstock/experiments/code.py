@@ -5,8 +5,9 @@ by name, also policies and workloads that are named in a text. It does not cover
 pictures: these are made from the records, and made again whenever they change.
 
 A stored result keeps the digest of the code that made it, so that a test notices when the code is
-no longer that. Comments, docstrings, annotations, imports and the order of definitions do not
-count, nor in which module a definition stands, so that tidying up makes no result stale.
+no longer that. Comments, docstrings, annotations, imports, the texts of errors and the order of
+definitions do not count, nor in which module a definition stands and whether it is named through
+that module, so that tidying up makes no result stale.
 
 On the simulator the code is all of it but what only tells or draws (`APART`). On Spark a run also
 depends on the engine, the machine and chance, so that only the experiments' own code is covered;
@@ -19,6 +20,7 @@ import ast
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.util import find_spec
@@ -108,7 +110,8 @@ def defined(module: str, name: str) -> tuple[str, tuple[_Place, ...]]:
         return "", (source.imported[name],)
     nodes = source.defined.get(name, ())
     names = {place for node in nodes for place in named(node, source)}
-    return "\n".join(ast.dump(_WithoutImports().visit(node)) for node in nodes), tuple(names)
+    texts = (ast.dump(_WithoutPlaces(source.imported).visit(deepcopy(node))) for node in nodes)
+    return "\n".join(texts), tuple(names)
 
 
 @cache
@@ -167,6 +170,14 @@ def named(node: ast.stmt, source: Source) -> Iterator[_Place]:
 
 
 @cache
+def _is_module(place: _Place | None) -> bool:
+    try:
+        return place is not None and find_spec(".".join(place)) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+@cache
 def _looked_up(text: str) -> tuple[_Place, ...]:
     """The policy and the workload of a name."""
     from penstock import policies, workloads
@@ -201,8 +212,21 @@ class _WithoutWords(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-class _WithoutImports(ast.NodeTransformer):
-    """Takes imports within functions away: what they bring is found by its name."""
+class _WithoutPlaces(ast.NodeTransformer):
+    """Takes away where names come from, which is followed anyway, and what errors say."""
+
+    def __init__(self, imported: Mapping[str, _Place]) -> None:
+        self._imported = imported
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if isinstance(node.value, ast.Name) and _is_module(self._imported.get(node.value.id)):
+            return ast.Name(node.attr, node.ctx)
+        return self.generic_visit(node)
+
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        if isinstance(node.exc, ast.Call):
+            node.exc = node.exc.func
+        return self.generic_visit(node)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
         return ast.Pass()
