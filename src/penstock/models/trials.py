@@ -62,19 +62,19 @@ class Trial:
         for attempt in self.attempts:
             section = attempt.section
             busy = failures.load(section, self.origin, self.base, waiting).busy
-            load = failures.load(section, plan, profile, waiting)
+            now = failures.load(section, plan, profile, waiting)
             done, _ = _entering(section, self.origin, self.base)
             again = bottleneck  # where nobody knows, better too careful
-            if busy is not None and load.rate is not None and done:
-                again = busy * load.rate / done
+            if busy is not None and now.rate is not None and done:
+                again = busy * now.rate / done
             if again >= bottleneck:
-                yield failures.too_small(section, attempt.before, load)
+                yield failures.too_small(section, attempt.before, now)
 
     def failures(self, attempts: Iterable[Attempt], waiting: float) -> Iterator[Failure]:
         """Some of its attempts as failed under the load before the trial."""
         for attempt in attempts:
-            load = failures.load(attempt.section, self.origin, self.base, waiting)
-            yield Failure(attempt.section, attempt.configuration, load)
+            before = failures.load(attempt.section, self.origin, self.base, waiting)
+            yield Failure(attempt.section, attempt.configuration, before)
 
 
 @dataclass(frozen=True)

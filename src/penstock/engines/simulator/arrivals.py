@@ -8,12 +8,10 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from penstock.engines.simulator.arrays import Floats
 from penstock.errors import InvalidInput
 from penstock.models.load import Load
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

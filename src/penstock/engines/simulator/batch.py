@@ -10,14 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from penstock.dataflow.graph import Graph
+from penstock.engines.simulator.arrays import Floats
 from penstock.engines.simulator.model import MicroBatch
 from penstock.engines.simulator.shared import shared
 from penstock.plan.plan import Pipeline
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,15 @@ from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
-import numpy.typing as npt
 
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import Read
 from penstock.engines.simulator import operatorsfit
-from penstock.engines.simulator.leastsquares import Numbers, alike, errors, numbered, robust
+from penstock.engines.simulator.arrays import Floats, Indices
+from penstock.engines.simulator.leastsquares import alike, errors, numbered, robust
 from penstock.engines.simulator.model import MicroBatch
 from penstock.engines.simulator.observed import Moment, Observation, Placed
 from penstock.engines.simulator.operatorsfit import Costs
-
-Floats = npt.NDArray[np.float64]
 
 ENOUGH = 6
 """Windows from which something can be learned."""
@@ -170,7 +168,7 @@ def _solved(
     weights: Floats,
     notes: list[str],
     far: Mapping[str, float] = MappingProxyType({}),
-    groups: Numbers | None = None,
+    groups: Indices | None = None,
 ) -> dict[str, float]:
     """Coefficients by name; what cannot be told from the others, or from noise, is 0, and noted.
 
@@ -203,7 +201,7 @@ def _solved(
     return found
 
 
-def _off(table: Floats, values: Floats, groups: Numbers, solved: Floats) -> Floats:
+def _off(table: Floats, values: Floats, groups: Indices, solved: Floats) -> Floats:
     """How far off a fit is in each group, as a share of all that is in it."""
     left = np.bincount(groups, np.abs(values - table @ solved))
     return np.asarray(left / np.maximum(np.bincount(groups, values), 1e-9))

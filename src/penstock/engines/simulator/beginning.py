@@ -7,17 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from penstock.dataflow.graph import Graph
+from penstock.engines.simulator.arrays import Floats
 from penstock.engines.simulator.model import Keys
 from penstock.engines.simulator.network import Edge
 from penstock.engines.simulator.records import Records
 from penstock.engines.simulator.simulation import Simulation
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
-
-Floats = npt.NDArray[np.float64]
 
 _ALL = 40.0
 """Records for each key after which none has been missed."""

@@ -13,19 +13,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import State
 from penstock.engines.simulator import batchfit, keysfit, operatorsfit
+from penstock.engines.simulator.arrays import Floats
 from penstock.engines.simulator.batch import Machine, times
 from penstock.engines.simulator.leastsquares import FEW
 from penstock.engines.simulator.model import MicroBatch, Node, Step, Timing
 from penstock.engines.simulator.observed import Moment, Observation, Placed, Recording
 from penstock.engines.simulator.operatorsfit import Costs
 from penstock.errors import InvalidInput
-
-Floats = npt.NDArray[np.float64]
 
 _WARM = 25.0
 """Seconds at the start of a run that are left out where enough others are there: the JVM is slow

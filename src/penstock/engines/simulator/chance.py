@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from penstock.engines.simulator.arrays import Floats
 from penstock.engines.simulator.groups import Groups
-
-Floats = npt.NDArray[np.float64]
 
 _CELLS = 1 << 16
 """Numbers that a dealer draws."""

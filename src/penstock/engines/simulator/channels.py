@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from penstock.engines.simulator.arrays import Floats
 
 _GOLDEN = 0.6180339887498949
 """Multiples of it, without what is before the point, are spread evenly however many there are."""

@@ -16,15 +16,11 @@ one solution; the few cases where that takes long are done record by record.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from penstock.engines.simulator.arrays import Floats, Numbers
 from penstock.engines.simulator.groups import Groups, by_server, dealt
-
-Floats = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.integer[Any]]
 
 _ROUNDS = 8
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from penstock.engines.simulator.arrays import Floats
+
 Counts = npt.NDArray[np.intp]
 
 

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.intp]
+from penstock.engines.simulator.arrays import Floats, Indices
 
 _STRAND = 8
 """Records of a strand."""
@@ -35,8 +34,8 @@ class Groups:
     """
 
     server: npt.NDArray[np.integer[Any]]
-    order: Numbers
-    counts: Numbers
+    order: Indices
+    counts: Indices
     strand: int = 1
 
     @classmethod
@@ -51,7 +50,7 @@ class Groups:
     def __len__(self) -> int:
         return len(self.order)
 
-    def places(self, at: Numbers) -> Numbers:
+    def places(self, at: Indices) -> Indices:
         """Where records stand, by their places without weaving."""
         if self.strand == 1:
             return at
@@ -61,20 +60,20 @@ class Groups:
         woven += at // self.strand
         return np.where(at < strands * self.strand, woven, at)
 
-    def first(self, servers: int) -> list[Numbers]:
+    def first(self, servers: int) -> list[Indices]:
         """The records of the first servers, one server after the other."""
         ends = np.cumsum(self.counts[:servers]).tolist()
         plain = _plain(self.order, self.strand, ends[-1])
         return [plain[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
-def by_server(server: npt.NDArray[np.integer[Any]], servers: int) -> Numbers:
+def by_server(server: npt.NDArray[np.integer[Any]], servers: int) -> Indices:
     """What puts records together by server; NumPy sorts numbers of 16 bits by radix, fast."""
     narrow = server.astype(np.uint16, copy=False) if servers <= 1 << 16 else server
     return np.argsort(narrow, kind="stable")
 
 
-def _woven(values: npt.NDArray[np.integer[Any]], strand: int) -> Numbers:
+def _woven(values: npt.NDArray[np.integer[Any]], strand: int) -> Indices:
     """The first ones of all strands, then the second ones; what makes no whole strand stays."""
     if strand == 1:
         return values.astype(np.intp, copy=False)
@@ -85,7 +84,7 @@ def _woven(values: npt.NDArray[np.integer[Any]], strand: int) -> Numbers:
     return found
 
 
-def _plain(values: Numbers, strand: int, count: int) -> Numbers:
+def _plain(values: Indices, strand: int, count: int) -> Indices:
     """The first of woven values as they were before."""
     if strand == 1:
         return values[:count]
@@ -146,7 +145,7 @@ def dealt(
     return left, free, work
 
 
-def _most(services: Floats, groups: Groups, first: Numbers) -> float:
+def _most(services: Floats, groups: Groups, first: Indices) -> float:
     """No server got more work; the nearer to the most, the finer the sums."""
     if groups.strand == 1:
         return float(np.add.reduceat(services, first).max())

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock.engines.simulator import channels, kernel
+from penstock.engines.simulator.arrays import Floats, Numbers
 from penstock.engines.simulator.chance import Chooser, Dealer
 from penstock.engines.simulator.groups import Groups
 from penstock.engines.simulator.groups import dealt as by_groups
 from penstock.engines.simulator.model import Dispatch
 from penstock.engines.simulator.shared import shared
-
-Floats = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.integer[Any]]
 
 _WATCHED = 4
 """Instances of a pipeline whose records are looked at one by one, for the variation of gaps."""

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from penstock.engines.simulator.arrays import Floats, Numbers
 from penstock.engines.simulator.records import NOTHING, Queue, Records, joined
 from penstock.engines.simulator.source import Source
 from penstock.engines.simulator.work import Allotted, Counts, Work
-
-Floats = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,8 @@ not to look for that takes a third less time.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.intp]
+from penstock.engines.simulator.arrays import Floats, Indices
 
 _LOOP = 128
 """Servers from which on a pass over whole rows of records is faster than running sums."""
@@ -30,7 +28,7 @@ _FEW = 4096
 """Times up to which they are compared with each other to put them in order."""
 
 
-def order(times: Floats) -> Numbers:
+def order(times: Floats) -> Indices:
     """What puts times in order; of times that are equal but for rounding, the first first.
 
     Many are sorted by digits, which takes a third of the time or less, and is the same on every

@@ -8,13 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from penstock.dataflow.graph import Constraint
+from penstock.engines.simulator.arrays import Floats
 from penstock.engines.simulator.model import weighed
 from penstock.metrics.snapshot import LatencyMetrics
-
-Floats = npt.NDArray[np.float64]
 
 _SAMPLE = 4096
 """Records of a step that are looked at one by one."""

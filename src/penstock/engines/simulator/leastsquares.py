@@ -7,8 +7,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.intp]
+from penstock.engines.simulator.arrays import Floats, Indices
 
 _ROUNDS = 20
 _HUBER = 1.345
@@ -73,13 +72,13 @@ FEW = 5
 """Windows of a plan from which on more of them say no more: they look back as many seconds."""
 
 
-def numbered(names: Sequence[Hashable]) -> Numbers:
+def numbered(names: Sequence[Hashable]) -> Indices:
     """The same number for those that are the same."""
     order = {name: at for at, name in enumerate(dict.fromkeys(names))}
     return np.array([order[name] for name in names], np.intp)
 
 
-def alike(groups: Numbers) -> Floats:
+def alike(groups: Indices) -> Floats:
     """Weights with which each group counts as much as the others, but for the smallest."""
     return np.asarray(1 / np.maximum(np.bincount(groups)[groups], FEW))
 

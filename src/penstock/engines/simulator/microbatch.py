@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from penstock.engines.simulator.arrays import Floats, Numbers
 from penstock.engines.simulator.batch import (
     Machine,
     Pool,
@@ -28,8 +28,6 @@ from penstock.engines.simulator.records import Records
 from penstock.engines.simulator.stage import Stage, in_order
 from penstock.engines.simulator.work import Allotted, Work
 
-Floats = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.integer[Any]]
 Latencies = Mapping[str, Sequence[Ages]]
 
 _MEMORY = 2.0

@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from penstock.engines.simulator.arrays import Floats
 from penstock.engines.simulator.arrivals import Arrivals, Poisson
 from penstock.engines.simulator.service import Constant, Service
 from penstock.errors import InvalidInput
-
-Floats = npt.NDArray[np.float64]
 
 
 def weighed(places: npt.NDArray[np.integer[Any]], weights: Floats, size: int) -> Floats:

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
+from penstock.engines.simulator.arrays import Numbers
 from penstock.engines.simulator.model import Timing
 from penstock.engines.simulator.node import Placement, moved
-
-Numbers = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True)

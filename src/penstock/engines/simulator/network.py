@@ -9,9 +9,10 @@ import numpy as np
 
 from penstock.dataflow.graph import Graph
 from penstock.engines.simulator import kernel
+from penstock.engines.simulator.arrays import Numbers
 from penstock.engines.simulator.channels import Channels
 from penstock.engines.simulator.node import Placement
-from penstock.engines.simulator.records import Numbers, Queue, Records, joined
+from penstock.engines.simulator.records import Queue, Records, joined
 from penstock.engines.simulator.source import Source
 from penstock.engines.simulator.work import Counts
 from penstock.plan.plan import Pipeline, Plan

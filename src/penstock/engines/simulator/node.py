@@ -9,11 +9,9 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
+from penstock.engines.simulator.arrays import Floats, Indices
 from penstock.engines.simulator.model import Node
 from penstock.plan.plan import Plan
-
-Floats = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -24,12 +22,12 @@ class Placement:
     """
 
     executors: tuple[str, ...]
-    hosts: Mapping[str, Numbers] = field(default_factory=dict)
+    hosts: Mapping[str, Indices] = field(default_factory=dict)
     named: int = 0
     """How many names were ever given, so that none is given twice."""
     starting: Mapping[str, float] = field(default_factory=dict)
 
-    def loads(self) -> Numbers:
+    def loads(self) -> Indices:
         """Instances on each executor."""
         counts = np.zeros(len(self.executors), np.intp)
         for hosts in self.hosts.values():
@@ -111,7 +109,7 @@ class Placement:
         return replace(self, hosts=dict(zip(self.hosts, parts, strict=True)))
 
 
-def moved(before: Placement, after: Placement) -> dict[str, Numbers]:
+def moved(before: Placement, after: Placement) -> dict[str, Indices]:
     """The instances of each pipeline that were and are there, on another executor than before."""
     place = {name: at for at, name in enumerate(after.executors)}
     kept = np.array([place.get(name, -1) for name in before.executors], np.intp)
@@ -143,7 +141,7 @@ def place(
     there are fewer than `room`.
     """
     executors, kept, named = _executors(before, plan)
-    hosts: dict[str, Numbers] = {}
+    hosts: dict[str, Indices] = {}
     for pipeline in plan.pipelines:
         old = np.zeros(0, np.intp)
         if before is not None and pipeline.name in before.hosts and not anew:
@@ -165,7 +163,7 @@ def place(
     return found.evened() if came and not stays else found
 
 
-def _excess(loads: Numbers, there: npt.NDArray[np.bool_]) -> Numbers:
+def _excess(loads: Indices, there: npt.NDArray[np.bool_]) -> Indices:
     """How many each executor has more than its share; who has most keeps what does not divide."""
     over = np.zeros_like(loads)
     if there.any():
@@ -176,7 +174,7 @@ def _excess(loads: Numbers, there: npt.NDArray[np.bool_]) -> Numbers:
     return over
 
 
-def _rank(groups: Numbers) -> Numbers:
+def _rank(groups: Indices) -> Indices:
     """The place of each among those of the same group, in their order."""
     order = np.argsort(groups, kind="stable")
     sizes = np.unique(groups, return_counts=True)[1]
@@ -186,7 +184,7 @@ def _rank(groups: Numbers) -> Numbers:
 
 
 def _fill(
-    hosts: Mapping[str, Numbers], executors: Sequence[str], starting: Mapping[str, float]
+    hosts: Mapping[str, Indices], executors: Sequence[str], starting: Mapping[str, float]
 ) -> None:
     """Put instances that have no place where the fewest are, if need be on who is not there yet."""
     loads = np.zeros(len(executors), np.intp)
@@ -202,7 +200,7 @@ def _fill(
 
 
 def _fill_by_load(
-    hosts: Mapping[str, Numbers],
+    hosts: Mapping[str, Indices],
     executors: Sequence[str],
     starting: Mapping[str, float],
     work: Mapping[str, float],
@@ -229,7 +227,7 @@ def _fill_by_load(
 
 def packed(plan: Plan) -> Placement:
     """Executor after executor is filled, pipeline after pipeline, each with as many as the next."""
-    hosts: dict[str, Numbers] = {}
+    hosts: dict[str, Indices] = {}
     at = 0
     for pipeline in plan.pipelines:
         places = np.arange(at, at + pipeline.parallelism)
@@ -238,7 +236,7 @@ def packed(plan: Plan) -> Placement:
     return Placement(tuple(map(str, range(plan.executors))), hosts, plan.executors)
 
 
-def _executors(before: Placement | None, plan: Plan) -> tuple[tuple[str, ...], Numbers, int]:
+def _executors(before: Placement | None, plan: Plan) -> tuple[tuple[str, ...], Indices, int]:
     """The executors of a plan, and where each of those before it is now (-1: gone)."""
     names = () if before is None else before.executors
     named = 0 if before is None else before.named
@@ -253,7 +251,7 @@ def _executors(before: Placement | None, plan: Plan) -> tuple[tuple[str, ...], N
     return (*stay, *new), kept, named + len(new)
 
 
-def _emptiest(loads: Numbers, count: int) -> Numbers:
+def _emptiest(loads: Indices, count: int) -> Indices:
     """Where to put instances so that executors end up as even as they can."""
     if not count:
         return np.zeros(0, np.intp)

@@ -7,18 +7,16 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import Read
 from penstock.engines.simulator import service
+from penstock.engines.simulator.arrays import Floats
 from penstock.engines.simulator.batch import Machine, dealt
 from penstock.engines.simulator.leastsquares import alike, numbered, robust
 from penstock.engines.simulator.model import Keys, Step
 from penstock.engines.simulator.observed import Moment, Observation, Placed
 from penstock.metrics.snapshot import OperatorMetrics
-
-Floats = npt.NDArray[np.float64]
 
 _CALM = 0.25
 """Of all windows the share that is taken to be undisturbed."""

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock.engines.simulator import kernel
-
-Floats = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.integer[Any]]
+from penstock.engines.simulator.arrays import Floats, Numbers
 
 _SOME = 64
 

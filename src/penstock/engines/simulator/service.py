@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from penstock.dataflow import duration
+from penstock.engines.simulator.arrays import Floats
 from penstock.errors import InvalidInput
-
-Floats = npt.NDArray[np.float64]
 
 
 class Service(Protocol):

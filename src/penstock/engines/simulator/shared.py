@@ -15,12 +15,9 @@ import heapq
 import itertools
 
 import numpy as np
-import numpy.typing as npt
 
 from penstock.engines.simulator import kernel
-
-Floats = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.intp]
+from penstock.engines.simulator.arrays import Floats, Indices
 
 _SORTED = 48
 """Servers from which on sorting is faster."""
@@ -72,7 +69,7 @@ def _side_by_side(arrivals: Floats, services: Floats, free: Floats, left: Floats
     return end[:, -1]
 
 
-def _due(came: Floats, begin: Floats, end: Floats) -> Numbers:
+def _due(came: Floats, begin: Floats, end: Floats) -> Indices:
     """Chunks that did not begin with what the one before left; from now on they do."""
     due = np.maximum(end[:, :-1], came[0, 1:])
     wrong = np.flatnonzero((due != begin[:, 1:]).any(axis=0))
@@ -81,7 +78,7 @@ def _due(came: Floats, begin: Floats, end: Floats) -> Numbers:
 
 
 def _in_turn(
-    came: Floats, took: Floats, gone: Floats, begin: Floats, end: Floats, wrong: Numbers
+    came: Floats, took: Floats, gone: Floats, begin: Floats, end: Floats, wrong: Indices
 ) -> None:
     """Do chunks again that began with what is not so, and those after them for which it matters."""
     suspect, changed = set(wrong.tolist()), False

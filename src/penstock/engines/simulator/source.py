@@ -14,13 +14,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from penstock.engines.simulator.arrays import Floats
 from penstock.engines.simulator.arrivals import Arrivals, Rate
 from penstock.engines.simulator.records import NOTHING, Records, joined
 from penstock.models.load import Load
-
-Floats = npt.NDArray[np.float64]
 
 _KEPT = 4_000_000
 """Records that a source keeps in memory; more are made again when it is their turn."""

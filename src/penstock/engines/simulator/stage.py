@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock.engines.simulator import kernel
+from penstock.engines.simulator.arrays import Floats, Numbers
 from penstock.engines.simulator.entering import Inside, entered, fits
 from penstock.engines.simulator.gauge import Gauge
 from penstock.engines.simulator.instances import Given, Instances
@@ -21,9 +21,6 @@ from penstock.engines.simulator.network import Leaving, Outlet, emitted
 from penstock.engines.simulator.records import Queue, Records, joined
 from penstock.engines.simulator.source import Source
 from penstock.engines.simulator.work import Allotted, Work
-
-Floats = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.integer[Any]]
 
 _FEW = 8
 """Of so many records one may be sorted that stays: to pick the others out takes longer."""

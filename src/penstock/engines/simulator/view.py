@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from penstock.engines.simulator.arrays import Floats
 from penstock.engines.simulator.gauge import Spell, variation
 from penstock.engines.simulator.simulation import Simulation
 from penstock.engines.simulator.stage import Stage
@@ -20,8 +20,6 @@ from penstock.metrics.snapshot import (
     PipelineMetrics,
     Snapshot,
 )
-
-Floats = npt.NDArray[np.float64]
 
 
 def snapshot(

@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operator import State
+from penstock.engines.simulator.arrays import Floats
 from penstock.engines.simulator.model import Model
 from penstock.engines.simulator.records import Records
 from penstock.plan.plan import Pipeline
 
-Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 
 
