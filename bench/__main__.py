@@ -83,7 +83,7 @@ def _spark(module: Any) -> Any:
     """A session with the master that a benchmark asks for; the usual one if it asks for none."""
     from pyspark.sql import SparkSession
 
-    from penstock.engines.spark.session import own, session
+    from penstock.engines.spark.session.flow_session import own, session
 
     running = SparkSession.getActiveSession()
     if running is not None:

@@ -12,18 +12,18 @@ from typing import Any
 
 from bench import flows
 from bench.result import Claim, Result
-from penstock.control import history
-from penstock.control.run import run as run_flow
+from penstock.app import run as run_flow
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
-from penstock.engines.simulator.calibration import fit
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.modelfile import Fitted, of
-from penstock.engines.simulator.observed import recording
 from penstock.engines.spark.engine import SparkEngine
 from penstock.metrics.snapshot import LatencyMetrics, OperatorMetrics, Snapshot
 from penstock.plan import fusion
 from penstock.plan.plan import Plan
+from penstock.predict.batch_observations import recording
+from penstock.predict.calibration import fit
+from penstock.predict.model_file import Fitted, of
+from penstock.store import history
 from penstock.workloads import build
 
 PERIOD = 26.0

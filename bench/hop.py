@@ -10,11 +10,11 @@ from typing import Any
 
 from bench.queries import Reports, span
 from bench.result import Claim, Result
-from penstock.engines.spark.channel import Channel
-from penstock.engines.spark.letters import tag
-from penstock.engines.spark.sources import ChannelSource
-from penstock.engines.spark.store import Store
-from penstock.engines.spark.valve import Valve
+from penstock.engines.spark.channels.channel import Channel
+from penstock.engines.spark.channels.python_sources import ChannelSource
+from penstock.engines.spark.channels.remote_files import Store
+from penstock.engines.spark.channels.valve import Valve
+from penstock.engines.spark.queries.dead_letters import tag
 
 _FULL_BATCH = 400_000
 _SECONDS = 20

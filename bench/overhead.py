@@ -14,9 +14,9 @@ from bench.queries import Reports, throughput
 from bench.result import Claim, Result
 from penstock import Dataflow, Discard, Generator
 from penstock.control.loop import Tick
-from penstock.control.recorder import History
 from penstock.engines.spark.engine import SparkEngine
 from penstock.plan import fusion
+from penstock.store.recorder import History
 from penstock.workloads import build
 
 _FEW = 15

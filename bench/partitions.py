@@ -8,7 +8,7 @@ from typing import Any
 
 from bench.result import Claim, Result
 from bench.running import keyed, outputs, plan_of, running, usual, warmed
-from penstock.engines.spark.wiring import default_ceiling
+from penstock.engines.spark.changes.wiring import default_ceiling
 
 _PARTS = (2, 3, 4, 8, 16, 32)
 _ROUNDS = 2

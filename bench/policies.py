@@ -15,13 +15,13 @@ from typing import Any
 from bench.result import Claim, Result
 from bench.running import until
 from penstock import Dataflow, Parquet
-from penstock.control import history
-from penstock.control.history import Seen
-from penstock.control.run import run as run_flow
+from penstock.app import run as run_flow
 from penstock.dataflow.connectors import Generator
 from penstock.engines.spark.engine import SparkEngine
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Pipeline, Plan
+from penstock.store import history
+from penstock.store.history import Seen
 from penstock.workloads import costs
 
 MASTER = "local[16]"

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 
 from penstock.dataflow.connectors import Generator
-from penstock.engines.spark.checkpoint import rows_of
-from penstock.engines.spark.shipping import pickled
-from penstock.engines.spark.valve import Valve
-from penstock.models.load import parse
+from penstock.dataflow.load_profile import parse
+from penstock.engines.spark.channels.valve import Valve
+from penstock.engines.spark.queries.checkpoint import rows_of
+from penstock.engines.spark.session.pickling import pickled
 
 
 def generated(
     spark: Any, generator: Generator, folder: Path, parallelism: int, admission: int | None
 ) -> Any:
     """The generator as a plain streaming DataFrame, for queries written by hand."""
-    from penstock.engines.spark.sources import GeneratorSource
+    from penstock.engines.spark.channels.python_sources import GeneratorSource
 
     spark.dataSource.register(GeneratorSource)
     folder.mkdir(parents=True, exist_ok=True)

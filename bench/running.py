@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock import Dataflow, Discard, Generator
-from penstock.engines.spark.aftermath import gap
+from penstock.engines.spark.changes.interruption import gap
+from penstock.engines.spark.changes.quiescence import quiesce
 from penstock.engines.spark.engine import SparkEngine
-from penstock.engines.spark.quiescence import quiesce
 from penstock.plan import fusion
 from penstock.plan.plan import Plan
 from penstock.plan.transition import Transition

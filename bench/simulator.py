@@ -15,9 +15,9 @@ import simpy
 
 from bench.result import Claim, Result
 from penstock import Dataflow, Discard, Generator
+from penstock.engines.simulator.distributions import Exponential
 from penstock.engines.simulator.engine import SimulatorEngine
 from penstock.engines.simulator.model import Dispatch, Keys, Model, Node, Step
-from penstock.engines.simulator.service import Exponential
 from penstock.plan.plan import Pipeline, Plan
 
 SPARK = False

@@ -11,7 +11,7 @@ from typing import Any
 from bench.queries import Reports, generated, mean_latency, throughput
 from bench.result import Claim, Result
 from penstock.dataflow.connectors import Generator
-from penstock.dataflow.operator import Read
+from penstock.dataflow.operators import Read
 from penstock.engines.spark.engine import SparkEngine
 from penstock.plan import fusion
 from penstock.workloads import build

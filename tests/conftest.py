@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """Four slots and UTC, whatever the machine."""
-    from penstock.engines.spark.session import session
+    from penstock.engines.spark.session.flow_session import session
 
     found = session("local[4]", {"spark.sql.session.timeZone": "UTC"})
     yield found

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock.dataflow.connectors import Discard, Generator, Memory, Spark
 from penstock.dataflow.flow import Dataflow, KeyedStream, Stream
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operator import Aggregate
+from penstock.dataflow.operators import Aggregate
 from penstock.plan import fusion
 from penstock.plan.plan import Plan
 

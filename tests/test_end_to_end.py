@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.control import history
+from penstock.store import history
 
 pytestmark = pytest.mark.spark
 

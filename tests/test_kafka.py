@@ -31,7 +31,7 @@ def address(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def spark(address: str) -> Iterator[Any]:
-    from penstock.engines.spark.session import session
+    from penstock.engines.spark.session.flow_session import session
 
     jars = ",".join(map(str, kafka.connector()))
     found = session("local[4]", {"spark.jars": jars})

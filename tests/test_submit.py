@@ -12,7 +12,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from penstock.engines.spark.session import session
+from penstock.engines.spark.session.flow_session import session
 from penstock.errors import InvalidInput
 from tests.docs.conftest import tweets
 
@@ -121,7 +121,7 @@ def test_a_submitted_master_is_not_contradicted(monkeypatch: pytest.MonkeyPatch)
         class sparkContext:  # noqa: N801
             master = "yarn"
 
-    monkeypatch.setattr("penstock.engines.spark.session.running", Running)
+    monkeypatch.setattr("penstock.engines.spark.session.flow_session.running", Running)
     assert isinstance(session("yarn"), Running)
     with pytest.raises(
         InvalidInput, match=r"submitted with master 'yarn', so it cannot be 'local'"

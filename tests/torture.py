@@ -21,7 +21,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.control.history import moments
+from penstock.store.history import moments
 from tests.processes import command, of_session
 
 ROOT = Path(__file__).parent.parent

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from penstock.control.context import Context
 from penstock.plan import fusion
 from penstock.plan.decision import Decision
+from penstock.policies.base.policy import Context
 
 
 @dataclass(frozen=True)

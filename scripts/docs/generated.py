@@ -34,7 +34,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def policies() -> str:
     """Every policy, what it does and where it comes from."""
-    from penstock.policies import registry
+    from penstock.policies.base import registry
 
     known = [registry.describe(name) for name in registry.names()]
     return _table(
@@ -44,7 +44,7 @@ def policies() -> str:
 
 def parameters(name: str) -> str:
     """The parameters of a policy with their defaults and, from its docstring, their meaning."""
-    from penstock.policies import registry
+    from penstock.policies.base import registry
 
     found = registry.describe(name)
     said = _meanings(found.details, [option.name for option in found.options])
@@ -62,7 +62,7 @@ def parameters(name: str) -> str:
 
 def vocabulary() -> str:
     """Everything that is measured, level by level."""
-    from penstock.metrics.vocabulary import Level, of
+    from penstock.metrics.catalog import Level, of
 
     parts = []
     for level in Level:

@@ -17,13 +17,13 @@ from typing import Any
 from penstock import Dataflow, Discard, Generator, Pipeline, Plan, workloads
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.regions import regions
+from penstock.drawing.diagram import diagram
+from penstock.drawing.sketch import Box, Curve, Dot, Label, Shape, Sketch
+from penstock.drawing.svg import svg
 from penstock.engines.memory import MemoryEngine
 from penstock.metrics.snapshot import Snapshot
-from penstock.models.rebalance import Vertex
 from penstock.plan.fusion import default_plan
-from penstock.report.diagram import diagram
-from penstock.report.sketch import Box, Curve, Dot, Label, Shape, Sketch
-from penstock.report.svg import svg
+from penstock.policies.shared.rebalance import Vertex
 
 _TIMES = "\N{MULTIPLICATION SIGN}"
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from rich.console import Console
 
+from penstock.app import run
 from penstock.cli import flows
-from penstock.control.run import run
 from penstock.control.status import Status
-from penstock.report.live import LiveView
+from penstock.views.live import LiveView
 
 WIDE, HIGH = 104, 34
 FORMAT = """\

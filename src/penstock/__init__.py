@@ -3,10 +3,10 @@
 Write a dataflow with no parallelism in it, say what latency you want, and run it.
 """
 
+from penstock.app import run
 from penstock.control.guard import Guard
-from penstock.control.profiling import Profiled, profile
-from penstock.control.quiet import Quiet
-from penstock.control.run import run
+from penstock.control.quiet_periods import Quiet
+from penstock.control.summary import Summary
 from penstock.dataflow.connectors import (
     Console,
     Csv,
@@ -21,9 +21,9 @@ from penstock.dataflow.connectors import (
     Spark,
 )
 from penstock.dataflow.flow import Dataflow, KeyedStream, Stream
-from penstock.dataflow.generation import each
+from penstock.dataflow.generator import each
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operator import Estimate
+from penstock.dataflow.operators import Estimate
 from penstock.errors import (
     FlowFailed,
     InvalidDataflow,
@@ -35,7 +35,7 @@ from penstock.errors import (
 )
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Pipeline, Plan
-from penstock.report.summary import Summary
+from penstock.predict.profiling import Profiled, profile
 
 __all__ = [
     "Console",

@@ -31,5 +31,7 @@ def penstock(capfd: pytest.CaptureFixture[str]) -> Run:
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("penstock.engines.spark.session.session", lambda master, conf: None)
+    monkeypatch.setattr(
+        "penstock.engines.spark.session.flow_session.session", lambda master, conf: None
+    )
     monkeypatch.setattr("penstock.cli.explaining._schemas", lambda graph, master, conf: ({}, ()))

@@ -13,8 +13,8 @@ from penstock import policies
 from penstock.cli import setting
 from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput
-from penstock.policies import registry
-from penstock.policies.threshold import Threshold
+from penstock.policies.base import registry
+from penstock.policies.baselines.threshold import Threshold
 
 from ..control.doubles import FakeTime
 from .conftest import Run
@@ -130,9 +130,9 @@ def test_bad_settings_are_told_in_one_line_before_spark_starts(
 ) -> None:
     with pytest.raises(InvalidInput, match=wrong):
         setting.policy(name, settings)
-    monkeypatch.setattr("penstock.control.run._spark", lambda *given: pytest.fail("started"))
+    monkeypatch.setattr("penstock.app._spark", lambda *given: pytest.fail("started"))
     monkeypatch.setattr(
-        "penstock.engines.spark.session.session", lambda *given: pytest.fail("started")
+        "penstock.engines.spark.session.flow_session.session", lambda *given: pytest.fail("started")
     )
     Path("mine.py").write_text("")
     options = [word for text in settings for word in ("--set", text)]
@@ -144,8 +144,8 @@ def test_bad_settings_are_told_in_one_line_before_spark_starts(
 
 def test_a_run_and_advice_are_set(penstock: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = MemoryEngine({"count": 0.004}, rate=600.0)
-    monkeypatch.setattr("penstock.control.run._spark", lambda master, conf: engine)
-    monkeypatch.setattr("penstock.control.run.Clock", lambda: FakeTime(engine).clock)
+    monkeypatch.setattr("penstock.app._spark", lambda master, conf: engine)
+    monkeypatch.setattr("penstock.app.Clock", lambda: FakeTime(engine).clock)
     words = ("--policy", "threshold", "--set", "step=5", "--set", "patience=1")
     run = ("run", "wordcount", "--for", "9s", "--run-dir", "mine", "--json")
     code, out, _ = penstock(*run, *words)

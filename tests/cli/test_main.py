@@ -14,12 +14,12 @@ import pytest
 
 from penstock import policies
 from penstock.cli import doctor
-from penstock.control.context import Context
 from penstock.engines.memory import MemoryEngine
 from penstock.errors import Refused
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
+from penstock.policies.base.policy import Context
 
 from ..control.doubles import (
     FailingEngine,
@@ -37,8 +37,8 @@ pytestmark = pytest.mark.usefixtures("here")
 def play(monkeypatch: pytest.MonkeyPatch, engine: MemoryEngine, at: Any = None) -> list[str | None]:
     """Let runs happen in an engine of ours, in no time; the masters asked for."""
     masters: list[str | None] = []
-    monkeypatch.setattr("penstock.control.run._spark", lambda m, conf: masters.append(m) or engine)
-    monkeypatch.setattr("penstock.control.run.Clock", lambda: FakeTime(engine, at).clock)
+    monkeypatch.setattr("penstock.app._spark", lambda m, conf: masters.append(m) or engine)
+    monkeypatch.setattr("penstock.app.Clock", lambda: FakeTime(engine, at).clock)
     return masters
 
 
@@ -325,7 +325,9 @@ def test_a_script_with_a_typing_error_does_not_start_spark(
     penstock: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("mine.py").write_text("raise SystemExit('it was loaded')\n")
-    monkeypatch.setattr("penstock.engines.spark.session.session", lambda *_: pytest.fail("Spark"))
+    monkeypatch.setattr(
+        "penstock.engines.spark.session.flow_session.session", lambda *_: pytest.fail("Spark")
+    )
     code, _, err = penstock("run", "mine.py", "--change", "20s:fastre")
     assert (code, err.split(":")[1]) == (2, " cannot read the request 'fastre'")
 
@@ -380,7 +382,7 @@ def test_scaling_on_demand_and_switching_the_policy(
         raise Refused("one executor is the least")
 
     fake = SimpleNamespace(scale_out=scale_out, scale_in=scale_in)
-    monkeypatch.setitem(sys.modules, "penstock.policies.stela", fake)
+    monkeypatch.setitem(sys.modules, "penstock.policies.stela.policy", fake)
     engine = MemoryEngine()
     with running(Path("mine"), engine):
         code, out, _ = penstock("scale-out", "mine", "2", "--json")
@@ -423,7 +425,7 @@ def test_scaling_on_demand_is_scripted(penstock: Run, monkeypatch: pytest.Monkey
         return Decision(Plan(context.plan.pipelines, 1 + executors), "there is work for them")
 
     monkeypatch.setitem(
-        sys.modules, "penstock.policies.stela", SimpleNamespace(scale_out=scale_out)
+        sys.modules, "penstock.policies.stela.policy", SimpleNamespace(scale_out=scale_out)
     )
     play(monkeypatch, MemoryEngine())
     code, out, _ = penstock(
@@ -550,7 +552,7 @@ def test_advice_of_a_policy_that_fails_is_no_success(
     def fail(*given: Any) -> None:
         raise ValueError("boom")
 
-    monkeypatch.setattr("penstock.policies.static.Static.decide", fail)
+    monkeypatch.setattr("penstock.policies.baselines.static.Static.decide", fail)
     for words in (["mine"], ["--snapshot", "case.json"]):
         code, out, _ = penstock("advise", *words, "--policy", "static", *as_json)
         assert code == 1

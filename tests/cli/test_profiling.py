@@ -40,8 +40,8 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[MemoryEngine]]:
         left = [MemoryEngine(each, rate=3000.0) for each in costs]
         clocks = [FakeTime(engine, at).clock for engine in left]
         made = iter(left)
-        monkeypatch.setattr("penstock.control.profiling._spark", lambda *given: next(made))
-        monkeypatch.setattr("penstock.control.run.Clock", lambda: clocks.pop(0))
+        monkeypatch.setattr("penstock.predict.profiling._spark", lambda *given: next(made))
+        monkeypatch.setattr("penstock.app.Clock", lambda: clocks.pop(0))
         return left
 
     return with_costs
@@ -75,8 +75,8 @@ def test_its_plan_can_be_run(penstock: Run, play: Any, monkeypatch: pytest.Monke
     name = flow("one")
     penstock("profile", name, "--run-dir", "mine", "--max-slots", "7", *QUICK)
     engine = MemoryEngine(SLOW, rate=3000.0)
-    monkeypatch.setattr("penstock.control.run._spark", lambda master, conf: engine)
-    monkeypatch.setattr("penstock.control.run.Clock", lambda: FakeTime(engine).clock)
+    monkeypatch.setattr("penstock.app._spark", lambda master, conf: engine)
+    monkeypatch.setattr("penstock.app.Clock", lambda: FakeTime(engine).clock)
     code, out, _ = penstock("run", name, "--plan", "mine/plan.json", "--for", "5s", "--json")
     assert code == 0
     assert json.loads(out)["throughput"]["last"] == pytest.approx(3000, rel=0.01)
@@ -210,7 +210,7 @@ def test_where_all_is_late_that_is_said(penstock: Run, play: Any) -> None:
 def test_bad_words_are_one_line_before_spark_starts(
     penstock: Run, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
 ) -> None:
-    monkeypatch.setattr("penstock.control.profiling._spark", lambda *given: pytest.fail("started"))
+    monkeypatch.setattr("penstock.predict.profiling._spark", lambda *given: pytest.fail("started"))
     code, out, err = penstock(*words)
     assert (code, out) == (2, "")
     assert err.startswith(f"penstock: {said}")

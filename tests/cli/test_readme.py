@@ -11,11 +11,11 @@ import pytest
 from penstock import policies
 from penstock.cli.main import parser
 from penstock.dataflow.flow import Dataflow
-from penstock.metrics.vocabulary import VOCABULARY
-from penstock.models.load import parse
+from penstock.dataflow.load_profile import parse
+from penstock.metrics.catalog import VOCABULARY
 from penstock.plan import fusion
-from penstock.report.chronicle import HEAD
-from penstock.report.prometheus import family
+from penstock.views.chronicle import HEAD
+from penstock.views.prometheus import family
 
 from ..docs.blocks import blocks
 from ..report import statuses

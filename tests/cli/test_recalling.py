@@ -19,11 +19,11 @@ from urllib.request import urlopen
 import pytest
 from pyarrow import csv, parquet
 
-from penstock.control import tables
-from penstock.control.history import FILE, moments, snapshots
 from penstock.engines.memory import MemoryEngine
 from penstock.metrics.snapshot import OperatorMetrics
-from penstock.report import chronicle
+from penstock.store import tables
+from penstock.store.history import FILE, moments, snapshots
+from penstock.views import chronicle
 
 from ..control.doubles import running
 from .conftest import Run
@@ -130,7 +130,7 @@ def test_it_is_told_while_the_run_goes_on(penstock: Run) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from penstock.control.history import History, keep_dataflow
+from penstock.store.history import History, keep_dataflow
 from tests.control.doubles import flow
 from tests.control.test_history import tick
 
@@ -285,7 +285,7 @@ def test_a_history_that_cannot_be_written_does_not_stop_the_flow(
 
     for words in ((), ("--no-view",)):
         play(monkeypatch, MemoryEngine())
-        monkeypatch.setattr("penstock.control.recorder._opened", full)
+        monkeypatch.setattr("penstock.store.recorder._opened", full)
         code, out, err = penstock("run", "wordcount", "--for", "3s", "--json", *words)
         assert (code, json.loads(out)["rows_ingested"] > 2000) == (0, True)
         assert err.count("the flow goes on without: database or disk is full") == 1

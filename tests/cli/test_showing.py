@@ -130,7 +130,7 @@ def test_what_it_needs_is_not_installed(
 
 
 def test_a_run_without_a_dashboard_needs_nothing_of_it() -> None:
-    probe = "import sys, penstock.control.run; sys.exit('starlette' in sys.modules)"
+    probe = "import sys, penstock.app; sys.exit('starlette' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", probe]).returncode == 0
 
 

@@ -12,9 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from penstock.control.clock import Clock
-from penstock.control.mailbox import is_running
-from penstock.control.run import run
+from penstock.app import run
+from penstock.clock import Clock
 from penstock.control.status import Status
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow
@@ -23,6 +22,7 @@ from penstock.errors import FlowFailed
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan.plan import Plan
 from penstock.plan.transition import Transition
+from penstock.store.mailbox import is_running
 
 
 def flow(name: str = "numbers", limit: int | None = None) -> Dataflow:

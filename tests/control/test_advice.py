@@ -7,20 +7,21 @@ from typing import Any
 import pytest
 
 from penstock import policies
-from penstock.control import given, history, terms
-from penstock.control.advice import advise, replay
-from penstock.control.context import Context
+from penstock.app import run
+from penstock.control import run_input as given
 from penstock.control.guard import Guard
-from penstock.control.history import dataflow, seen, transitions
-from penstock.control.run import run
 from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
-from penstock.models import rates
-from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Pipeline, Plan
+from penstock.policies.base.policy import Context
+from penstock.policies.shared import rates
+from penstock.policies.shared.topology import Topology
+from penstock.predict.advice import advise, replay
+from penstock.store import history, run_options
+from penstock.store.history import dataflow, seen, transitions
 from tests.models import dags
 
 from .doubles import FakeTime, Watcher, flow
@@ -114,13 +115,13 @@ def test_every_run_of_a_directory_is_played_under_its_own_budget() -> None:
     run(flow(), engine=engine, seconds=8, run_dir=home, clock=second.clock)
 
     def budget(one: history.Seen) -> Limits:
-        return terms.limits(home, one.time)
+        return run_options.limits(home, one.time)
 
     found = [*replay(Patient(), dataflow(home), seen(home), budget)]
     rules = [[v.rule for v in one.review.vetoes] for one in found]
     assert rules[3] == ["budget"]
     assert ["budget"] not in rules[len(rules) // 2 :]
-    assert terms.limits(home, 0.0) == terms.limits(Path("gone"), 1e10) == Limits()
+    assert run_options.limits(home, 0.0) == run_options.limits(Path("gone"), 1e10) == Limits()
 
 
 def test_a_run_that_was_continued_begins_anew() -> None:
@@ -265,7 +266,7 @@ def test_advice_is_recorded_as_advice() -> None:
 
 
 def test_a_quiet_time_of_the_day_is_kept() -> None:
-    from penstock.control.quiet import Quiet
+    from penstock.control.quiet_periods import Quiet
 
     guard = Guard(quiet=(Quiet.parse("00:00..24:00"),))
     played("mine", policy=Greedy(), guard=guard)

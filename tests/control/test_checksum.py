@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.control.checksum import digest, digest_rows
+from penstock.verify.checksum import digest, digest_rows
 
 DECIMALS = st.decimals(min_value=-(10**17), max_value=10**17, places=2)
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from penstock.app import run
 from penstock.control.dead_letters import DeadLetters, limit
-from penstock.control.run import run
+from penstock.control.summary import Summary
 from penstock.errors import InvalidInput
-from penstock.report.live import LiveView
-from penstock.report.plain import PlainView
-from penstock.report.summary import Summary
-from penstock.report.table import summary_table
+from penstock.views.live import LiveView
+from penstock.views.plain_lines import PlainView
+from penstock.views.summary_table import summary_table
 
 from .doubles import FakeTime, LossyEngine, Watcher, flow
 

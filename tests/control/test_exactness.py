@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.control.checksum import digest, digest_rows
-from penstock.control.exactness import Verdict, read_files, verify
 from penstock.dataflow.connectors import Console, Files, Generator, Memory
 from penstock.dataflow.flow import Dataflow
 from penstock.errors import InvalidInput
+from penstock.verify.checksum import digest, digest_rows
+from penstock.verify.exactness import Verdict, read_files, verify
 
 ROWS = [(i, f"v{i % 7}", i / 4) for i in range(100)]
 

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.control.context import Context
 from penstock.control.guard import Guard, Reviewed
-from penstock.control.past import DEFAULT_COSTS, Attempt, Made, Past, kind_of
-from penstock.control.quiet import Quiet
+from penstock.control.past_changes import DEFAULT_COSTS, Attempt, Made, Past, kind_of
+from penstock.control.quiet_periods import Quiet
 from penstock.dataflow.connectors import Generator, Memory
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
@@ -23,6 +22,7 @@ from penstock.plan.decision import Decision
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.transition import Transition
+from penstock.policies.base.policy import Context
 from tests.strategies import WORDS, dataflows, few, nothing, plans
 
 

@@ -15,20 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock.control import tables, thinning
 from penstock.control.guard import Reviewed, Veto
-from penstock.control.history import (
-    FILE,
-    History,
-    decisions,
-    moments,
-    opened,
-    seen,
-    snapshots,
-    transitions,
-)
 from penstock.control.loop import Tick
-from penstock.control.plain import plain
 from penstock.errors import RunDirectoryError
 from penstock.metrics.snapshot import (
     ChannelMetrics,
@@ -42,6 +30,18 @@ from penstock.metrics.snapshot import (
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.transition import Transition
+from penstock.store import tables, thinning
+from penstock.store.history import (
+    FILE,
+    History,
+    decisions,
+    moments,
+    opened,
+    seen,
+    snapshots,
+    transitions,
+)
+from penstock.store.serialization import plain
 from tests.speed import within
 
 PLAN = Plan((Pipeline(("a", "b"), 3),))
@@ -180,7 +180,7 @@ def test_a_directory_that_cannot_be_written_to_can_be_read(tmp_path: Path) -> No
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from penstock.control.history import History
+from penstock.store.history import History
 from tests.control.test_history import tick
 
 history = History(Path(sys.argv[1]), lambda: 1.7e9)

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from penstock.control.asked import Asked
-from penstock.control.context import Context
 from penstock.control.guard import Guard
 from penstock.control.loop import Rules, Tick, control
+from penstock.control.requests import Asked
 from penstock.engines.memory import MemoryEngine
 from penstock.errors import FlowFailed, Refused
 from penstock.metrics.snapshot import Snapshot
@@ -21,9 +20,10 @@ from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
 from penstock.plan.request import Mode, ScaleIn, ScaleOut, parse
 from penstock.plan.transition import Transition
-from penstock.policies.backup import Interval, WithBackup
-from penstock.policies.static import Static
-from penstock.policies.stela import Stela
+from penstock.policies.base.policy import Context
+from penstock.policies.baselines.static import Static
+from penstock.policies.es_stream.commit_interval import Interval, WithBackup
+from penstock.policies.stela.policy import Stela
 
 from .doubles import FailingEngine, flow
 
@@ -316,8 +316,8 @@ def test_scaling_on_demand_is_by_the_settings_of_the_run_s_own_stela(
         seen.append((executors, *given))
         return Decision(context.plan, "")
 
-    monkeypatch.setattr("penstock.policies.stela.scale_out", decide)
-    monkeypatch.setattr("penstock.policies.stela.scale_in", decide)
+    monkeypatch.setattr("penstock.policies.stela.policy.scale_out", decide)
+    monkeypatch.setattr("penstock.policies.stela.policy.scale_in", decide)
     context = Context(flow().graph, default_plan(flow().graph, 1), (), 1.0)
     for request in (ScaleOut(1), ScaleIn(2)):
         Asked("asked", request).decide(context, policy)
@@ -339,7 +339,7 @@ def test_scaling_on_demand_is_decided_from_the_context(
         raise ZeroDivisionError("no executors")
 
     fake = SimpleNamespace(scale_out=scale_out, scale_in=scale_in)
-    monkeypatch.setitem(sys.modules, "penstock.policies.stela", fake)
+    monkeypatch.setitem(sys.modules, "penstock.policies.stela.policy", fake)
     engine = MemoryEngine()
     asked = {2.0: "scale-out 2", 3.0: "scale-in 1", 4.0: "executors=1, scale-out 1"}
     ticks = turns(engine, Static(), 4, tmp_path, asked=asked)

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from penstock.control.asked import Asked
-from penstock.control.clock import Clock
-from penstock.control.context import Context
-from penstock.control.history import decisions
+from penstock.clock import Clock
 from penstock.control.loop import Tick
-from penstock.control.mailbox import Answer, Mailbox, ask
+from penstock.control.requests import Asked
 from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput, PenstockError, Refused, RunDirectoryError
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
 from penstock.plan.request import Pause, Scale
 from penstock.plan.transition import Transition
+from penstock.policies.base.policy import Context
+from penstock.store.history import decisions
+from penstock.store.mailbox import Answer, Mailbox, ask
 
 from .doubles import SlowEngine, flow, running
 
@@ -105,7 +105,7 @@ def test_what_changes_no_plan_says_what_it_did_and_what_cannot_be_done_is_refuse
         return Decision(None, f"nothing is congested, {executors} more would gain nothing")
 
     monkeypatch.setitem(
-        sys.modules, "penstock.policies.stela", SimpleNamespace(scale_out=scale_out)
+        sys.modules, "penstock.policies.stela.policy", SimpleNamespace(scale_out=scale_out)
     )
     with running(tmp_path, MemoryEngine()):
         assert ask(tmp_path, "policy off").message == "the policy of this run is now: off"
@@ -206,7 +206,7 @@ def test_nobody_waits_in_a_directory_that_was_removed(tmp_path: Path) -> None:
 
 
 def test_only_one_process_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.control.mailbox._POLL", 0.001)
+    monkeypatch.setattr("penstock.store.mailbox._POLL", 0.001)
     with closing(Mailbox(tmp_path)), pytest.raises(RunDirectoryError, match="another process"):
         Mailbox(tmp_path)
 

@@ -16,20 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.control import case
-from penstock.control.context import Context
-from penstock.control.history import (
-    FILE,
-    History,
-    dataflow,
-    keep_dataflow,
-    seen,
-    snapshots,
-    transitions,
-)
 from penstock.control.loop import Tick
-from penstock.control.plain import plain, restored
-from penstock.dataflow import structure
+from penstock.dataflow import serialization
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.regions import regions
 from penstock.errors import InvalidInput, InvalidPlan, RunDirectoryError
@@ -44,6 +32,18 @@ from penstock.plan import fusion
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.transition import Transition
+from penstock.policies.base.policy import Context
+from penstock.store import context_file
+from penstock.store.history import (
+    FILE,
+    History,
+    dataflow,
+    keep_dataflow,
+    seen,
+    snapshots,
+    transitions,
+)
+from penstock.store.serialization import plain, restored
 from tests.strategies import dataflows, few, plans
 
 SIMPLE: dict[object, st.SearchStrategy[Any]] = {
@@ -188,8 +188,8 @@ def test_a_directory_without_a_run_says_so(tmp_path: Path) -> None:
 @few
 @given(dataflows())
 def test_a_dataflow_looks_the_same_without_its_functions(graph: Graph) -> None:
-    hollow = structure.from_json(json.loads(json.dumps(structure.to_json(graph)))).graph()
-    assert structure.to_json(hollow) == structure.to_json(graph)
+    hollow = serialization.from_json(json.loads(json.dumps(serialization.to_json(graph)))).graph()
+    assert serialization.to_json(hollow) == serialization.to_json(graph)
     assert hollow.topological == graph.topological
     assert [o.state for o in hollow.operators] == [o.state for o in graph.operators]
     assert regions(hollow) == regions(graph)
@@ -199,17 +199,17 @@ def test_a_dataflow_looks_the_same_without_its_functions(graph: Graph) -> None:
 @given(st.data())
 def test_its_plans_are_the_same_too(data: st.DataObject) -> None:
     graph = data.draw(dataflows())
-    hollow = structure.from_json(structure.to_json(graph)).graph()
+    hollow = serialization.from_json(serialization.to_json(graph)).graph()
     fusion.check(data.draw(plans(graph)), hollow)
 
 
 def test_a_form_that_is_none_is_told() -> None:
     from .doubles import flow
 
-    data = structure.to_json(flow().graph)
+    data = serialization.to_json(flow().graph)
     data["operators"][1]["form"] = "dance"
     with pytest.raises(InvalidInput, match="no operator is a 'dance'"):
-        structure.from_json(data).graph()
+        serialization.from_json(data).graph()
 
 
 def test_the_dataflow_is_kept_with_its_run(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_the_dataflow_is_kept_with_its_run(tmp_path: Path) -> None:
 
     graph = flow().graph
     keep_dataflow(tmp_path, graph)
-    assert structure.to_json(dataflow(tmp_path)) == structure.to_json(graph)
+    assert serialization.to_json(dataflow(tmp_path)) == serialization.to_json(graph)
 
 
 # --- a case -------------------------------------------------------------------------------------
@@ -232,9 +232,9 @@ def test_a_case_is_read_as_it_was_written(data: st.DataObject) -> None:
     measured = {p.name: possible(m, p) for p, m in drawn.items()}
     shot = Snapshot(3.0, 1.0, None, 0, 0, 0, measured)
     context = Context(graph, plan, (shot,), 3.5, Limits(slots=9))
-    written = json.loads(json.dumps(case.to_json(context)))
-    back = case.from_json(written)
-    assert case.to_json(back) == written
+    written = json.loads(json.dumps(context_file.to_json(context)))
+    back = context_file.from_json(written)
+    assert context_file.to_json(back) == written
     assert (back.plan, back.snapshots, back.now, back.limits) == (plan, (shot,), 3.5, Limits(9))
 
 
@@ -262,12 +262,15 @@ def example() -> dict[str, Any]:
 
     graph = flow().graph
     shot = Snapshot(3.0, 1.0, None, 0, 0, 0, {"numbers": PipelineMetrics("numbers", 1)})
-    return case.to_json(Context(graph, fusion.default_plan(graph, 1), (shot,), 3.5))
+    return context_file.to_json(Context(graph, fusion.default_plan(graph, 1), (shot,), 3.5))
 
 
 def test_a_case_needs_neither_limits_nor_a_time() -> None:
     data = {k: v for k, v in example().items() if k not in ("limits", "now")}
-    assert (case.from_json(data).now, case.from_json(data).limits) == (3.0, Limits())
+    assert (context_file.from_json(data).now, context_file.from_json(data).limits) == (
+        3.0,
+        Limits(),
+    )
 
 
 @pytest.mark.parametrize(
@@ -294,9 +297,9 @@ def test_a_bad_case_is_one_clear_message(
     part: str, value: object, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        case.from_json({**example(), part: value})
+        context_file.from_json({**example(), part: value})
     with pytest.raises(InvalidInput, match="a case is written as"):
-        case.from_json({k: v for k, v in example().items() if k != "snapshots"})
+        context_file.from_json({k: v for k, v in example().items() if k != "snapshots"})
 
 
 @pytest.mark.parametrize(
@@ -322,7 +325,7 @@ def test_a_dataflow_that_is_none_is_told(at: int, changes: dict[str, object], me
     data = example()
     data["dataflow"]["operators"][at].update(changes)
     with pytest.raises(InvalidInput) as told:
-        case.from_json(data)
+        context_file.from_json(data)
     assert f"dataflow.operators{message}" in str(told.value)
     assert "\n" not in str(told.value)
 
@@ -342,7 +345,7 @@ def test_constraints_that_cannot_be_are_told(changes: dict[str, object], message
     data = example()
     data["dataflow"]["constraints"][0].update(changes)
     with pytest.raises(InvalidInput) as told:
-        case.from_json(data)
+        context_file.from_json(data)
     assert f"dataflow.constraints{message}" in str(told.value)
 
 
@@ -370,7 +373,7 @@ def test_measurements_that_cannot_be_are_told(changes: dict[str, object], messag
     data = example()
     data["snapshots"][0]["pipelines"]["numbers"].update(changes)
     with pytest.raises(InvalidInput) as told:
-        case.from_json(data)
+        context_file.from_json(data)
     assert f"snapshots[0].pipelines.numbers{message}" in str(told.value)
 
 
@@ -378,10 +381,10 @@ def test_snapshots_are_listed_oldest_first() -> None:
     data = example()
     data["snapshots"].append({**data["snapshots"][0], "at": 1.0})
     with pytest.raises(InvalidInput, match=r"snapshots\[1\].at: 1 s is before the 3 s of the one"):
-        case.from_json(data)
+        context_file.from_json(data)
     data["snapshots"] = [{"at": -1, "window": 1}]
     with pytest.raises(InvalidInput, match=r"snapshots\[0\].at: -1 is no time of 0 s or more"):
-        case.from_json(data)
+        context_file.from_json(data)
 
 
 def test_what_follows_from_the_rest_of_a_case_need_not_be_written() -> None:
@@ -392,7 +395,7 @@ def test_what_follows_from_the_rest_of_a_case_need_not_be_written() -> None:
         {"name": "out", "state": "sink", "inputs": ["all"]},
     ]
     pipelines = [{"operators": ["in"]}, {"operators": ["count"], "parallelism": 3}]
-    found = case.from_json(
+    found = context_file.from_json(
         {
             "dataflow": {
                 "name": "words",
@@ -440,4 +443,4 @@ def test_snapshots_of_another_flow_are_told(part: str, value: object) -> None:
     with pytest.raises(
         InvalidInput, match="snapshots are of another dataflow: 'tweets' is no operator of 'number"
     ):
-        case.from_json(data)
+        context_file.from_json(data)

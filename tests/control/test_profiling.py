@@ -10,7 +10,6 @@ import pytest
 
 from penstock import Profiled, profile
 from penstock.cli import plans
-from penstock.control.profiling import read
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow
 from penstock.engines.memory import MemoryEngine
@@ -18,6 +17,7 @@ from penstock.errors import InvalidInput, InvalidPlan, Refused
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
 from penstock.plan.transition import Transition
+from penstock.predict.profiling import read
 
 from .doubles import FakeTime, Watcher
 

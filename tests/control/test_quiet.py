@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.control.clock import Clock
-from penstock.control.quiet import Quiet
+from penstock.clock import Clock
+from penstock.control.quiet_periods import Quiet
 from penstock.engines.simulator.engine import SimulatorEngine
 from penstock.errors import InvalidInput
 from tests.control.doubles import flow

@@ -9,9 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from penstock.control.context import Context
-from penstock.control.history import decisions, snapshots, transitions
-from penstock.control.run import run
+from penstock.app import run
 from penstock.dataflow.connectors import Discard, Files
 from penstock.dataflow.flow import Dataflow
 from penstock.engines.memory import MemoryEngine
@@ -25,6 +23,8 @@ from penstock.errors import (
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.transition import Transition
+from penstock.policies.base.policy import Context
+from penstock.store.history import decisions, snapshots, transitions
 
 from .doubles import FailingEngine, FakeTime, StuckEngine, TellingEngine, Watcher, flow
 

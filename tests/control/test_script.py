@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from penstock.control.asked import Asked
-from penstock.control.history import decisions, snapshots
-from penstock.control.run import run
-from penstock.control.script import Script, Scripted, parse_change
+from penstock.app import run
+from penstock.control.requests import Asked
+from penstock.control.scripted_changes import Script, Scripted, parse_change
+from penstock.control.summary import Summary
 from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput, Refused
 from penstock.plan.request import Executors, Scale, Split, Together
-from penstock.report.summary import Summary
+from penstock.store.history import decisions, snapshots
 
 from .doubles import FakeTime, flow
 

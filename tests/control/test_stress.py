@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.control import stress
 from penstock.dataflow.connectors import Discard, Files, Generator
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operator import Read
+from penstock.dataflow.operators import Read
 from penstock.errors import InvalidInput
+from penstock.predict import stress_load
 
 
 def graph(*loads: str | None) -> Graph:
@@ -32,40 +32,40 @@ def sources(graph: Graph) -> list[Generator]:
 
 
 def test_each_generator_goes_on_at_ten_times_the_highest_rate_of_its_own() -> None:
-    found = stress.stressed(graph("100/s", "sine:10-50@60s"))
+    found = stress_load.stressed(graph("100/s", "sine:10-50@60s"))
     assert [(s.load, s.limit) for s in sources(found)] == [("1000.0/s", None), ("500.0/s", None)]
-    assert stress.offered(found) == 1500
+    assert stress_load.offered(found) == 1500
 
 
 def test_a_load_that_is_given_is_that_of_all() -> None:
-    found = stress.stressed(graph("100/s", "50/s"), "ramp:0-70@10s")
+    found = stress_load.stressed(graph("100/s", "50/s"), "ramp:0-70@10s")
     assert [(s.load, s.limit) for s in sources(found)] == 2 * [("ramp:0-70@10s", None)]
-    assert stress.offered(found) == 140
+    assert stress_load.offered(found) == 140
 
 
 def test_the_rest_of_the_world_is_taken_as_it_comes() -> None:
-    found = stress.stressed(graph("100/s", None))
+    found = stress_load.stressed(graph("100/s", None))
     assert [s.load for s in sources(found)] == ["1000.0/s"]
-    assert stress.offered(found) is None
-    assert stress.channel_rows(graph(None)) is None
+    assert stress_load.offered(found) is None
+    assert stress_load.channel_rows(graph(None)) is None
 
 
 def test_a_source_that_gives_nothing_needs_a_load() -> None:
     with pytest.raises(InvalidInput, match="the source 's0' gives nothing: say a load"):
-        stress.stressed(graph("0/s"))
-    assert stress.offered(stress.stressed(graph("0/s"), "5/s")) == 5
+        stress_load.stressed(graph("0/s"))
+    assert stress_load.offered(stress_load.stressed(graph("0/s"), "5/s")) == 5
 
 
 def test_no_rate_is_beyond_what_can_be_told_apart() -> None:
-    assert stress.offered(stress.stressed(graph("500000000/s"))) == 1e9
+    assert stress_load.offered(stress_load.stressed(graph("500000000/s"))) == 1e9
 
 
 def test_the_first_plan_is_the_finest_with_batches_that_do_not_grow() -> None:
     found = graph("10000/s", "10/s", None)
-    plan = stress.first_plan(found, executors=3)
+    plan = stress_load.first_plan(found, executors=3)
     assert [p.operators for p in plan.pipelines] == [("s0",), ("s1",), ("s2",), ("all", "out")]
     assert [p.admission for p in plan.pipelines] == [5000, 100, None, None]
     assert {p.parallelism for p in plan.pipelines} == {1}
     assert plan.executors == 3
-    assert stress.channel_rows(found) == 5100
-    assert [p.admission for p in stress.relieved(plan, found).pipelines] == 4 * [None]
+    assert stress_load.channel_rows(found) == 5100
+    assert [p.admission for p in stress_load.relieved(plan, found).pipelines] == 4 * [None]

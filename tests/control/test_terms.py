@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from penstock import policies
-from penstock.control import terms
+from penstock.app import run
 from penstock.control.guard import Guard
-from penstock.control.quiet import Quiet
-from penstock.control.run import run
-from penstock.control.script import parse_change
-from penstock.control.terms import Terms
+from penstock.control.quiet_periods import Quiet
+from penstock.control.scripted_changes import parse_change
 from penstock.engines.memory import MemoryEngine
 from penstock.plan.limits import Limits
+from penstock.store import run_options
+from penstock.store.run_options import Terms
 
 from .doubles import FakeTime, flow
 
@@ -34,7 +34,7 @@ def test_what_was_asked_is_kept_for_every_run_of_a_directory(tmp_path: Path) -> 
         guard=Guard(cooldown=20, quiet=(Quiet.parse("10m..20m"),)),
         advise=True,
     )
-    first, second = terms.read(tmp_path)
+    first, second = run_options.read(tmp_path)
     assert (first.policy, first.mode, first.seconds) == ("static", "on", 3)
     assert (second.policy, second.mode) == ("threshold:above=0.7", "advise")
     assert set(second.loads.values()) == {"500/s"} != set(first.loads.values())
@@ -47,27 +47,29 @@ def test_what_was_asked_is_kept_for_every_run_of_a_directory(tmp_path: Path) -> 
 
 
 def test_a_policy_is_named_with_the_options_that_differ() -> None:
-    assert terms.policy(policies.get("latency")) == "latency"
-    assert terms.policy(policies.get("latency:adjust=10s,most=7")) == "latency:adjust=10,most=7"
+    assert run_options.policy(policies.get("latency")) == "latency"
+    assert (
+        run_options.policy(policies.get("latency:adjust=10s,most=7")) == "latency:adjust=10,most=7"
+    )
 
     class Own:
         name = "own"
 
-    assert terms.policy(Own()) == "own"
+    assert run_options.policy(Own()) == "own"
 
 
 def test_a_line_that_was_cut_short_is_passed_over(tmp_path: Path) -> None:
-    terms.keep(tmp_path, Terms(1.0, "spark", "static"))
-    with (tmp_path / terms.FILE).open("a") as file:
+    run_options.keep(tmp_path, Terms(1.0, "spark", "static"))
+    with (tmp_path / run_options.FILE).open("a") as file:
         file.write('{"time": 2.0, "engi')
-    assert [one.time for one in terms.read(tmp_path)] == [1.0]
+    assert [one.time for one in run_options.read(tmp_path)] == [1.0]
 
 
 @pytest.mark.parametrize("text", ["[]", '"x"', '{"time": "now"}'])
 def test_what_is_no_such_line_is_passed_over(tmp_path: Path, text: str) -> None:
-    (tmp_path / terms.FILE).write_text(f"{text}\n")
-    assert terms.read(tmp_path) == []
+    (tmp_path / run_options.FILE).write_text(f"{text}\n")
+    assert run_options.read(tmp_path) == []
 
 
 def test_a_directory_from_before_has_none(tmp_path: Path) -> None:
-    assert terms.read(tmp_path) == []
+    assert run_options.read(tmp_path) == []

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from penstock.control import history, terms, whatif
 from penstock.control.guard import Guard
-from penstock.control.quiet import Quiet
-from penstock.control.whatif import Question
-from penstock.engines.simulator import modelfile
-from penstock.engines.simulator.calibration import fit
-from penstock.engines.simulator.modelfile import Fitted
-from penstock.engines.simulator.observed import recording
+from penstock.control.quiet_periods import Quiet
+from penstock.dataflow.load_profile import parse
 from penstock.errors import InvalidInput
-from penstock.models.load import parse
 from penstock.plan.limits import Limits
+from penstock.predict import model_file, whatif
+from penstock.predict.batch_observations import recording
+from penstock.predict.calibration import fit
+from penstock.predict.model_file import Fitted
+from penstock.predict.whatif import Question
+from penstock.store import history, run_options
 from tests.engines.simulator.recorded import BATCH, flow, simulated
 
 
@@ -30,7 +30,7 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @cache
 def fitted(run_dir: Path) -> Fitted:
-    return modelfile.of(fit([recording(run_dir)]))
+    return model_file.of(fit([recording(run_dir)]))
 
 
 def asked(run_dir: Path, load: str, **more: Any) -> whatif.Answer:
@@ -70,7 +70,7 @@ def test_batches_larger_than_any_recorded_are_called_a_guess(run_dir: Path) -> N
 
 
 def test_the_load_of_the_run_is_scaled(run_dir: Path) -> None:
-    base = parse(terms.read(run_dir)[-1].loads["read"])
+    base = parse(run_options.read(run_dir)[-1].loads["read"])
     rate = base.rate(100.0)
     twice = asked(run_dir, "x2", policy="static")
     assert twice.alone.offered == pytest.approx(2 * rate, rel=0.01)
@@ -124,7 +124,7 @@ def test_the_limits_and_the_guard_of_the_run_hold(tmp_path: Path) -> None:
 
 def test_a_run_that_does_not_say_its_load_is_taken_as_measured(tmp_path: Path) -> None:
     run_dir = simulated(tmp_path, flow(), changes=(), load="40/s", seconds=40)
-    (run_dir / terms.FILE).unlink()
+    (run_dir / run_options.FILE).unlink()
     answer = whatif.ask(run_dir, Question("x3", seconds=10.0))
     assert answer.alone.offered == pytest.approx(120, rel=0.05)
     assert answer.steered is answer.alone  # nobody is known to decide

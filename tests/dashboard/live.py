@@ -10,18 +10,18 @@ import time
 from pathlib import Path
 
 from penstock import workloads
-from penstock.control.clock import Clock
-from penstock.control.run import run
-from penstock.engines.simulator import costs
+from penstock.app import run
+from penstock.clock import Clock
 from penstock.engines.simulator.engine import SimulatorEngine
 from penstock.engines.simulator.model import Model
+from penstock.predict import operator_costs
 
 from .runs import TIMES
 
 
 def main(run_dir: str, speed: float = 1.0) -> None:
     flow = workloads.build("wordcount", Path(run_dir) / "out")
-    steps = costs.steps(flow.graph, *TIMES, None)
+    steps = operator_costs.steps(flow.graph, *TIMES, None)
     engine = SimulatorEngine(Model(steps, nodes=4), load="sine:500,1500@60s")
     before = time.monotonic()
 

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from penstock.control import history
-from penstock.control.history import Seen
 from penstock.dashboard.frame import frame, level
 from penstock.metrics.snapshot import (
     ChannelMetrics,
@@ -19,6 +17,8 @@ from penstock.metrics.snapshot import (
     Snapshot,
 )
 from penstock.plan.plan import Pipeline, Plan
+from penstock.store import history
+from penstock.store.history import Seen
 from tests.control.doubles import flow
 
 GRAPH = flow().graph

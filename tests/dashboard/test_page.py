@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from penstock.control import history
 from penstock.control.guard import Reviewed, Veto
-from penstock.control.mailbox import is_running
 from penstock.dashboard.serving import listen
 from penstock.plan.decision import Decision
+from penstock.store import history
+from penstock.store.mailbox import is_running
 from tests.control.doubles import flow
 
 from .browser import FLAGS, TOKEN, chromium, dashboard, served

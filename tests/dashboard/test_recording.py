@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from penstock.control import history
 from penstock.dashboard import recording
 from penstock.dashboard.recording import Recording, check
 from penstock.engines.memory import MemoryEngine
-from penstock.engines.rundir import RunDirectory
 from penstock.errors import InvalidInput, RunDirectoryError
-from penstock.report import chronicle
+from penstock.store import history
+from penstock.store.run_directory import RunDirectory
+from penstock.views import chronicle
 from tests.control.doubles import flow, running
 
 from .runs import WALL, ticks, write

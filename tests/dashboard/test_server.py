@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from penstock.control.history import transitions
 from penstock.dashboard.access import Access
 from penstock.dashboard.recording import Recording
 from penstock.dashboard.server import PAGE, _written, application
 from penstock.engines.memory import MemoryEngine
+from penstock.store.history import transitions
 from tests.control.doubles import running
 
 TOKEN = "a-token-of-the-tests"

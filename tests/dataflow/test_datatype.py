@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from pyspark.sql import types as t
 
-from penstock.dataflow import datatype
+from penstock.dataflow import schema as datatype
 from penstock.dataflow.schema import Schema
 from penstock.errors import InvalidInput
 from tests.strategies import few, spark_structs

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from penstock.dataflow import operator as op
+from penstock.dataflow import operators as op
 from penstock.dataflow.connectors import Files, Generator, Kafka, Memory, Parquet, Spark
 from penstock.dataflow.flow import Dataflow, Stream
-from penstock.dataflow.location import Location
-from penstock.dataflow.operator import Bounds, Latency, OnError, Selectivity, State
+from penstock.dataflow.operators import Bounds, Latency, OnError, Selectivity, State
 from penstock.dataflow.schema import Schema
+from penstock.dataflow.source_location import Location
 from penstock.errors import InvalidInput
 
 

@@ -15,10 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark import cloudpickle
 
-from penstock.dataflow.arrow import arrow_schema, arrow_type
 from penstock.dataflow.connectors import Generator
-from penstock.dataflow.generation import each, records, total
-from penstock.dataflow.schema import Schema
+from penstock.dataflow.generator import each, records, total
+from penstock.dataflow.schema import Schema, arrow_schema, arrow_type
 from penstock.errors import InvalidInput
 
 SCHEMA = "id bigint, draw double, at double"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.dataflow import joins
-from penstock.dataflow.operator import Join
+from penstock.dataflow import operators
+from penstock.dataflow.operators import Join
 
 
 @pytest.mark.parametrize(
@@ -24,14 +24,14 @@ from penstock.dataflow.operator import Join
 def test_every_spelling_is_kept_as_one(how: str, kind: str) -> None:
     assert Join(how).how == kind
     assert Join(how) == Join(kind)
-    assert joins.refusal(Join(how).how) is None
+    assert operators.refusal(Join(how).how) is None
 
 
 @pytest.mark.parametrize("how", ["cross", "anti", "left_anti", "leftAnti"])
 def test_joins_that_streams_do_not_have_are_told_so(how: str) -> None:
-    assert "join of two streams, only inner, left_outer" in str(joins.refusal(Join(how).how))
+    assert "join of two streams, only inner, left_outer" in str(operators.refusal(Join(how).how))
 
 
 @pytest.mark.parametrize("how", ["sideways", "", 7, None])
 def test_other_words_are_refused_with_those_there_are(how: str) -> None:
-    assert f"how is {how!r}, it must be one of inner" in str(joins.refusal(Join(how).how))
+    assert f"how is {how!r}, it must be one of inner" in str(operators.refusal(Join(how).how))

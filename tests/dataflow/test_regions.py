@@ -5,7 +5,7 @@ from hypothesis import given
 from penstock.dataflow.connectors import Generator, Memory
 from penstock.dataflow.flow import Dataflow, Stream
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operator import State
+from penstock.dataflow.operators import State
 from penstock.dataflow.regions import Region, regions
 from penstock.dataflow.schema import Schema
 from penstock.dataflow.validation import known_schemas

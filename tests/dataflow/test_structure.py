@@ -9,9 +9,9 @@ from hypothesis import given
 from penstock.dataflow.connectors import Generator, Memory
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operator import Bounds, State
+from penstock.dataflow.operators import Bounds, State
 from penstock.dataflow.schema import Schema
-from penstock.dataflow.structure import from_json, to_json
+from penstock.dataflow.serialization import from_json, to_json
 from penstock.errors import InvalidInput
 from tests.strategies import dataflows, few, nothing
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.dataflow import operator as op
+from penstock.dataflow import operators as op
 from penstock.dataflow.connectors import ForeachBatch, Generator, Memory, Parquet
 from penstock.dataflow.flow import Dataflow, Stream
 from penstock.dataflow.graph import Constraint, Expectation, Graph
-from penstock.dataflow.location import Location
-from penstock.dataflow.operator import Bounds, Operator
+from penstock.dataflow.operators import Bounds, Operator
 from penstock.dataflow.schema import Schema
+from penstock.dataflow.source_location import Location
 from penstock.dataflow.validation import Problem, check, known_schemas, problems
 from penstock.errors import InvalidDataflow
 from tests.strategies import dataflows, few, nothing

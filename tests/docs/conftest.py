@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock import policies
-from penstock.policies import registry
+from penstock.policies.base import registry
 
 from . import stand
 from .blocks import ALL, ROOT

@@ -14,22 +14,22 @@ from pathlib import Path
 from typing import Any
 
 from penstock import workloads
+from penstock.app import run
 from penstock.cli import main
-from penstock.control.clock import Clock
-from penstock.control.history import moments
-from penstock.control.mailbox import is_running
-from penstock.control.run import run
+from penstock.clock import Clock
+from penstock.dataflow import load_profile as loads
 from penstock.dataflow.connectors import Generator
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operator import Read
+from penstock.dataflow.operators import Read
 from penstock.engines.memory import MemoryEngine
-from penstock.engines.simulator import costs
+from penstock.engines.simulator.distributions import Constant
 from penstock.engines.simulator.engine import SimulatorEngine
 from penstock.engines.simulator.model import Model, Step
-from penstock.engines.simulator.service import Constant
-from penstock.models import load as loads
 from penstock.plan.plan import Plan
-from penstock.report.prometheus import Exporter
+from penstock.predict import operator_costs
+from penstock.store.history import moments
+from penstock.store.mailbox import is_running
+from penstock.views.prometheus import Exporter
 
 from ..control.doubles import FakeTime
 
@@ -49,7 +49,9 @@ class Simulated(SimulatorEngine):
         if self._load is None and max(peaks, default=0) > 1000:
             self._load = loads.parse("300/s")
         steps = {o.name: Step(Constant(0.0001)) for o in graph.operators if o.inputs}
-        self._model = replace(self._model, steps={**steps, **costs.declared(graph)}, nodes=4)
+        self._model = replace(
+            self._model, steps={**steps, **operator_costs.declared(graph)}, nodes=4
+        )
         super().start(graph, plan, run_dir)
 
 
@@ -79,10 +81,12 @@ def stand_in(monkeypatch: Any) -> None:
         clocks.append(FakeTime(engine).clock)
         return engine
 
-    monkeypatch.setattr("penstock.control.run._spark", simulated)
-    monkeypatch.setattr("penstock.control.profiling._spark", counted)
-    monkeypatch.setattr("penstock.control.run.Clock", lambda: clocks.pop())
-    monkeypatch.setattr("penstock.engines.spark.session.session", lambda master, conf: None)
+    monkeypatch.setattr("penstock.app._spark", simulated)
+    monkeypatch.setattr("penstock.predict.profiling._spark", counted)
+    monkeypatch.setattr("penstock.app.Clock", lambda: clocks.pop())
+    monkeypatch.setattr(
+        "penstock.engines.spark.session.flow_session.session", lambda master, conf: None
+    )
     monkeypatch.setattr("penstock.cli.explaining._schemas", lambda graph, master, conf: ({}, ()))
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from penstock.policies import registry
+from penstock.policies.base import registry
 
 from .blocks import ROOT
 from .scripts import script

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from penstock.control import history
-from penstock.control.mailbox import is_running
+from penstock.store import history
+from penstock.store.mailbox import is_running
 
 from . import stand
 from .blocks import ALL, ROOT, Block

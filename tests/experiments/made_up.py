@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from penstock.drawing.figures import Figure, Level, Panel
 from penstock.engines.simulator.scenario import prime_tester
 from penstock.experiments import reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment
 from penstock.experiments.play import Play
 from penstock.experiments.rivals import scaled
-from penstock.report.figures import Figure, Level, Panel
 
 
 def cases(step: float, rate: int) -> Sequence[Case]:

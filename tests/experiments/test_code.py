@@ -114,9 +114,9 @@ def test_the_simulator_policies_and_workloads_are_covered_and_words_for_users_ar
     reach.add(code.place(experiments.get("joker-18").cases))
     found = {module for module, _ in reach.found}
     assert {
-        "penstock.engines.simulator.kernel",
-        "penstock.policies.organic",
-        "penstock.models.splitting",
+        "penstock.engines.simulator.queues",
+        "penstock.policies.joker.policy",
+        "penstock.policies.joker.growth",
         "penstock.workloads.wordcount",
         "penstock.experiments.joker",
     } <= found
@@ -127,7 +127,7 @@ def test_the_simulator_policies_and_workloads_are_covered_and_words_for_users_ar
 def test_a_policy_that_is_named_in_a_text_is_covered() -> None:
     reach = Reach()
     reach.add(code.place(experiments.get("nephele-hours").cases))
-    assert ("penstock.policies.latency", "Latency") in reach.found
+    assert ("penstock.policies.nephele.policy", "Latency") in reach.found
 
 
 def test_on_spark_the_code_is_that_of_the_experiment() -> None:

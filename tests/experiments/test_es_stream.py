@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from penstock import experiments
-from penstock.engines.simulator.node import place
+from penstock.engines.simulator.machines import place
 from penstock.errors import FlowFailed
 from penstock.experiments import (
     es_stream,
@@ -32,9 +32,9 @@ from penstock.experiments.experiment import Data, Job, Record, Setting
 from penstock.experiments.play import Play
 from penstock.experiments.rivals import scaled
 from penstock.experiments.table import tabulate
-from penstock.models import jackson
-from penstock.models.instances import best
 from penstock.plan.plan import Plan
+from penstock.policies.es_stream.placement import best
+from penstock.policies.shared import queueing
 
 # --- figure 13 ----------------------------------------------------------------------------------
 
@@ -343,8 +343,8 @@ def test_the_best_static_plan_on_spark_is_that_of_batches_of_queues_and_of_es_st
     best = es_stream_spark.best(140)
     assert best == es_stream_spark.formula(140) == {"read": 2, "views": 6, "count": 4}
     loads = {n: 140 * s for n, s in es_stream_spark.services().items()}
-    servers = [jackson.Server(n, load, 1, 12) for n, load in loads.items()]
-    assert jackson.best(servers, 12).instances == best
+    servers = [queueing.Server(n, load, 1, 12) for n, load in loads.items()]
+    assert queueing.best(servers, 12).instances == best
     assert sum(es_stream_spark.services().values()) == pytest.approx(0.048)
 
 

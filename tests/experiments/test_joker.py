@@ -26,7 +26,8 @@ from penstock.experiments import (
 from penstock.experiments.experiment import Case, Data, Record, Setting
 from penstock.experiments.joker_best import Best
 from penstock.experiments.joker_draws import middle, repeated
-from penstock.models import instances, splitting
+from penstock.policies.es_stream import placement as instances
+from penstock.policies.joker import growth
 
 OURS = [e for e in experiments.every() if e.name.startswith(("joker", "es-stream"))]
 
@@ -55,7 +56,7 @@ def test_two_operators_are_cut_apart_from_64_multiplications_on(
 ) -> None:
     cost = joker.multiplying(multiplications).service.mean
     share = cost / (joker.HOP + 2 * cost)
-    assert (splitting.utility([share, share]) - 1 > joker.SEED.split_utility) is pays
+    assert (growth.utility([share, share]) - 1 > joker.SEED.split_utility) is pays
 
 
 def test_a_finer_grain_is_the_same_work_in_more_tuples() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock import experiments
-from penstock.control.context import Context
+from penstock.dataflow.load_profile import parse
 from penstock.dataflow.validation import check
 from penstock.experiments import (
     es_stream_15,
@@ -31,9 +31,9 @@ from penstock.experiments.table import tabulate
 from penstock.experiments.verdict import ROUNDS
 from penstock.experiments.waiting import Part
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
-from penstock.models.load import parse
 from penstock.plan import fusion
-from penstock.policies import stela
+from penstock.policies.base.policy import Context
+from penstock.policies.stela import policy as stela
 from tests.report import statuses
 
 SHOWN = [e for e in experiments.every() if e.spark is not None]
@@ -522,7 +522,9 @@ def test_a_case_on_a_cluster_has_a_session_of_its_own(
         raise InterruptedError
 
     monkeypatch.setattr("penstock.experiments.play.run", run)
-    monkeypatch.setattr("penstock.engines.spark.session.end", lambda: told.append("end"))
+    monkeypatch.setattr(
+        "penstock.engines.spark.session.flow_session.end", lambda: told.append("end")
+    )
     for master in (None, "local-cluster[2,2,1024]"):
         job = SparkPlay(lambda out: waiting.flow("star", STAR, "5/s"), 1.0, master=master)
         with pytest.raises(InterruptedError):

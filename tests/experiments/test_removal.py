@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from penstock import experiments
-from penstock.control.context import Context
 from penstock.control.loop import Tick
 from penstock.control.status import Status
 from penstock.experiments import removal_spark
@@ -21,7 +20,8 @@ from penstock.experiments.play import Watch
 from penstock.experiments.removal_spark import SCORE, TAG, Removal, Usher
 from penstock.experiments.table import tabulate
 from penstock.metrics.snapshot import ExecutorMetrics, PipelineMetrics, Snapshot
-from penstock.policies import stela
+from penstock.policies.base.policy import Context
+from penstock.policies.stela import policy
 from tests.experiments.test_on_spark import data, seconds, tick, value
 
 SIZE = experiments.get("stela-8").spark_size
@@ -64,7 +64,7 @@ def context() -> Context:
 
 def test_stela_lets_those_go_that_only_feed_what_is_congested() -> None:
     seen = context()
-    decision = stela.scale_in(seen, removal_spark.GONE)
+    decision = policy.scale_in(seen, removal_spark.GONE)
     assert decision.plan is not None
     assert set(decision.plan.leaving) == {"2", "3"}
     assert decision.plan.pipelines == seen.plan.pipelines  # all find a slot on the others

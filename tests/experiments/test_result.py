@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from penstock.drawing.figures import Figure, Line, Panel
 from penstock.errors import InvalidInput
 from penstock.experiments.experiment import Claim, Data, Experiment
 from penstock.experiments.result import Result, read
 from penstock.experiments.store import Store
 from penstock.experiments.table import markdown
-from penstock.report.figures import Figure, Line, Panel
-from penstock.report.notebook import Tabled
+from penstock.views.notebook import Tabled
 
 FOUND = Experiment(
     "found",

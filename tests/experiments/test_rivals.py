@@ -6,10 +6,10 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.control.context import Context
 from penstock.engines.simulator.scenario import prime_tester
 from penstock.experiments.rivals import DynamicAllocation, best_static
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
+from penstock.policies.base.policy import Context
 
 SCENARIO = prime_tester(36)
 

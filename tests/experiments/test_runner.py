@@ -149,7 +149,7 @@ def test_an_interrupt_while_it_draws_says_that_all_cases_are_done(
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("penstock.report.figures.save", stopped)
+    monkeypatch.setattr("penstock.drawing.figures.save", stopped)
     with pytest.raises(KeyboardInterrupt, match=r"all cases are done and in .*made-up, not all is"):
         carry_out(_two(stop=False), Order(tmp_path))
     assert Store(tmp_path / "made-up").data()["simulator"].cases == ("latency", "static")

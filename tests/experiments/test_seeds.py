@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock import experiments
-from penstock.control.context import Context
+from penstock.dataflow.load_profile import parse
 from penstock.engines.simulator.scenario import (
     TWEETS_PEAK,
     prime_tester,
@@ -25,7 +25,7 @@ from penstock.experiments.runner import Order, carry_out
 from penstock.experiments.stela import best, taken
 from penstock.experiments.verdict import DIFFERS
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
-from penstock.models.load import parse
+from penstock.policies.base.policy import Context
 
 EVERY = experiments.every()
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from penstock.control.context import Context
 from penstock.engines.simulator.layout import Layout, slots
 from penstock.engines.simulator.topologies import (
     LINEAR,
@@ -33,7 +32,8 @@ from penstock.experiments.stela_8 import FIGURE_8, RANDOM, STELA, Draw, down, ke
 from penstock.experiments.table import tabulate
 from penstock.experiments.verdict import GIVEN
 from penstock.plan.limits import Limits
-from penstock.policies import stela
+from penstock.policies.base.policy import Context
+from penstock.policies.stela import policy as stela
 
 
 def test_the_machines_of_the_source_go_first_and_the_rest_end_up_even(tmp_path: Path) -> None:

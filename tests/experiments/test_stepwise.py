@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from penstock.control import stress
-from penstock.control.context import Context
 from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput
 from penstock.experiments import climb as climbs
@@ -27,10 +25,12 @@ from penstock.experiments.stepwise_static import Best, filling, most_of, turned
 from penstock.experiments.table import tabulate
 from penstock.experiments.verdict import AGREES, DIFFERS, DIRECTION, GIVEN
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
-from penstock.models.rates import NotMeasured
 from penstock.plan.fusion import finest_plan
 from penstock.plan.limits import Limits
-from penstock.policies import slots
+from penstock.policies.base.policy import Context
+from penstock.policies.shared.rates import NotMeasured
+from penstock.policies.stela import slots
+from penstock.predict import stress_load
 
 from ..control.doubles import FakeTime
 
@@ -66,7 +66,7 @@ def test_a_plan_carries_the_same_however_it_was_come_to(tmp_path: Path) -> None:
     app, carried = storm.app("diamond"), []
     for first in (small, large):
         engine = app.engine(6, 1, 5.0)
-        plan = stress.first_plan(app.graph, 6)
+        plan = stress_load.first_plan(app.graph, 6)
         engine.start(app.graph, slots.scaled_plan(plan, first), tmp_path / str(len(carried)))
         engine.advance(5.0)
         engine.apply(slots.scaled_plan(plan, large))

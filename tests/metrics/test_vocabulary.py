@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 from penstock.metrics import derived, snapshot
-from penstock.metrics.vocabulary import VOCABULARY, Level, Unit, measure, of
+from penstock.metrics.catalog import VOCABULARY, Level, Unit, measure, of
 
 KINDS = {
     Level.FLOW: snapshot.Snapshot,

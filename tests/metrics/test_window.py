@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.metrics.derived import queue, true_rate
-from penstock.metrics.keyrange import KeyRange
 from penstock.metrics.snapshot import (
     ChannelMetrics,
     ExecutorMetrics,
     InstanceMetrics,
+    KeyRange,
     LatencyMetrics,
     OperatorMetrics,
     PipelineMetrics,
     Snapshot,
 )
-from penstock.metrics.window import apart, blend, mean, settled, summary, total, variation
+from penstock.metrics.windows import apart, blend, mean, settled, summary, total, variation
 
 
 def shot(at: float, window: float = 1.0, **more: object) -> Snapshot:

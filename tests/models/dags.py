@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 
 from hypothesis import strategies as st
 
-from penstock.control.context import Context
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow, Stream
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operator import State
+from penstock.dataflow.operators import State
 from penstock.metrics.snapshot import ExecutorMetrics, PipelineMetrics, Snapshot
-from penstock.models import rates
-from penstock.models.topology import Topology
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Pipeline, Plan
+from penstock.policies.base.policy import Context
+from penstock.policies.shared import rates
+from penstock.policies.shared.topology import Topology
 from tests.strategies import WORDS, nothing
 
 Edges = Mapping[str, Sequence[str]]

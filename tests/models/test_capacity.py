@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock import Pipeline, Plan
-from penstock.models.capacity import Need, Point, needed, ranking, table
-from penstock.models.profile import Profile, Ratios, Round
+from penstock.policies.stepwise.capacity import Need, Point, needed, ranking, table
+from penstock.policies.stepwise.profile import Profile, Ratios, Round
 
 
 def a_round(slots: int, mean: float, executors: int = 1, met: bool = True) -> Round:

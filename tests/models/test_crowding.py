@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.models.crowding import each, noted, useful
-from penstock.models.station import Station
+from penstock.policies.nephele.station import Station, each, noted, useful
 
 
 def station(p: int, load: float, wait: float, overhead: float) -> Station:

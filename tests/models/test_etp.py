@@ -5,10 +5,10 @@ import itertools
 import pytest
 from hypothesis import given
 
-from penstock.models import rates
-from penstock.models.etp import Reach, congested, etp
-from penstock.models.rates import Rate
-from penstock.models.topology import Topology
+from penstock.policies.shared import rates
+from penstock.policies.shared.rates import Rate
+from penstock.policies.shared.topology import Topology
+from penstock.policies.stela.etp import Reach, congested, etp
 from tests.models import dags
 from tests.strategies import few
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.metrics.snapshot import PipelineMetrics
-from penstock.models.inflow import Inflow, follow, missing, to_do
-from penstock.models.topology import Topology
 from penstock.plan import fusion
+from penstock.policies.shared.rates import Inflow, follow, missing, to_do
+from penstock.policies.shared.topology import Topology
 from tests.policies.queues import chain
 from tests.strategies import few
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.models import queueing
-from penstock.models.instances import best, objective
+from penstock.policies.es_stream.placement import best, objective
+from penstock.policies.shared import queueing
 from tests.speed import within
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from penstock.models.jackson import Server, best, fewest, within
+from penstock.policies.shared.queueing import Server, best, fewest, within
 from tests import speed
 
 

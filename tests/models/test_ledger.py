@@ -7,13 +7,12 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.models import rates
-from penstock.models.etp import congested, etp
-from penstock.models.ledger import Ledger
-from penstock.models.rates import Rate
-from penstock.models.standing import Standing
-from penstock.models.topology import Topology
 from penstock.plan.plan import Pipeline, Plan
+from penstock.policies.shared import rates
+from penstock.policies.shared.rate_table import Ledger
+from penstock.policies.shared.rates import Rate
+from penstock.policies.shared.topology import Topology
+from penstock.policies.stela.etp import Standing, congested, etp
 from tests.models import dags
 
 Flow = tuple[Topology, rates.Rates]

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.dataflow.load_profile import Load, Piece, parse
 from penstock.errors import InvalidInput
-from penstock.models.load import Load, Piece, parse
 
 
 @pytest.mark.parametrize(

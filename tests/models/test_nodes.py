@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.metrics.snapshot import ExecutorMetrics
-from penstock.models.nodes import Node, fits, need, node, place, skewness
+from penstock.policies.es_stream.placement import Node, fits, need, node, place, skewness
 
 LIMITS = {"processor": 0.9, "memory": 0.9}
 

@@ -3,8 +3,15 @@ from __future__ import annotations
 import pytest
 
 from penstock.metrics.snapshot import LatencyMetrics, PipelineMetrics, Snapshot
-from penstock.models.observation import BEAT, Observation, clearing, least, observed, sustained
-from penstock.models.profile import Feature
+from penstock.policies.stepwise.observation import (
+    BEAT,
+    Observation,
+    clearing,
+    least,
+    observed,
+    sustained,
+)
+from penstock.policies.stepwise.profile import Feature
 
 
 def seen(source: PipelineMetrics, latency: dict[str, LatencyMetrics]) -> Snapshot:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from penstock import Dataflow, Discard, Pipeline, Plan
 from penstock.errors import InvalidInput
-from penstock.models.profile import (
+from penstock.plan import fusion
+from penstock.policies.stepwise.profile import (
     Feature,
     Profile,
     Ratios,
@@ -22,7 +23,6 @@ from penstock.models.profile import (
     kept,
     ratios,
 )
-from penstock.plan import fusion
 from tests.engines.spark.flows import source
 
 

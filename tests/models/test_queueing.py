@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.models import queueing
+from penstock.policies.shared import queueing
 
 loads = st.floats(0.01, 20.0)
 

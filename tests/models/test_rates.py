@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.models import rates
-from penstock.models.rates import NotMeasured, Rate
-from penstock.models.topology import Topology
 from penstock.plan.plan import Pipeline, Plan
+from penstock.policies.shared import rates
+from penstock.policies.shared.rates import NotMeasured, Rate
+from penstock.policies.shared.topology import Topology
 from tests.models import dags
 from tests.strategies import few
 

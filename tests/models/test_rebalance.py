@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.models.rebalance import Vertex, p_delta, p_w, rebalance, spread
+from penstock.policies.shared.rebalance import Vertex, p_delta, p_w, rebalance, spread
 from tests.speed import within
 
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from penstock import Dataflow, Discard, Pipeline, Plan
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operator import Bounds
-from penstock.models.readings import Reading, Readings
-from penstock.models.rebalancing import dealt, rebalanced
-from penstock.models.sections import sections
+from penstock.dataflow.operators import Bounds
 from penstock.plan import fusion
+from penstock.policies.joker.redistribution import dealt, rebalanced
+from penstock.policies.joker.sections import sections
+from penstock.policies.shared.bottlenecks import Reading, Readings
 from tests.engines.spark.flows import source
 
 vertices = st.lists(

@@ -5,9 +5,16 @@ from __future__ import annotations
 import pytest
 
 from penstock import Pipeline, Plan
-from penstock.models.profile import Feature, Round
-from penstock.models.search import Rules, Search, next_step
-from penstock.models.tuning import Tuning, busiest, judged, swift
+from penstock.policies.stepwise.campaign import (
+    Rules,
+    Search,
+    Tuning,
+    busiest,
+    judged,
+    next_step,
+    swift,
+)
+from penstock.policies.stepwise.profile import Feature, Round
 
 RULES = Rules()
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from penstock import Dataflow, Discard
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.regions import regions
-from penstock.models.sections import Section, representatives, sections
+from penstock.policies.joker.sections import Section, representatives, sections
 from tests.engines.spark.flows import source
 from tests.strategies import dataflows, few, plans
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock import Dataflow, Memory, Pipeline, Plan
-from penstock.models.topology import Topology
+from penstock.policies.shared.topology import Topology
 from tests.engines.spark.flows import source
 
 

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.models.readings import Reading, Readings
-from penstock.models.sections import Section
-from penstock.models.trials import Trial
 from penstock.plan.plan import Pipeline, Plan
+from penstock.policies.joker.sections import Section
+from penstock.policies.joker.trials import Trial
+from penstock.policies.shared.bottlenecks import Reading, Readings
 
 SECTION = Section(("a", "b", "c"), ("a",))
 APART = Plan((Pipeline(("a",), 2), Pipeline(("b",), 4), Pipeline(("c",), 2)))

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.plan import fusion
-from penstock.plan.budget import levelled, within
-from penstock.plan.limits import Limits
+from penstock.plan.limits import Limits, levelled, within
 from penstock.plan.plan import Plan
 from tests.strategies import dataflows, few, plans
 

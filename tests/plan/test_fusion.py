@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from penstock.dataflow.connectors import Generator, Memory, Spark
 from penstock.dataflow.flow import Dataflow, Stream
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operator import Bounds, Frame, Operator
+from penstock.dataflow.operators import Bounds, Frame, Operator
 from penstock.dataflow.schema import Schema
 from penstock.errors import InvalidPlan
 from penstock.plan import fusion

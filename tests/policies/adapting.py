@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock import Dataflow, Discard, Plan
-from penstock.control.context import Context
 from penstock.dataflow.graph import Graph
 from penstock.metrics.snapshot import OperatorMetrics, PipelineMetrics, Snapshot
-from penstock.policies.organic import Organic
+from penstock.policies.base.policy import Context
+from penstock.policies.joker.policy import Organic
 from tests.engines.spark.flows import source
 
 

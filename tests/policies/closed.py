@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from penstock.control.context import Context
 from penstock.dataflow.graph import Graph
 from penstock.engines.memory import MemoryEngine
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan import fusion
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
-from penstock.policies.policy import Policy
+from penstock.policies.base.policy import Context, Policy
 
 LINEAR = {"s": (), "a": ("s",), "b": ("a",), "c": ("b",)}
 DIAMOND = {"s": (), "a": ("s",), "b": ("s",), "c": ("s",), "d": ("a", "b", "c")}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.control.context import Context
 from penstock.dataflow.graph import Graph
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.plan import fusion
 from penstock.plan.decision import Decision
 from penstock.plan.limits import Limits
-from penstock.policies.latency import Latency
+from penstock.policies.base.policy import Context
+from penstock.policies.nephele.policy import Latency
 
 PLAIN = Latency(cadence_share=0.0)
 """Leaves cadences alone, so that only instances are looked at."""

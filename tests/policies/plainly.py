@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from penstock.metrics import rounding
-from penstock.models import rates as model
-from penstock.models.etp import congested, etp
-from penstock.models.rates import Rates
-from penstock.models.topology import Topology
-from penstock.policies import slots
-from penstock.policies.strategies import RANKINGS, Ranking
+from penstock.metrics import derived
+from penstock.policies.shared import rates as model
+from penstock.policies.shared.rates import Rates
+from penstock.policies.shared.topology import Topology
+from penstock.policies.stela import slots
+from penstock.policies.stela.etp import congested, etp
+from penstock.policies.stela.strategies import RANKINGS, Ranking
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,9 @@ def _ranked(growing: Growing) -> list[str]:
     shares = etp(growing.topology, growing.rates, growing.over)
 
     def worth(name: str) -> tuple[float, float]:
-        share = rounding.plain(shares[name])
+        share = derived.plain(shares[name])
         if found:
-            return share, rounding.plain(growing.rates[name].congestion)
+            return share, derived.plain(growing.rates[name].congestion)
         return share, -growing.instances(name)
 
     return sorted(candidates, key=worth, reverse=True)

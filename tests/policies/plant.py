@@ -13,14 +13,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from penstock.control.context import Context
 from penstock.dataflow.graph import Graph
 from penstock.metrics.snapshot import OperatorMetrics, PipelineMetrics, Snapshot
 from penstock.plan import fusion
 from penstock.plan.decision import Decision
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Pipeline, Plan
-from penstock.policies.policy import Policy
+from penstock.policies.base.policy import Context, Policy
 
 
 @dataclass

@@ -15,16 +15,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock import Dataflow, Discard, Generator
-from penstock.control.context import Context
 from penstock.dataflow.graph import Graph
 from penstock.metrics.snapshot import ExecutorMetrics, PipelineMetrics, Snapshot
-from penstock.models import queueing
-from penstock.models.topology import Topology
 from penstock.plan import fusion
 from penstock.plan.decision import Decision
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
-from penstock.policies.policy import Policy
+from penstock.policies.base.policy import Context, Policy
+from penstock.policies.shared import queueing
+from penstock.policies.shared.topology import Topology
 
 
 def nothing(*_: Any) -> Any:

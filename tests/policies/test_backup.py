@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import Dataflow, Discard, Generator
-from penstock.control.context import Context
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.plan import fusion
 from penstock.plan.decision import Decision
-from penstock.policies.backup import BUSY, Interval, WithBackup
-from penstock.policies.static import Static
+from penstock.policies.base.policy import Context
+from penstock.policies.baselines.static import Static
+from penstock.policies.es_stream.commit_interval import BUSY, Interval, WithBackup
 
 BOUNDS = Interval(0.2, 5.0)
 

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.control.context import Context
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
-from penstock.models import queueing
 from penstock.plan import fusion
 from penstock.plan.decision import Decision
 from penstock.plan.limits import Limits
-from penstock.policies.drs import Drs
+from penstock.policies.base.policy import Context
+from penstock.policies.baselines.drs import Drs
+from penstock.policies.shared import queueing
 from tests import strategies
 from tests.policies.queues import Flow, chain
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.control.context import Context
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import PipelineMetrics
-from penstock.models import rates
-from penstock.models.topology import Topology
 from penstock.plan import fusion
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Pipeline, Plan
-from penstock.policies.ds2 import Ds2, fitted, needed
+from penstock.policies.base.policy import Context
+from penstock.policies.baselines.ds2 import Ds2, fitted, needed
+from penstock.policies.shared import rates
+from penstock.policies.shared.topology import Topology
 from tests.models import dags
 from tests.policies.closed import DIAMOND, LINEAR, Loop
 from tests.policies.test_stela import parallelism

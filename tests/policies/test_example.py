@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from penstock import policies
-from penstock.control.run import run
+from penstock.app import run
 from penstock.engines.memory import MemoryEngine
-from penstock.policies import registry
+from penstock.policies.base import registry
 
 from ..control.doubles import FakeTime, flow
 

@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from penstock.control.context import Context
 from penstock.control.guard import Guard, Reviewed
-from penstock.control.past import Made, Past
+from penstock.control.past_changes import Made, Past
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
-from penstock.models import rates
-from penstock.models.topology import Topology
 from penstock.plan import fusion
 from penstock.plan.change import Change
 from penstock.plan.decision import Decision
 from penstock.plan.limits import Limits
 from penstock.plan.transition import Transition
-from penstock.policies.drs import Drs
-from penstock.policies.latency import Latency
-from penstock.policies.organic import Organic
-from penstock.policies.stela import Stela
-from penstock.policies.strategies import LeastLinkLoad, Round, RoundRobin
+from penstock.policies.base.policy import Context
+from penstock.policies.baselines.drs import Drs
+from penstock.policies.joker.policy import Organic
+from penstock.policies.nephele.policy import Latency
+from penstock.policies.shared import rates
+from penstock.policies.shared.topology import Topology
+from penstock.policies.stela.policy import Stela
+from penstock.policies.stela.strategies import LeastLinkLoad, Round, RoundRobin
 from tests.models import dags
 from tests.policies.queues import chain
 

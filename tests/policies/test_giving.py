@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.models import rates
-from penstock.models.rates import Rate
-from penstock.models.topology import Topology
-from penstock.policies import slots, stela
+from penstock.policies.shared import rates
+from penstock.policies.shared.rates import Rate
+from penstock.policies.shared.topology import Topology
+from penstock.policies.stela import policy, slots
 from tests.models import dags
 from tests.policies import plainly
 
@@ -61,7 +61,7 @@ def order(growth: slots.Growth, count: int, choose: slots.Choice) -> tuple[slots
     return slots.give_out(growth, count, watched), seen
 
 
-@pytest.mark.parametrize("by", sorted(stela.CHOICES))
+@pytest.mark.parametrize("by", sorted(policy.CHOICES))
 @settings(deadline=None)
 @given(seed=SEEDS)
 def test_slots_go_to_the_same_in_the_same_order(by: str, seed: int) -> None:
@@ -71,7 +71,7 @@ def test_slots_go_to_the_same_in_the_same_order(by: str, seed: int) -> None:
     plain, expected = plainly.give_out(
         plainly.Growing(found, now, over), count, plainly.CHOICES[by]
     )
-    end, seen = order(slots.Growth.of(found, now, over), count, stela.CHOICES[by])
+    end, seen = order(slots.Growth.of(found, now, over), count, policy.CHOICES[by])
     assert seen == expected
     assert end.rates == plain.rates
     assert end.congested == plain.congested

@@ -10,9 +10,9 @@ import pytest
 from penstock import Dataflow, Discard, Generator
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import PipelineMetrics
-from penstock.models import queueing
 from penstock.plan.limits import Limits
-from penstock.policies.latency import Latency
+from penstock.policies.nephele.policy import Latency
+from penstock.policies.shared import queueing
 from tests.policies.looks import context, decided, instances, metrics
 from tests.policies.queues import chain, nothing
 

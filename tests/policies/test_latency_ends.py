@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from penstock import Dataflow, Discard, Generator
-from penstock.control.context import Context
 from penstock.dataflow.graph import Graph
 from penstock.metrics.snapshot import LatencyMetrics
-from penstock.policies.latency import Latency
+from penstock.policies.base.policy import Context
+from penstock.policies.nephele.policy import Latency
 from tests.policies.looks import PLAIN, batches, context, decided, instances, metrics
 from tests.policies.queues import chain, nothing
 

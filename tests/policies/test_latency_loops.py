@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.control.context import Context
 from penstock.dataflow.graph import Constraint
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan import fusion
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
-from penstock.policies.latency import Latency
+from penstock.policies.base.policy import Context
+from penstock.policies.nephele.policy import Latency
 from tests import strategies
 from tests.policies.looks import PLAIN, context, decided, metrics
 from tests.policies.queues import Flow, chain

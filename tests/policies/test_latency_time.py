@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.policies.latency import Latency
+from penstock.policies.nephele.policy import Latency
 from tests.policies.looks import PLAIN, batches, context, decided, instances, metrics
 from tests.policies.queues import chain
 

@@ -16,15 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import policies
-from penstock.control.context import Context
 from penstock.dataflow.graph import Constraint
 from penstock.metrics.snapshot import PipelineMetrics
-from penstock.models import queueing, rates
-from penstock.models.topology import Topology
 from penstock.plan import fusion
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
-from penstock.policies import registry
+from penstock.policies.base import registry
+from penstock.policies.base.policy import Context
+from penstock.policies.shared import queueing, rates
+from penstock.policies.shared.topology import Topology
 from tests.models import dags
 from tests.strategies import few
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from penstock import Dataflow, Parquet
+from penstock.app import run
 from penstock.control.guard import Guard
-from penstock.control.run import run
 from penstock.dataflow.connectors import Generator
 from penstock.engines.spark.engine import SparkEngine
 from penstock.plan import fusion

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import InvalidInput
 from penstock.plan import fusion
-from penstock.policies.organic import Organic
+from penstock.policies.joker.policy import Organic
 from tests.policies.adapting import COSTS, region, shape, snapshot, tree, turn, word_count
 from tests.policies.plant import Plant
 

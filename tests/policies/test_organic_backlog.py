@@ -9,7 +9,7 @@ import pytest
 from penstock import Plan
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan import fusion
-from penstock.policies.organic import Organic
+from penstock.policies.joker.policy import Organic
 from tests.policies.adapting import region, shape, snapshot, turn
 
 

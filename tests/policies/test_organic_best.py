@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from penstock import Dataflow, Discard, Pipeline, Plan
 from penstock.plan import fusion
 from penstock.plan.limits import Limits
-from penstock.policies.organic import Organic
+from penstock.policies.joker.policy import Organic
 from tests.engines.spark.flows import source
 from tests.policies.adapting import COSTS, region, shape, word_count
 from tests.policies.plant import Plant, best_capacity

@@ -11,7 +11,7 @@ import pytest
 from penstock import Pipeline, Plan
 from penstock.plan import fusion
 from penstock.plan.limits import Limits
-from penstock.policies.organic import Organic
+from penstock.policies.joker.policy import Organic
 from tests.policies.adapting import COSTS, region, snapshot, tree, turn, word_count
 from tests.policies.plant import Plant
 

@@ -10,10 +10,10 @@ import pytest
 
 from penstock import Dataflow, Discard
 from penstock.errors import InvalidInput
-from penstock.models.attempts import configuration
 from penstock.plan import fusion
 from penstock.plan.limits import Limits
-from penstock.policies.organic import Organic
+from penstock.policies.joker.policy import Organic
+from penstock.policies.joker.trials import configuration
 from tests.engines.spark.flows import source
 from tests.policies.adapting import COSTS, region, shape, snapshot, turn, word_count
 from tests.policies.plant import Plant

@@ -10,11 +10,11 @@ import pytest
 from penstock import policies
 from penstock.errors import InvalidInput
 from penstock.plan.decision import Decision
-from penstock.policies import registry
-from penstock.policies.ds2 import Ds2
-from penstock.policies.static import Static
-from penstock.policies.stela import Stela
-from penstock.policies.threshold import Threshold
+from penstock.policies.base import registry
+from penstock.policies.baselines.ds2 import Ds2
+from penstock.policies.baselines.static import Static
+from penstock.policies.baselines.threshold import Threshold
+from penstock.policies.stela.policy import Stela
 
 
 class Foreign:

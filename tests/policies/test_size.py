@@ -10,26 +10,26 @@ from typing import Any
 
 import pytest
 
-from penstock.control.context import Context
 from penstock.control.guard import Guard
-from penstock.control.past import Made, Past
+from penstock.control.past_changes import Made, Past
 from penstock.dataflow.graph import Constraint
 from penstock.metrics.snapshot import ExecutorMetrics, PipelineMetrics
-from penstock.models import rates
-from penstock.models.topology import Topology
 from penstock.plan.change import Change
 from penstock.plan.decision import Decision
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
 from penstock.plan.transition import Transition
-from penstock.policies.drs import Drs
-from penstock.policies.ds2 import Ds2
-from penstock.policies.es_stream import EsStream
-from penstock.policies.latency import Latency
-from penstock.policies.organic import Organic
-from penstock.policies.stela import Stela, scale_in, scale_out
-from penstock.policies.strategies import LeastLinkLoad, RoundRobin
-from penstock.policies.threshold import Threshold
+from penstock.policies.base.policy import Context
+from penstock.policies.baselines.drs import Drs
+from penstock.policies.baselines.ds2 import Ds2
+from penstock.policies.baselines.threshold import Threshold
+from penstock.policies.es_stream.policy import EsStream
+from penstock.policies.joker.policy import Organic
+from penstock.policies.nephele.policy import Latency
+from penstock.policies.shared import rates
+from penstock.policies.shared.topology import Topology
+from penstock.policies.stela.policy import Stela, scale_in, scale_out
+from penstock.policies.stela.strategies import LeastLinkLoad, RoundRobin
 from tests.models import dags
 from tests.speed import within
 

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.control.context import Context
 from penstock.errors import InvalidInput
-from penstock.policies import slots
-from penstock.policies.policy import Policy
-from penstock.policies.stela import Stela
-from penstock.policies.strategies import LeastLinkLoad, RoundRobin
+from penstock.policies.base.policy import Context, Policy
+from penstock.policies.stela import slots
+from penstock.policies.stela.policy import Stela
+from penstock.policies.stela.strategies import LeastLinkLoad, RoundRobin
 from tests.models import dags
 from tests.policies.closed import LINEAR, Loop
 

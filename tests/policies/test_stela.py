@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.control.context import Context
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import ExecutorMetrics
-from penstock.models import rates
-from penstock.models.rates import Rate
-from penstock.models.topology import Topology
 from penstock.plan import fusion
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
-from penstock.policies import strategies
-from penstock.policies.stela import Stela, scale_in, scale_out
-from penstock.policies.strategies import RoundRobin
+from penstock.policies.base.policy import Context
+from penstock.policies.shared import rates
+from penstock.policies.shared.rates import Rate
+from penstock.policies.shared.topology import Topology
+from penstock.policies.stela import strategies
+from penstock.policies.stela.policy import Stela, scale_in, scale_out
+from penstock.policies.stela.strategies import RoundRobin
 from tests.models import dags
 from tests.models.test_etp import figure
 from tests.policies.closed import DIAMOND, LINEAR, STAR, Loop

@@ -15,17 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import Dataflow, Discard, Pipeline, Plan
-from penstock.control.context import Context
-from penstock.control.profiling import profile
 from penstock.dataflow.graph import Graph
 from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import LatencyMetrics, PipelineMetrics, Snapshot
-from penstock.models.observation import BEAT
 from penstock.plan import fusion
 from penstock.plan.decision import Decision
 from penstock.plan.limits import Limits
-from penstock.policies.stepwise import Stepwise
+from penstock.policies.base.policy import Context
+from penstock.policies.stepwise.observation import BEAT
+from penstock.policies.stepwise.policy import Stepwise
+from penstock.predict.profiling import profile
 from tests.control.doubles import FakeTime
 from tests.engines.spark.flows import source
 from tests.speed import seconds

@@ -7,12 +7,12 @@ import pytest
 
 from penstock import policies
 from penstock.dataflow.graph import Graph
-from penstock.models import rates
-from penstock.models.topology import Topology
 from penstock.plan.limits import Limits
-from penstock.policies import slots, strategies
-from penstock.policies.stela import Stela
-from penstock.policies.strategies import LeastLinkLoad, RoundRobin
+from penstock.policies.shared import rates
+from penstock.policies.shared.topology import Topology
+from penstock.policies.stela import slots, strategies
+from penstock.policies.stela.policy import Stela
+from penstock.policies.stela.strategies import LeastLinkLoad, RoundRobin
 from tests.models import dags
 from tests.policies.closed import LINEAR, Loop
 

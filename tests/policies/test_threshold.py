@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from penstock.control.context import Context
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import PipelineMetrics
-from penstock.models import rates
-from penstock.models.topology import Topology
 from penstock.plan import fusion
 from penstock.plan.limits import Limits
-from penstock.policies.threshold import Threshold
+from penstock.policies.base.policy import Context
+from penstock.policies.baselines.threshold import Threshold
+from penstock.policies.shared import rates
+from penstock.policies.shared.topology import Topology
 from tests.models import dags
 from tests.policies.closed import LINEAR, Loop
 from tests.policies.test_ds2 import later

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from penstock.control.loop import Tick
 from penstock.control.status import Status
+from penstock.control.summary import LatencySummary, Summary
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
@@ -16,7 +17,6 @@ from penstock.metrics.snapshot import LatencyMetrics, PipelineMetrics, Snapshot
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.transition import Transition
-from penstock.report.summary import LatencySummary, Summary
 
 
 def graph() -> Graph:
@@ -126,8 +126,8 @@ def summary(exact: bool | None = True) -> Summary:
 def play(speed: float) -> None:
     from rich.console import Console
 
-    from penstock.report.live import LiveView
-    from penstock.report.table import summary_table
+    from penstock.views.live import LiveView
+    from penstock.views.summary_table import summary_table
 
     console = Console()
     view = LiveView(console)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.report.charts import chart, nice, short, thinned
-from penstock.report.figures import Bars, Figure, Level, Line, Mark, Panel
+from penstock.drawing.charts import chart, nice, short, thinned
+from penstock.drawing.figures import Bars, Figure, Level, Line, Mark, Panel
 from tests.strategies import few
 
 finite = st.floats(-1e12, 1e12, allow_nan=False)

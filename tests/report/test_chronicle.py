@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.control.history import Changed, Moment, Seen
 from penstock.metrics.snapshot import ExecutorMetrics, LatencyMetrics, PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.transition import Transition
-from penstock.report.chronicle import HEAD, Line, chosen, events, in_order, lines, step
+from penstock.store.history import Changed, Moment, Seen
+from penstock.views.chronicle import HEAD, Line, chosen, events, in_order, lines, step
 
 PLAN = Plan((Pipeline(("a",), 3), Pipeline(("b",), 2)), 2)
 

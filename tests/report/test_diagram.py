@@ -16,13 +16,13 @@ from penstock import workloads
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
+from penstock.drawing import files, raster
+from penstock.drawing.diagram import diagram
+from penstock.drawing.sketch import TONES, Box, Curve, Dot, Label, Sketch
+from penstock.drawing.svg import svg
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import InstanceMetrics, OperatorMetrics, PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
-from penstock.report import drawn, raster
-from penstock.report.diagram import diagram
-from penstock.report.sketch import TONES, Box, Curve, Dot, Label, Sketch
-from penstock.report.svg import svg
 from tests.strategies import dataflows, few, nothing, plans
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -190,9 +190,9 @@ def test_words_can_be_read_on_what_they_stand_on() -> None:
 
 def test_files_by_their_endings(tmp_path: Path) -> None:
     found = diagram(chain("$a_1$"), Plan((Pipeline(("in", "$a_1$", "out")),)))
-    image = drawn.save(found, tmp_path / "flow.svg").read_text()
+    image = files.save(found, tmp_path / "flow.svg").read_text()
     assert re.match(r'<svg xmlns="http://www.w3.org/2000/svg"', image)
-    assert drawn.save(found, tmp_path / "flow.PNG").read_bytes()[:4] == b"\x89PNG"
+    assert files.save(found, tmp_path / "flow.PNG").read_bytes()[:4] == b"\x89PNG"
     assert (
         raster.save(found, tmp_path / "a.png").read_bytes() == (tmp_path / "flow.PNG").read_bytes()
     )
@@ -202,6 +202,6 @@ def test_files_by_their_endings(tmp_path: Path) -> None:
 def test_what_cannot_be_drawn_is_told(tmp_path: Path) -> None:
     found = diagram(chain())
     with pytest.raises(InvalidInput, match=r"ends in \.svg or \.png"):
-        drawn.save(found, tmp_path / "flow.gif")
+        files.save(found, tmp_path / "flow.gif")
     with pytest.raises(InvalidInput, match="No such file or directory"):
-        drawn.save(found, tmp_path / "nowhere" / "flow.svg")
+        files.save(found, tmp_path / "nowhere" / "flow.svg")

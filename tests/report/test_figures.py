@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from penstock.drawing import lettering, matplotlib_figures
+from penstock.drawing.figures import Bars, Figure, Level, Line, Mark, Panel, save
 from penstock.errors import InvalidInput, PenstockError
-from penstock.report import drawing, lettering
-from penstock.report.figures import Bars, Figure, Level, Line, Mark, Panel, save
 
 FIGURE = Figure(
     "a run",
@@ -147,7 +147,7 @@ def test_a_line_over_another_has_gaps_where_they_are_the_same() -> None:
     one = Line("a", x, (5.0,) * 10)
     other = Line("b", x, (5.0,) * 5 + (9.0,) * 5)
     panel = Panel("x", "y", (one, other))
-    assert drawing._over(panel, 0) == [0] * 9
-    assert drawing._over(panel, 1) == [1] * 4 + [0] * 5
+    assert matplotlib_figures._over(panel, 0) == [0] * 9
+    assert matplotlib_figures._over(panel, 1) == [1] * 4 + [0] * 5
     apart = Panel("x", "y", (one, Line("b", x, (6.0,) * 10)))
-    assert drawing._over(apart, 1) == [0] * 9
+    assert matplotlib_figures._over(apart, 1) == [0] * 9

@@ -10,9 +10,9 @@ from hypothesis import given
 
 from penstock import workloads
 from penstock.dataflow.graph import CycleError, Graph
-from penstock.dataflow.operator import Operator, Union
-from penstock.report import layout as module
-from penstock.report.layout import Layout, Place, layout
+from penstock.dataflow.operators import Operator, Union
+from penstock.drawing import layout as module
+from penstock.drawing.layout import Layout, Place, layout
 from tests.speed import within
 from tests.strategies import dataflows, few
 

@@ -13,13 +13,13 @@ import pytest
 
 from penstock import workloads
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operator import Operator, Union
+from penstock.dataflow.operators import Operator, Union
+from penstock.drawing.figures import Figure, Line, Panel
+from penstock.drawing.markup import Html, joined, pairs, table, tag
+from penstock.notebook_display import Shown
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Pipeline, Plan
-from penstock.report.figures import Figure, Line, Panel
-from penstock.report.markup import Html, joined, pairs, table, tag
-from penstock.report.notebook import Tabled, html
-from penstock.shown import Shown
+from penstock.views.notebook import Tabled, html
 
 from .statuses import PLAN, TRANSITION, graph, snapshot, summary
 

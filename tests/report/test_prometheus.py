@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.control.guard import Reviewed, Veto
 from penstock.errors import InvalidInput
+from penstock.metrics.catalog import VOCABULARY, Unit
 from penstock.metrics.snapshot import (
     ChannelMetrics,
     ExecutorMetrics,
@@ -21,9 +22,8 @@ from penstock.metrics.snapshot import (
     OperatorMetrics,
     PipelineMetrics,
 )
-from penstock.metrics.vocabulary import VOCABULARY, Unit
 from penstock.plan.decision import Decision
-from penstock.report.prometheus import Exporter, family
+from penstock.views.prometheus import Exporter, family
 
 from . import statuses
 

@@ -9,21 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from penstock.control import history, mailbox
-from penstock.control.context import Context
+from penstock.app import run
 from penstock.control.guard import Guard
-from penstock.control.run import run
+from penstock.control.summary import LatencySummary
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow
 from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput, RunDirectoryError
 from penstock.plan.decision import Decision
+from penstock.policies.base.policy import Context
 from penstock.report import document, prose
 from penstock.report.choices import Choice, merged
 from penstock.report.curves import curves
 from penstock.report.page import page
 from penstock.report.story import Story, story
-from penstock.report.summary import LatencySummary
+from penstock.store import history, mailbox
 
 from ..control.doubles import FakeTime, flow, running
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.report import text
+from penstock.views import text
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from penstock import workloads
 from penstock.dataflow.graph import Graph
 from penstock.metrics.snapshot import PipelineMetrics
-from penstock.models.topology import Topology
 from penstock.plan.plan import Pipeline, Plan
-from penstock.report.textgraph import textgraph
+from penstock.policies.shared.topology import Topology
+from penstock.views.textgraph import textgraph
 from tests.strategies import dataflows, few, plans
 
 from .statuses import PLAN, graph, snapshot

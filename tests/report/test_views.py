@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from penstock.control.asked import Asked
 from penstock.control.guard import Reviewed, Veto
+from penstock.control.requests import Asked
 from penstock.control.status import Status
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operator import Operator, Union
+from penstock.dataflow.operators import Operator, Union
 from penstock.metrics.snapshot import PipelineMetrics
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.request import Mode, Switch
-from penstock.report.live import LiveView
-from penstock.report.plain import PlainView
-from penstock.report.table import summary_table
+from penstock.views.live import LiveView
+from penstock.views.plain_lines import PlainView
+from penstock.views.summary_table import summary_table
 
 from . import statuses
 

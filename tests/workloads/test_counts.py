@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from penstock import workloads
-from penstock.dataflow.operator import Map
+from penstock.dataflow.load_profile import parse
+from penstock.dataflow.operators import Map
 from penstock.errors import InvalidInput
-from penstock.models.load import parse
 from penstock.workloads import commodity_count, prime_tester
 
 

@@ -10,9 +10,9 @@ import pytest
 from pyspark import cloudpickle
 
 from penstock import workloads
-from penstock.dataflow.generation import records
+from penstock.dataflow.generator import records
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operator import FlatMap, Map, Read, Union, Write
+from penstock.dataflow.operators import FlatMap, Map, Read, Union, Write
 from penstock.errors import InvalidInput
 from penstock.workloads import costs
 from tests.workloads.doubles import flat_mapped, mapped

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import workloads
-from penstock.dataflow.generation import records
+from penstock.dataflow.generator import records
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operator import FlatMap, Map, Process, Read, Union, Write
+from penstock.dataflow.operators import FlatMap, Map, Process, Read, Union, Write
 from penstock.errors import InvalidInput
 from penstock.workloads import multiply
 from tests.workloads.doubles import flat_mapped, mapped, processed

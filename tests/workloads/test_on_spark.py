@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock import workloads
-from penstock.control.run import run
+from penstock.app import run
 from penstock.engines.spark.engine import SparkEngine
 from penstock.plan import fusion
 

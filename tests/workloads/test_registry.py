@@ -9,16 +9,16 @@ import pyarrow as pa
 import pytest
 
 from penstock import workloads
-from penstock.control import exactness
-from penstock.control.checksum import digest
 from penstock.dataflow.connectors import Generator
-from penstock.dataflow.generation import records
+from penstock.dataflow.generator import records
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operator import Join, Read
+from penstock.dataflow.operators import Join, Read
 from penstock.dataflow.regions import regions
-from penstock.engines.simulator.costs import steps
 from penstock.errors import InvalidInput
 from penstock.plan import fusion
+from penstock.predict.operator_costs import steps
+from penstock.verify import exactness
+from penstock.verify.checksum import digest
 from penstock.workloads import meaning, twitter_sentiment
 
 NAMES = workloads.names()

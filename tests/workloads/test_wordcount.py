@@ -12,8 +12,8 @@ import pytest
 
 from penstock import workloads
 from penstock.dataflow.connectors import Generator
-from penstock.dataflow.generation import records
-from penstock.dataflow.operator import Frame, Read
+from penstock.dataflow.generator import records
+from penstock.dataflow.operators import Frame, Read
 from penstock.workloads import wordcount
 from penstock.workloads.languages import words
 from penstock.workloads.tweets import vocabulary, zipf_slots

@@ -14,7 +14,7 @@ from penstock.cli.streams import Streams, tell
 from penstock.errors import InvalidInput, PenstockError
 
 if TYPE_CHECKING:
-    from penstock.control.advice import Advice
+    from penstock.predict.advice import Advice
 
 
 def add(commands: Any) -> None:
@@ -34,9 +34,10 @@ def add(commands: Any) -> None:
 
 
 def _advise(given: argparse.Namespace, streams: Streams) -> int:
-    from penstock.control import advice, case, history, terms
-    from penstock.engines.rundir import local
     from penstock.plan.limits import Limits
+    from penstock.predict import advice
+    from penstock.store import context_file, history, run_options
+    from penstock.store.run_directory import local
 
     if (given.run_dir is None) == (given.snapshot is None):
         raise InvalidInput("say what to look at: a run directory, or --snapshot and a file")
@@ -45,7 +46,7 @@ def _advise(given: argparse.Namespace, streams: Streams) -> int:
     if given.snapshot is not None:
         written = _read(given.snapshot)
         try:
-            context = case.from_json(written)
+            context = context_file.from_json(written)
         except PenstockError as error:
             raise InvalidInput(f"the case '{given.snapshot}': {error}") from None
         if limits != Limits():
@@ -56,7 +57,7 @@ def _advise(given: argparse.Namespace, streams: Streams) -> int:
         return int(one.error is not None)
     home = local(given.run_dir)
     graph = history.dataflow(home)
-    budget = (lambda one: terms.limits(home, one.time)) if limits == Limits() else limits
+    budget = (lambda one: run_options.limits(home, one.time)) if limits == Limits() else limits
     found = [*advice.replay(policy, graph, history.seen(home), budget)]
     shown = {
         "flow": graph.name,
@@ -72,7 +73,7 @@ def _advise(given: argparse.Namespace, streams: Streams) -> int:
 
 def _lines(found: Iterable[Advice], *, whole: bool = False) -> Iterator[str]:
     """A line each time that something else is wanted; `whole`: also if nothing is."""
-    from penstock.report import text
+    from penstock.views import text
 
     before: object = None
     for one in found:

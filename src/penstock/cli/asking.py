@@ -60,8 +60,8 @@ def _settings(words: list[str]) -> str:
 
 
 def _ask(given: argparse.Namespace, streams: Streams) -> int:
-    from penstock.control.mailbox import ask
     from penstock.dataflow import duration
+    from penstock.store.mailbox import ask
 
     answer = ask(given.run_dir, given.request(given.words), duration.seconds(given.timeout))
     said = json.dumps(answer.to_json(), indent=2) if given.json else answer.message

@@ -13,8 +13,8 @@ from penstock.cli.streams import Streams, tell
 from penstock.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from penstock.control.whatif import Answer, Outcome
-    from penstock.engines.simulator.calibration import Calibration
+    from penstock.predict.calibration import Calibration
+    from penstock.predict.whatif import Answer, Outcome
 
 _LOAD = "x2 for twice the load of the run, or any load as `run --load` reads it (x1)"
 
@@ -54,12 +54,12 @@ def add(commands: Any) -> None:
 
 
 def _calibrate(given: argparse.Namespace, streams: Streams) -> int:
-    from penstock.engines.rundir import local
-    from penstock.engines.simulator import calibration, modelfile, observed
+    from penstock.predict import batch_observations, calibration, model_file
+    from penstock.store.run_directory import local
 
     folders = [local(one) for one in given.run_dirs]
-    found = calibration.fit([observed.recording(folder) for folder in folders])
-    data = modelfile.to_json(found, folders)
+    found = calibration.fit([batch_observations.recording(folder) for folder in folders])
+    data = model_file.to_json(found, folders)
     if given.out is not None:
         try:
             Path(given.out).expanduser().write_text(json.dumps(data, indent=1) + "\n")
@@ -69,7 +69,7 @@ def _calibrate(given: argparse.Namespace, streams: Streams) -> int:
 
 
 def _fitted(found: Calibration, out: str | None) -> Iterator[str]:
-    from penstock.report import text
+    from penstock.views import text
 
     quality, batch, node = found.quality, found.batch, found.node
     yield (
@@ -106,10 +106,9 @@ def _fitted(found: Calibration, out: str | None) -> Iterator[str]:
 
 
 def _whatif(given: argparse.Namespace, streams: Streams) -> int:
-    from penstock.control import whatif
     from penstock.dataflow import duration
-    from penstock.engines.rundir import local
-    from penstock.engines.simulator import modelfile
+    from penstock.predict import model_file, whatif
+    from penstock.store.run_directory import local
 
     if given.policy is None and given.settings:
         raise InvalidInput("--set is for a policy: say which with --policy")
@@ -120,13 +119,13 @@ def _whatif(given: argparse.Namespace, streams: Streams) -> int:
         duration.seconds(given.seconds),
         given.seed,
     )
-    fitted = None if given.model is None else modelfile.read(given.model)
+    fitted = None if given.model is None else model_file.read(given.model)
     answer = whatif.ask(local(given.run_dir), question, fitted)
     return tell(streams, answer.to_json(), _told(answer))
 
 
 def _told(answer: Answer) -> Iterator[str]:
-    from penstock.report import text
+    from penstock.views import text
 
     rate = f"{text.rate(answer.alone.offered)} rows/s offered"
     yield (
@@ -146,7 +145,7 @@ def _told(answer: Answer) -> Iterator[str]:
 
 
 def _outcome(title: str, one: Outcome) -> Iterator[str]:
-    from penstock.report import text
+    from penstock.views import text
 
     kept = "" if one.throughput >= 0.97 * one.offered else ", so it falls behind"
     yield f"{title}: {text.rate(one.throughput)} rows/s{kept}"

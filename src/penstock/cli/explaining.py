@@ -35,7 +35,7 @@ def add(commands: Any, flow: str, conf: str) -> None:
 def _explain(given: argparse.Namespace, streams: Streams) -> int:
     from penstock.cli import flows
     from penstock.dataflow.validation import check
-    from penstock.report.explain import explain, explain_json
+    from penstock.views.explain import explain, explain_json
 
     conf = starting.settings(given.conf)
     reference = flows.Reference.read(given.flow)
@@ -59,13 +59,13 @@ def _explain(given: argparse.Namespace, streams: Streams) -> int:
 def _draw(given: argparse.Namespace, streams: Streams, reference: Any) -> int:
     """No Spark is needed for that, unless the file with the dataflow needs it to be read."""
     from penstock.dataflow.validation import check
-    from penstock.report import diagram, drawn
-    from penstock.report.explain import start_plan
+    from penstock.drawing import diagram, files
+    from penstock.views.explain import start_plan
 
-    drawn.check(given.draw)  # a typing error should not wait for a file to be read
+    files.check(given.draw)  # a typing error should not wait for a file to be read
     graph = starting.loaded_lightly(reference).graph
     check(graph)
-    path = drawn.save(diagram.diagram(graph, start_plan(graph)), given.draw)
+    path = files.save(diagram.diagram(graph, start_plan(graph)), given.draw)
     return tell(streams, {"flow": graph.name, "drawn": str(path)}, [f"drawn to {path}"])
 
 
@@ -76,8 +76,8 @@ def _schemas(
 
     Native functions have to be put to Spark for that.
     """
-    from penstock.engines.spark.checks import check
-    from penstock.engines.spark.session import active, overridden, own, session
+    from penstock.engines.spark.queries.spark_checks import check
+    from penstock.engines.spark.session.flow_session import active, overridden, own, session
 
     spark = session(master, conf)
     with active(copied := own(spark, conf)):

@@ -42,7 +42,7 @@ def limits(given: argparse.Namespace) -> Limits:
 def guard(given: argparse.Namespace) -> Guard:
     """The guard that was asked for; what was not said is as usual."""
     from penstock.control.guard import Guard
-    from penstock.control.quiet import Quiet
+    from penstock.control.quiet_periods import Quiet
     from penstock.dataflow import duration
 
     words = {name: getattr(given, name) for name in ("cooldown", "settle", "undo", "horizon")}

@@ -34,7 +34,7 @@ from penstock.errors import InvalidInput, PenstockError
 
 if TYPE_CHECKING:
     from penstock.control.status import View
-    from penstock.report.prometheus import Exporter
+    from penstock.views.prometheus import Exporter
 
 # Exit codes: 0 well, 1 the work was done and its result is bad, 2 it could not be done, 3 the work
 # was done and too many rows became dead letters, 70 an error of ours, 130 stopped at once by Ctrl-C
@@ -174,14 +174,14 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _run(given: argparse.Namespace, streams: Streams) -> int:
+    from penstock.app import run
     from penstock.cli import flows, plans
     from penstock.control import dead_letters
-    from penstock.control.given import in_time
-    from penstock.control.run import run
-    from penstock.control.script import parse_change
+    from penstock.control.run_input import in_time
+    from penstock.control.scripted_changes import parse_change
     from penstock.dataflow.duration import seconds
-    from penstock.models.load import parse
-    from penstock.policies.backup import Interval
+    from penstock.dataflow.load_profile import parse
+    from penstock.policies.es_stream.commit_interval import Interval
 
     reference = flows.Reference.read(given.flow)
     conf = starting.settings(given.conf)
@@ -229,7 +229,7 @@ def _run(given: argparse.Namespace, streams: Streams) -> int:
     else:
         from rich.console import Console
 
-        from penstock.report.table import summary_table
+        from penstock.views.summary_table import summary_table
 
         Console(file=streams.out).print(summary_table(summary))
     inexact = summary.exact is False
@@ -301,12 +301,12 @@ def _view(given: argparse.Namespace, streams: Streams) -> View | None:
     if given.no_view:
         return None
     if not streams.quiet:
-        from penstock.report.plain import PlainView
+        from penstock.views.plain_lines import PlainView
 
         return PlainView(streams.err)
     from rich.console import Console
 
-    from penstock.report.live import LiveView
+    from penstock.views.live import LiveView
 
     # Rich asks the descriptors 0 to 2 for the size of the terminal; two of them point elsewhere.
     width = None if sys.stdin.isatty() else os.get_terminal_size(streams.err.fileno()).columns
@@ -316,7 +316,7 @@ def _view(given: argparse.Namespace, streams: Streams) -> View | None:
 @contextmanager
 def _serving(given: argparse.Namespace, streams: Streams) -> Iterator[Exporter | None]:
     """Before Spark starts: a port that is taken should not wait for that."""
-    from penstock.report.prometheus import LOOPBACK, Exporter
+    from penstock.views.prometheus import LOOPBACK, Exporter
 
     if given.metrics_port is None:
         if given.metrics_address is not None:

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from penstock.cli.flows import Reference
-    from penstock.control.profiling import Profiled
     from penstock.dataflow.flow import Dataflow
     from penstock.engines.simulator.engine import SimulatorEngine
-    from penstock.models.profile import Profile
+    from penstock.policies.stepwise.profile import Profile
+    from penstock.predict.profiling import Profiled
 
 
 def add(commands: Any, flow: str, load: str, conf: str) -> None:
@@ -74,7 +74,7 @@ def _options(command: argparse.ArgumentParser, load: str, conf: str) -> None:
 
 
 def _profile(given: argparse.Namespace, streams: Streams) -> int:
-    from penstock.report.profiles import profile_tables
+    from penstock.views.profile_tables import profile_tables
 
     (found,) = _profiled([given.flow], given, streams)
     parts = [profile_tables(found), _run_it(given.flow, found)]
@@ -82,8 +82,8 @@ def _profile(given: argparse.Namespace, streams: Streams) -> int:
 
 
 def _compare(given: argparse.Namespace, streams: Streams) -> int:
-    from penstock.models.capacity import ranking
-    from penstock.report.profiles import profile_tables, ranking_table
+    from penstock.policies.stepwise.capacity import ranking
+    from penstock.views.profile_tables import profile_tables, ranking_table
 
     if len(given.flows) < 2 or len({*given.flows}) < len(given.flows):
         raise InvalidInput("to compare takes two dataflows or more, each of them once")
@@ -100,14 +100,14 @@ def _compare(given: argparse.Namespace, streams: Streams) -> int:
 
 
 def _capacity(given: argparse.Namespace, streams: Streams) -> int:
-    from penstock.engines.rundir import local
-    from penstock.models import capacity
-    from penstock.report.profiles import capacity_table, need_words, unkept
+    from penstock.policies.stepwise import capacity
+    from penstock.store.run_directory import local
+    from penstock.views.profile_tables import capacity_table, need_words, unkept
 
     target = None if given.target is None else _rate(given.target)
     kept = local(given.flow)
     if kept.is_dir() or kept.suffix == ".json":
-        from penstock.control.profiling import read
+        from penstock.predict.profiling import read
 
         profile: Profile = read(kept)
     else:
@@ -138,7 +138,7 @@ def _profiled(
     """One dataflow after the other; a Ctrl-C ends the one under way and leaves out the rest."""
     from penstock.cli.flows import Reference
     from penstock.dataflow import duration
-    from penstock.models.load import parse
+    from penstock.dataflow.load_profile import parse
 
     # A typing error should not wait for Spark to start, nor for the first of two profiles.
     references = [Reference.read(text) for text in written]
@@ -165,9 +165,9 @@ def _profiled(
 def _one(
     reference: Reference, run_dir: Any, given: argparse.Namespace, streams: Streams
 ) -> Profiled:
-    from penstock.control.profiling import profile
-    from penstock.policies.stepwise import Stepwise
-    from penstock.report.progress import ProgressView
+    from penstock.policies.stepwise.policy import Stepwise
+    from penstock.predict.profiling import profile
+    from penstock.views.progress import ProgressView
 
     conf = starting.settings(given.conf)
     policy = setting.policy("stepwise", given.settings)
@@ -214,7 +214,7 @@ def _run_it(written: str, found: Profiled) -> str:
 
 def _rate(text: str) -> float:
     """`5000/s`, or a plain number of rows per second."""
-    from penstock.models.load import parse
+    from penstock.dataflow.load_profile import parse
 
     wrong = InvalidInput(f"'{text}' is no rate above zero: write --target 5000/s")
     try:

@@ -12,7 +12,7 @@ from penstock.cli.streams import Streams, tell
 from penstock.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from penstock.control.history import Moment
+    from penstock.store.history import Moment
 
 _SINCE = "from this second of the last run on, e.g. 90s or 5m"
 _RUN = "with a time: of this run of the directory, where it was continued (1: the first)"
@@ -75,11 +75,11 @@ def add(commands: Any) -> None:
 
 
 def _history(given: argparse.Namespace, streams: Streams) -> int:
-    from penstock.control import history
-    from penstock.control.plain import plain
     from penstock.dataflow import duration
-    from penstock.engines.rundir import local
-    from penstock.report import chronicle
+    from penstock.store import history
+    from penstock.store.run_directory import local
+    from penstock.store.serialization import plain
+    from penstock.views import chronicle
 
     home = local(given.run_dir)
     graph = history.dataflow(home)
@@ -110,7 +110,7 @@ def _history(given: argparse.Namespace, streams: Streams) -> int:
 
 
 def _page(flow: str, lines: list[Any], events: list[Any]) -> list[str]:
-    from penstock.report import chronicle
+    from penstock.views import chronicle
 
     if not lines:
         return [f"{flow}: nothing was measured yet"]
@@ -126,8 +126,8 @@ def _page(flow: str, lines: list[Any], events: list[Any]) -> list[str]:
 
 def _since(given: argparse.Namespace, home: Path) -> list[Moment]:
     """The turns that were asked for."""
-    from penstock.control import history
     from penstock.dataflow import duration
+    from penstock.store import history
 
     moments = history.moments(home)
     if given.since is None and given.run is None:
@@ -156,9 +156,10 @@ def _moment(given: argparse.Namespace, home: Path) -> dict[str, Any]:
 
     The last moment is the last before the run was ended: how a flow runs dry is no case.
     """
-    from penstock.control import case, history, terms
-    from penstock.control.context import Context
     from penstock.dataflow import duration
+    from penstock.policies.base.policy import Context
+    from penstock.store import context_file as case
+    from penstock.store import history, run_options
 
     until = None if given.at is None else duration.seconds(given.at)
     moments = history.moments(home)
@@ -170,7 +171,7 @@ def _moment(given: argparse.Namespace, home: Path) -> dict[str, Any]:
     found = [*history.seen(home, turns[-120:])]
     last = found[-1]
     recent = tuple(one.snapshot for one in found)
-    limits = terms.limits(home, last.time)
+    limits = run_options.limits(home, last.time)
     graph, now = history.dataflow(home), last.snapshot.at
     return case.to_json(Context(graph, last.plan, recent, now, limits))
 
@@ -190,9 +191,9 @@ def _write(given: argparse.Namespace, streams: Streams, case: str) -> int:
 
 
 def _export(given: argparse.Namespace, streams: Streams) -> int:
-    from penstock.control import history
-    from penstock.engines.rundir import local
-    from penstock.report.export import export
+    from penstock.store import history
+    from penstock.store.run_directory import local
+    from penstock.views.export import export
 
     home = local(given.run_dir)
     history.dataflow(home)  # says so if there is no run
@@ -224,7 +225,7 @@ def _report(given: argparse.Namespace, streams: Streams) -> int:
 
 
 def _metrics(given: argparse.Namespace, streams: Streams) -> int:
-    from penstock.metrics.vocabulary import VOCABULARY
+    from penstock.metrics.catalog import VOCABULARY
 
     shown = [
         {"level": m.level.value, "name": m.name, "unit": m.unit.value, "meaning": m.meaning}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from penstock.policies.policy import Policy
+    from penstock.policies.base.policy import Policy
 
 _SET = (
     "a parameter of the policy, e.g. above=0.7 (see `penstock policies`); may be given several "

@@ -69,12 +69,12 @@ def add_cluster(command: Any) -> None:
 
 
 def _simulate(given: argparse.Namespace, streams: Streams) -> int:
+    from penstock.app import run
     from penstock.cli import flows, plans
-    from penstock.control import directory
-    from penstock.control.run import run
-    from penstock.engines.rundir import local
+    from penstock.dataflow.load_profile import parse
     from penstock.engines.simulator.engine import SimulatorEngine
-    from penstock.models.load import parse
+    from penstock.store import directory_choice
+    from penstock.store.run_directory import local
 
     reference = flows.Reference.read(given.flow)
     policy = setting.policy(given.policy, given.settings)
@@ -82,7 +82,7 @@ def _simulate(given: argparse.Namespace, streams: Streams) -> int:
     if given.load is not None:
         parse(given.load)
     given_dir = given.run_dir and local(given.run_dir)
-    home = given_dir or directory.choose(reference.name, None, time.time())
+    home = given_dir or directory_choice.choose(reference.name, None, time.time())
     try:
         flow = starting.loaded_lightly(reference)
         engine = SimulatorEngine(model(given, flow, given.nodes), load=given.load, seed=given.seed)
@@ -106,7 +106,7 @@ def _simulate(given: argparse.Namespace, streams: Streams) -> int:
         return 0
     from rich.console import Console
 
-    from penstock.report.table import summary_table
+    from penstock.views.summary_table import summary_table
 
     Console(file=streams.out).print(summary_table(summary))
     return 0
@@ -114,8 +114,9 @@ def _simulate(given: argparse.Namespace, streams: Streams) -> int:
 
 def model(given: argparse.Namespace, flow: Dataflow, nodes: int) -> Model:
     """What the options say is simulated."""
-    from penstock.engines.simulator import arrivals, costs, modelfile
+    from penstock.engines.simulator import arrivals
     from penstock.engines.simulator.model import MicroBatch, Model, Node
+    from penstock.predict import model_file, operator_costs
 
     comes = None if given.arrivals is None else arrivals.parse(given.arrivals)
     if given.model is not None:
@@ -123,11 +124,11 @@ def model(given: argparse.Namespace, flow: Dataflow, nodes: int) -> Model:
             raise InvalidInput(
                 "a model says what operators cost: leave --cost, --from and such out"
             )
-        fitted = modelfile.read(given.model)
+        fitted = model_file.read(given.model)
         made = fitted.model(flow.graph, nodes, comes, given.cores)
         return made if given.queue is None else replace(made, queue=given.queue)
     factors = {name: _number(text) for name, text in _pairs(given.selectivity).items()}
-    steps = costs.steps(flow.graph, _pairs(given.cost), factors, given.measured)
+    steps = operator_costs.steps(flow.graph, _pairs(given.cost), factors, given.measured)
     made = Model(
         steps,
         nodes=nodes,

@@ -32,7 +32,7 @@ def loaded(reference: Reference, master: str | None, conf: Mapping[str, str], ou
     """
     if reference.file is None:
         return reference.load(out)
-    from penstock.engines.spark.session import offered, session
+    from penstock.engines.spark.session.flow_session import offered, session
 
     try:
         with offered(master, conf):
@@ -48,7 +48,7 @@ def _wants_session(error: BaseException | None) -> bool:
     """True if pyspark raised the error, in a process that has no session."""
     import pyspark
 
-    from penstock.engines.spark.session import running
+    from penstock.engines.spark.session.flow_session import running
 
     frames = traceback.extract_tb(None if error is None else error.__traceback__)
     package = Path(pyspark.__file__).parent
@@ -63,7 +63,7 @@ def loaded_lightly(reference: Reference, out: Any = "out") -> Dataflow:
     except InvalidInput as error:
         if reference.file is None or not _wants_session(error.__cause__):
             raise
-    from penstock.engines.spark.session import session
+    from penstock.engines.spark.session.flow_session import session
 
     session(None, {})
     return reference.load(out)
@@ -76,7 +76,7 @@ def session(master: str | None) -> Iterator[None]:
         yield
     finally:
         if master is not None and not master.startswith("local["):
-            from penstock.engines.spark.session import end
+            from penstock.engines.spark.session.flow_session import end
 
             end()
 
@@ -84,13 +84,13 @@ def session(master: str | None) -> Iterator[None]:
 @contextmanager
 def home(reference: Reference, run_dir: str | Path | None) -> Iterator[str | Path | None]:
     """The run directory. A workload writes into it, so it is chosen before the flow is built."""
-    from penstock.control import directory
-    from penstock.engines.rundir import local
+    from penstock.store import directory_choice
+    from penstock.store.run_directory import local
 
     if reference.file is not None or run_dir is not None:
         yield None if run_dir is None else local(run_dir)
         return
-    chosen = directory.choose(reference.name, None, time.time())
+    chosen = directory_choice.choose(reference.name, None, time.time())
     try:
         yield chosen
     finally:

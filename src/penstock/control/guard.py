@@ -15,17 +15,17 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
-from penstock.control.context import Context
-from penstock.control.past import Made, Past, kind_of, light
-from penstock.control.quiet import Quiet, clock_text
+from penstock.control.past_changes import Made, Past, kind_of, light
+from penstock.control.quiet_periods import Quiet, clock_text
 from penstock.dataflow import duration
 from penstock.errors import InvalidInput, InvalidPlan
 from penstock.metrics import derived
 from penstock.metrics.snapshot import PipelineMetrics
-from penstock.plan import budget, fusion
+from penstock.plan import fusion, limits
 from penstock.plan.change import Action, Change, Executors, Regroup, Rescale
 from penstock.plan.decision import GAIN_ROWS, GAIN_SECONDS, UNDO, Decision
 from penstock.plan.plan import Plan
+from penstock.policies.base.policy import Context
 
 _FRESH = 2
 """Windows after whose time a measurement says nothing of the flow any more."""
@@ -251,7 +251,7 @@ def _capped(decision: Decision, context: Context) -> Decision | Veto:
     excess = context.limits.exceeded(plan)
     if excess is None:
         return decision
-    nearest = budget.within(context.limits, plan, context.plan, context.graph)
+    nearest = limits.within(context.limits, plan, context.plan, context.graph)
     if nearest is None:
         return Veto("budget", f"{excess}, and its pipelines can do with no fewer")
     if nearest == context.plan:

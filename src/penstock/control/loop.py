@@ -7,13 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock.control.abilities import Transitions
-from penstock.control.asked import Asked, nothing
-from penstock.control.context import Context
-from penstock.control.deciding import decided, told
 from penstock.control.guard import Guard, Reviewed
-from penstock.control.past import Attempt, Past
+from penstock.control.past_changes import Attempt, Past
+from penstock.control.policy_call import decided, told
+from penstock.control.requests import Asked, nothing
 from penstock.dataflow.graph import Graph
+from penstock.engines.abilities import Transitions
 from penstock.engines.port import Engine
 from penstock.errors import InvalidPlan, Refused
 from penstock.metrics.snapshot import Snapshot
@@ -23,7 +22,7 @@ from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
 from penstock.plan.request import Mode
 from penstock.plan.transition import Transition
-from penstock.policies.policy import Policy
+from penstock.policies.base.policy import Context, Policy
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from penstock.control.loop import Tick
+from penstock.control.summary import LatencySummary
 from penstock.dataflow.graph import Constraint
 from penstock.metrics.snapshot import LatencyMetrics, Snapshot
 from penstock.plan.transition import Transition
-from penstock.report.summary import LatencySummary
 
 
 class Tally:

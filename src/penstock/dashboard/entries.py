@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from penstock.control.history import Changed
+from penstock.store.history import Changed
 
 Entry = dict[str, Any]
 

@@ -11,10 +11,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from penstock.control.history import Seen
-from penstock.control.plain import plain
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operator import State
+from penstock.dataflow.operators import State
 from penstock.errors import PenstockError
 from penstock.metrics import derived
 from penstock.metrics.snapshot import (
@@ -23,10 +21,12 @@ from penstock.metrics.snapshot import (
     PipelineMetrics,
     Snapshot,
 )
-from penstock.models.rates import CONGESTED
 from penstock.plan import fusion
 from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.request import Fuse, Split
+from penstock.policies.shared.rates import CONGESTED
+from penstock.store.history import Seen
+from penstock.store.serialization import plain
 
 WARM, HOT = 0.7, 0.9
 """From which share of the work that it can do a pipeline is busy, and a bottleneck."""

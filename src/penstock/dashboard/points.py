@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from itertools import islice, tee
 from typing import Any
 
-from penstock.control.history import Seen
-from penstock.control.plain import plain
-from penstock.report import chronicle
-from penstock.report.chronicle import Line
+from penstock.store.history import Seen
+from penstock.store.serialization import plain
+from penstock.views import chronicle
+from penstock.views.chronicle import Line
 
 Point = dict[str, Any]
 

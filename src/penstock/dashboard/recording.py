@@ -11,17 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from penstock.control import history, mailbox, terms
-from penstock.control.history import Changed, Moment
 from penstock.dashboard.entries import Entry, grouped
 from penstock.dashboard.frame import Frame, frame
 from penstock.dashboard.points import Point, points
-from penstock.dataflow import structure
+from penstock.dataflow import serialization
 from penstock.dataflow.graph import CycleError, Graph
-from penstock.engines import rundir
+from penstock.drawing.layout import layout
 from penstock.errors import PenstockError, RunDirectoryError
-from penstock.report import chronicle
-from penstock.report.layout import layout
+from penstock.store import history, mailbox, run_directory, run_options
+from penstock.store.history import Changed, Moment
+from penstock.views import chronicle
 
 DRAWN = 300
 """Operators that a page draws; more are a table, not a picture."""
@@ -48,7 +47,7 @@ def check(run_dir: Path) -> None:
     if not run_dir.is_dir():
         raise RunDirectoryError(f"the run directory '{run_dir}' is a file, not a directory")
     with _translated(run_dir):
-        rundir.check_version(run_dir)
+        run_directory.check_version(run_dir)
         if (run_dir / "run.json").exists() and not (run_dir / history.DATAFLOW).exists():
             return  # it has just begun
         _ = history.dataflow(run_dir).topological
@@ -98,7 +97,7 @@ class Recording:
         """What does not change while a run goes on: the dataflow, and where it is drawn."""
         with self._lock:
             self._refresh()
-            asked = terms.read(self.run_dir)
+            asked = run_options.read(self.run_dir)
             shown: dict[str, Any] = {
                 "run_dir": str(self.run_dir),
                 "run": _json(self.run_dir / "run.json").get("run"),
@@ -172,7 +171,7 @@ class Recording:
         if self._graph is None:
             if not (self.run_dir / history.DATAFLOW).exists():
                 return  # it has not begun
-            rundir.check_version(self.run_dir)
+            run_directory.check_version(self.run_dir)
             graph = history.dataflow(self.run_dir)
             _ = graph.topological  # says so if there is a cycle, before anybody draws it
             self._graph = graph
@@ -282,7 +281,7 @@ class Recording:
 def _drawn(graph: Graph) -> dict[str, Any]:
     """The dataflow, and where its operators stand; very many are not drawn."""
     placed = layout(graph).to_json() if len(graph.operators) <= DRAWN else None
-    return {"dataflow": structure.to_json(graph), "layout": placed}
+    return {"dataflow": serialization.to_json(graph), "layout": placed}
 
 
 def _open(entry: Entry) -> bool:

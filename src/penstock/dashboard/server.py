@@ -27,11 +27,11 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from penstock.control import mailbox
-from penstock.control.plain import plain
 from penstock.dashboard.access import Access, Guarded
 from penstock.dashboard.recording import Recording
 from penstock.errors import InvalidInput, PenstockError, Refused
+from penstock.store import mailbox
+from penstock.store.serialization import plain
 
 PAGE = Path(__file__).parent / "page"
 _TURN = 1.0

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from penstock.dataflow import connectors
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operator import Write
+from penstock.dataflow.operators import Write
 
 
 class Delivery(StrEnum):

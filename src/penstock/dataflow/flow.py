@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.dataflow import duration
-from penstock.dataflow import operator as op
+from penstock.dataflow import operators as op
 from penstock.dataflow.connectors import Sink, Source
 from penstock.dataflow.graph import Constraint, Expectation, Graph
-from penstock.dataflow.location import caller
-from penstock.dataflow.operator import Bounds, Estimate, Latency, OnError, Operator, Selectivity
+from penstock.dataflow.operators import Bounds, Estimate, Latency, OnError, Operator, Selectivity
 from penstock.dataflow.schema import Schema
+from penstock.dataflow.source_location import caller
 from penstock.errors import InvalidInput
-from penstock.shown import Shown
+from penstock.notebook_display import Shown
 
 if TYPE_CHECKING:
-    from penstock.control.run import Summary
+    from penstock.app import Summary
 
 
 class Dataflow(Shown):
@@ -103,7 +103,7 @@ class Dataflow(Shown):
 
     def run(self, **options: Any) -> Summary:
         """Run on Spark until stopped; the options are those of `penstock.run`."""
-        from penstock.control.run import run
+        from penstock.app import run
 
         return run(self, **options)
 

@@ -10,17 +10,9 @@ from functools import cached_property
 from typing import Any
 
 from penstock.dataflow.connectors import Generator
-from penstock.dataflow.location import UNKNOWN, Location
-from penstock.dataflow.operator import (
-    Aggregate,
-    Deduplicate,
-    Join,
-    Operator,
-    Process,
-    Read,
-    State,
-)
-from penstock.shown import Shown
+from penstock.dataflow.operators import Aggregate, Deduplicate, Join, Operator, Process, Read, State
+from penstock.dataflow.source_location import UNKNOWN, Location
+from penstock.notebook_display import Shown
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operator import State
+from penstock.dataflow.operators import State
 from penstock.dataflow.schema import Schema
 from penstock.dataflow.validation import known_schemas
 

@@ -9,12 +9,23 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from penstock.dataflow import callables, connectors, datatype, duration, joins, options
-from penstock.dataflow import operator as op
+from penstock.dataflow import (
+    connector_options,
+    connectors,
+    duration,
+    function_checks,
+)
+from penstock.dataflow import (
+    operators as joins,
+)
+from penstock.dataflow import operators as op
+from penstock.dataflow import (
+    schema as datatype,
+)
 from penstock.dataflow.graph import Constraint, CycleError, Expectation, Graph
-from penstock.dataflow.location import Location
-from penstock.dataflow.operator import Operator, State
+from penstock.dataflow.operators import Operator, State
 from penstock.dataflow.schema import Schema
+from penstock.dataflow.source_location import Location
 from penstock.errors import InvalidDataflow, InvalidInput
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
@@ -345,7 +356,7 @@ def _body(operator: Operator, schemas: Mapping[str, Schema | None]) -> Iterator[
                     "make", source.make, "a generator", "a random generator", "numbers", "times"
                 )
             elif not isinstance(source, connectors.Spark):
-                yield from options.unknown(source.format, "source", source.options)
+                yield from connector_options.unknown(source.format, "source", source.options)
         case op.Write(sink):
             if not isinstance(sink, connectors.Sink):
                 yield f"{_kind(sink)} is not a sink: use e.g. Parquet, Console, Memory or Spark"
@@ -353,7 +364,7 @@ def _body(operator: Operator, schemas: Mapping[str, Schema | None]) -> Iterator[
                 given = ("the DataFrame of a batch", "its number")
                 yield from _callable("function", sink.function, "a foreach-batch sink", *given)
             elif isinstance(sink, connectors.FileSink | connectors.Kafka):
-                yield from options.unknown(sink.format, "sink", sink.options)
+                yield from connector_options.unknown(sink.format, "sink", sink.options)
                 if isinstance(sink, connectors.FileSink):
                     yield from _partitions(sink.partition_by, schemas)
         case op.Frame(function, reject):
@@ -568,13 +579,13 @@ def _callable(what: str, value: Callable[..., Any], form: str, *given: str) -> I
     if not callable(value):
         yield f"its {what} is {_kind(value)}, not a function"
     else:
-        yield from callables.misfits(what, value, form, *given)
+        yield from function_checks.misfits(what, value, form, *given)
 
 
 def _tables(function: Callable[..., Any], form: str, given: str, *libraries: str) -> Iterator[str]:
     """Messages about a function that says that it wants or returns tables of another library."""
     for library in libraries:
-        found = callables.tables(function, library) if callable(function) else None
+        found = function_checks.tables(function, library) if callable(function) else None
         if found is not None:
             written = f"its function is written for {library} ({found})"
             yield f"{written}, and {form} calls it with {given}"

@@ -13,12 +13,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from penstock.dataflow import validation
+from penstock.dataflow import load_profile, validation
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operator import State
+from penstock.dataflow.operators import State
 from penstock.errors import Refused, RunDirectoryError
 from penstock.metrics.snapshot import ChannelMetrics, PipelineMetrics, Snapshot
-from penstock.models import load
 from penstock.plan import fusion
 from penstock.plan.change import Change
 from penstock.plan.plan import Pipeline, Plan
@@ -56,7 +55,7 @@ class MemoryEngine:
     ) -> None:
         self._costs = {name: _exact(cost) for name, cost in (costs or {}).items()}
         self._selectivity = {name: _exact(s) for name, s in (selectivity or {}).items()}
-        self._rate = load.parse(rate).rate if isinstance(rate, str) else rate
+        self._rate = load_profile.parse(rate).rate if isinstance(rate, str) else rate
         self._phase, self._drained = "new", False
         self._graph: Graph
         self._plan: Plan

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
+from penstock.drawing.figures import Bars, Figure, Line, Panel
 from penstock.experiments import joker
 from penstock.experiments.change_spark import CEILING, KEYED, PLAIN, by_hand_of
 from penstock.experiments.experiment import Claim, Data, Read, Record
-from penstock.report.figures import Bars, Figure, Line, Panel
 
 BEFORE, AFTER = 5.0, 3.0
 """Seconds before a change, and after it was made, over which rates are read."""

@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING
 
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow
-from penstock.engines.spark import checkpoint, repartition
+from penstock.engines.spark.changes import repartition
+from penstock.engines.spark.queries import checkpoint
 from penstock.experiments import waiting
 from penstock.experiments.experiment import Case, Record, Setting
 from penstock.experiments.play import on_spark, short
@@ -169,7 +170,7 @@ class Changed:
 
 def by_hand(engine: SparkEngine, plan: Plan) -> None:
     """Stop all queries, each after its batch, and start all of the new plan where they ended."""
-    from penstock.engines.spark.wiring import following
+    from penstock.engines.spark.changes.wiring import following
 
     running = [*engine.pipelines.values()]
     for pipeline in running:

@@ -7,25 +7,25 @@ from dataclasses import dataclass, field, replace
 from statistics import pstdev
 from typing import Any
 
-from penstock.control import stress
-from penstock.control.context import Context
 from penstock.control.loop import Rules, Tick, control
 from penstock.errors import Refused
 from penstock.experiments import storm
 from penstock.experiments.experiment import Record, Setting
 from penstock.experiments.play import FREE, short
-from penstock.models.campaign import Campaign
-from penstock.models.observation import Observation, observed, round_of
-from penstock.models.profile import Feature, Round, features
-from penstock.models.rates import NotMeasured
-from penstock.models.readings import usable
 from penstock.plan import fusion
 from penstock.plan.decision import Decision
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
-from penstock.policies import slots
-from penstock.policies.stela import CHOICES
-from penstock.policies.stepwise import Stepwise
+from penstock.policies.base.policy import Context
+from penstock.policies.shared.bottlenecks import usable
+from penstock.policies.shared.rates import NotMeasured
+from penstock.policies.stela import slots
+from penstock.policies.stela.policy import CHOICES
+from penstock.policies.stepwise.campaign import Campaign
+from penstock.policies.stepwise.observation import Observation, observed, round_of
+from penstock.policies.stepwise.policy import Stepwise
+from penstock.policies.stepwise.profile import Feature, Round, features
+from penstock.predict import stress_load
 
 LATENCY = 0.5
 """Seconds, where a dataflow asks for no other."""
@@ -153,7 +153,7 @@ class Climb:
         app = storm.app(self.app)
         app = app if self.latency is None else app.within(self.latency)
         engine = app.engine(self.nodes, setting.seed, self.turn, upkeep=self.upkeep)
-        plan = stress.first_plan(app.graph, self.nodes)
+        plan = stress_load.first_plan(app.graph, self.nodes)
         engine.start(app.graph, slots.scaled_plan(plan, self.plan), setting.scratch)
         memory: Any = None
 

@@ -13,7 +13,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from penstock.report.figures import Figure
+from penstock.drawing.figures import Figure
 
 
 def digests(figure: Figure, png: Path, svg: Path) -> dict[str, str]:

@@ -38,15 +38,15 @@ from typing import Any
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
+from penstock.drawing.figures import Mark
+from penstock.engines.simulator.distributions import Exponential
 from penstock.engines.simulator.model import Keys, Model, Node, Step, Timing
 from penstock.engines.simulator.scenario import Scenario
-from penstock.engines.simulator.service import Exponential
 from penstock.experiments import reading
 from penstock.experiments.experiment import Data, Record
 from penstock.experiments.rivals import DynamicAllocation, scaled
 from penstock.plan.plan import Pipeline, Plan
-from penstock.policies.es_stream import EsStream
-from penstock.report.figures import Mark
+from penstock.policies.es_stream.policy import EsStream
 
 PAPER = "Es-Stream: elastic scaling of stateful operators over fluctuating data streams"
 

@@ -24,7 +24,8 @@ from functools import partial
 
 import numpy as np
 
-from penstock.engines.simulator.node import place
+from penstock.drawing.figures import Bars, Figure, Level, Panel
+from penstock.engines.simulator.machines import place
 from penstock.engines.simulator.scenario import Scenario
 from penstock.experiments import es_stream, reading
 from penstock.experiments.es_stream import COUNT, PAPER, TOP, Application
@@ -42,8 +43,7 @@ from penstock.experiments.play import Play
 from penstock.experiments.rivals import scaled
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
-from penstock.policies.drs import Drs
-from penstock.report.figures import Bars, Figure, Level, Panel
+from penstock.policies.baselines.drs import Drs
 
 ROOM = es_stream.NODES * es_stream.INSTANCES
 FEW = 24

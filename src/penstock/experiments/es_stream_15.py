@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 
+from penstock.drawing.figures import Figure, Level, Mark, Panel
 from penstock.engines.simulator.scenario import Scenario
 from penstock.experiments import es_stream, nodes_spark, reading
 from penstock.experiments.es_stream import COUNT, PAPER, TOP, Application
@@ -31,10 +32,10 @@ from penstock.experiments.experiment import (
     simulated,
 )
 from penstock.experiments.play import Play
-from penstock.models import instances, jackson
 from penstock.plan.limits import Limits
-from penstock.policies.drs import Drs
-from penstock.report.figures import Figure, Level, Mark, Panel
+from penstock.policies.baselines.drs import Drs
+from penstock.policies.es_stream import placement
+from penstock.policies.shared import queueing
 
 APPS = (COUNT, TOP)
 START = {"COMMCount": 16, "Top_N": 17}
@@ -75,9 +76,9 @@ def changing(seconds: float) -> Sequence[Case]:
 def _for_peak(app: Application, load: str, seconds: float) -> Scenario:
     """The deal of Es-Stream's instances at the highest rate that has the shortest queues then."""
     loads = {n: max(RATES) * s for n, s in app.services.items()}
-    total = sum(instances.best(load, es_stream.SEED.share) for load in loads.values())
-    servers = [jackson.Server(n, a, 1, total) for n, a in loads.items()]
-    deal = jackson.best(servers, total).instances
+    total = sum(placement.best(load, es_stream.SEED.share) for load in loads.values())
+    servers = [queueing.Server(n, a, 1, total) for n, a in loads.items()]
+    deal = queueing.best(servers, total).instances
     return es_stream.scenario(app, load, seconds, deal, app.packed(total, max(RATES)))
 
 

@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import pstdev
 
+from penstock.drawing.figures import Figure, Level, Line, Panel
 from penstock.experiments import es_stream, recovery_spark
 from penstock.experiments.es_stream import PAPER
 from penstock.experiments.es_stream_recovery import Fault, Moved, Scaled
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read, simulated
-from penstock.report.figures import Figure, Level, Line, Panel
 
 MACHINES = (5, es_stream.NODES)
 """Machines at work, in place of the fewest that hold all instances."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from penstock.drawing.figures import Bars, Figure, Line, Panel
 from penstock.engines.simulator.scenario import Scenario
 from penstock.experiments import es_stream, es_stream_spark, es_stream_static
 from penstock.experiments.es_stream import COUNT, PAPER, TOP, Application
@@ -29,8 +30,7 @@ from penstock.experiments.experiment import (
 )
 from penstock.experiments.play import Play
 from penstock.plan.limits import Limits
-from penstock.policies.drs import Drs
-from penstock.report.figures import Bars, Figure, Line, Panel
+from penstock.policies.baselines.drs import Drs
 
 RIVALS = ("drs", "r-storm", "even")
 RISING = ("drs", "even")

@@ -20,18 +20,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from penstock.dataflow import load_profile as loads
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
+from penstock.engines.simulator.changes import Failure
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.failure import Failure
 from penstock.engines.simulator.model import Keys, Step, Timing
 from penstock.engines.simulator.scenario import Scenario, never
 from penstock.experiments import es_stream
 from penstock.experiments.es_stream import COUNT
 from penstock.experiments.experiment import Record, Setting
 from penstock.experiments.rivals import scaled
-from penstock.models import load as loads
 from penstock.plan.plan import Pipeline
 
 RATE = 1800

@@ -17,15 +17,15 @@ from pathlib import Path
 from statistics import median
 
 from penstock.dataflow.flow import Dataflow
+from penstock.drawing.figures import Figure, Panel
 from penstock.experiments import es_stream, reading, waiting
 from penstock.experiments.es_stream import COUNT
 from penstock.experiments.experiment import Case, Claim, Data, Read, Record
 from penstock.experiments.play import SparkPlay
-from penstock.models import instances
 from penstock.plan.limits import Limits
-from penstock.policies.es_stream import EsStream
-from penstock.policies.policy import Policy
-from penstock.report.figures import Figure, Panel
+from penstock.policies.base.policy import Policy
+from penstock.policies.es_stream import placement
+from penstock.policies.es_stream.policy import EsStream
 
 WAYS = ("es-stream", "even", "best static")
 POLICY = EsStream(share=0.2, steady=10.0, changing=10.0)
@@ -78,7 +78,7 @@ def even(rate: int) -> dict[str, int]:
 
 def formula(rate: int) -> dict[str, int]:
     """What Es-Stream arrives at."""
-    return {n: instances.best(rate * s, POLICY.share) for n, s in services().items()}
+    return {n: placement.best(rate * s, POLICY.share) for n, s in services().items()}
 
 
 def best(rate: int) -> Mapping[str, int]:

@@ -14,13 +14,13 @@ from penstock.experiments.es_stream import Application
 from penstock.experiments.experiment import Data, Record, Setting
 from penstock.experiments.play import Play
 from penstock.experiments.rivals import best_static
-from penstock.models import instances
+from penstock.policies.es_stream import placement
 
 
 def arrived(app: Application, rate: float) -> int:
     """The instances of Es-Stream's formula at a rate."""
     share = es_stream.SEED.share
-    return sum(instances.best(rate * s, share) for s in app.services.values())
+    return sum(placement.best(rate * s, share) for s in app.services.values())
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Best:
             return all(k > loads[n] for n, k in dealt(found).items())
 
         share = es_stream.SEED.share
-        start = {n: instances.best(self.rate * self.app.services[n], share) for n in names[:-1]}
+        start = {n: placement.best(self.rate * self.app.services[n], share) for n in names[:-1]}
         choices = {n: range(1, self.total) for n in names[:-1]}
         best = best_static(choices, score, start, exhaustive=0, patience=1, allowed=allowed)
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from penstock.report.figures import Figure
+from penstock.drawing.figures import Figure
 
 Record = Mapping[str, Any]
 """Something that was seen: values that JSON knows, with its `case` and its `kind`."""

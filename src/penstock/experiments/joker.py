@@ -36,16 +36,16 @@ from typing import Any
 
 from penstock import workloads
 from penstock.dataflow.graph import Graph
+from penstock.drawing.figures import Mark
 from penstock.engines.simulator.arrivals import Deterministic
+from penstock.engines.simulator.distributions import Gamma
 from penstock.engines.simulator.model import Keys, Model, Node, Step, Timing
 from penstock.engines.simulator.scenario import Scenario
-from penstock.engines.simulator.service import Gamma
 from penstock.experiments import reading
 from penstock.experiments.experiment import Data, Record
 from penstock.plan import fusion
 from penstock.plan.plan import Plan
-from penstock.policies.organic import Organic
-from penstock.report.figures import Mark
+from penstock.policies.joker.policy import Organic
 
 PAPER = "Joker: elastic stream processing with organic adaptation"
 

@@ -24,6 +24,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Literal
 
+from penstock.drawing.figures import Bars, Figure, Level, Panel
 from penstock.engines.simulator.model import Keys
 from penstock.engines.simulator.scenario import Scenario
 from penstock.experiments import joker, reading
@@ -32,7 +33,6 @@ from penstock.experiments.joker import MULTIPLICATION, ONE_MACHINE, PAPER, STATI
 from penstock.experiments.joker_best import Best
 from penstock.experiments.play import Play
 from penstock.experiments.rivals import scaled
-from penstock.report.figures import Bars, Figure, Level, Panel
 
 COUNTS = (1024, 256, 1024, 2048)
 FACTORS = (4.0, 0.25, 0.5)

@@ -13,12 +13,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from penstock.drawing.figures import Figure, Line, Panel
 from penstock.experiments import joker, joker_spark, reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read, Record
 from penstock.experiments.joker import ONE_MACHINE, PAPER
 from penstock.experiments.play import Play
 from penstock.experiments.rivals import scaled
-from penstock.report.figures import Figure, Line, Panel
 
 RATES = (40, 80, 160, 320, 640)
 BUSY = (0.5, 0.8, 0.95)

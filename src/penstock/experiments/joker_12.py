@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from penstock.drawing.figures import Bars, Figure, Level, Line, Panel
+from penstock.engines.simulator.distributions import Gamma
 from penstock.engines.simulator.model import Step
 from penstock.engines.simulator.scenario import Scenario
-from penstock.engines.simulator.service import Gamma
 from penstock.experiments import joker, reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock.experiments.joker import ONE_MACHINE, PAPER, STATIC
@@ -25,7 +26,6 @@ from penstock.experiments.joker_5 import region
 from penstock.experiments.joker_best import Best
 from penstock.experiments.joker_draws import middle, repeated
 from penstock.experiments.play import Play
-from penstock.report.figures import Bars, Figure, Level, Line, Panel
 
 # --- figure 12 ----------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.dataflow.regions import regions
+from penstock.drawing.figures import Bars, Figure, Line, Panel
 from penstock.engines.simulator.scenario import Scenario
 from penstock.experiments import change_cost, change_spark, joker, reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read, Record, Setting
@@ -30,7 +31,6 @@ from penstock.experiments.play import Play
 from penstock.experiments.rivals import best_static, scaled
 from penstock.plan import fusion
 from penstock.plan.plan import Plan
-from penstock.report.figures import Bars, Figure, Line, Panel
 from penstock.workloads.regions import OPERATORS
 
 # --- figure 16 ----------------------------------------------------------------------------------

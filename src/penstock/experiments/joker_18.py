@@ -25,9 +25,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from penstock.drawing.figures import Figure, Level, Line, Panel
+from penstock.engines.simulator.distributions import Gamma
 from penstock.engines.simulator.model import Keys, Step
 from penstock.engines.simulator.scenario import Scenario
-from penstock.engines.simulator.service import Gamma
 from penstock.experiments import joker, reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock.experiments.joker import ONE_MACHINE, PAPER, STATIC, after
@@ -35,7 +36,6 @@ from penstock.experiments.joker_10 import attempts, levels
 from penstock.experiments.joker_best import Best
 from penstock.experiments.play import Play
 from penstock.experiments.rivals import scaled
-from penstock.report.figures import Figure, Level, Line, Panel
 
 
 def step(ktps: float, selectivity: float = 1.0, keys: Keys | None = None) -> Step:

@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from penstock.drawing.figures import Bars, Figure, Level, Panel
 from penstock.engines.simulator.scenario import Scenario
 from penstock.experiments import joker, joker_18, joker_waiting
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock.experiments.joker import ONE_MACHINE, PAPER, STATIC
 from penstock.experiments.joker_best import Best
 from penstock.experiments.play import Play
-from penstock.report.figures import Bars, Figure, Level, Panel
 
 ORDERS = {
     "fusion only": "fusion",

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from penstock.drawing.figures import Bars, Figure, Level, Panel
 from penstock.engines.simulator.model import Step
 from penstock.engines.simulator.scenario import Scenario
 from penstock.experiments import joker, reading
@@ -20,7 +21,6 @@ from penstock.experiments.joker import ONE_MACHINE, PAPER, STATIC, after, before
 from penstock.experiments.joker_best import Best
 from penstock.experiments.joker_draws import middle, repeated
 from penstock.experiments.play import Play
-from penstock.report.figures import Bars, Figure, Level, Panel
 
 REGIONS = {
     "tree": (("root",), ("to-left",), ("to-right",)),

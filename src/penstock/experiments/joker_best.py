@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from penstock.dataflow.operator import State
+from penstock.dataflow.operators import State
 from penstock.dataflow.regions import regions
 from penstock.engines.simulator.scenario import Scenario
 from penstock.experiments import joker

@@ -13,12 +13,12 @@ from functools import partial
 from pathlib import Path
 
 from penstock.dataflow.flow import Dataflow
+from penstock.drawing.figures import Figure, Line, Panel
 from penstock.experiments import joker, reading, waiting
 from penstock.experiments.experiment import Case, Claim, Data, Read, Record
 from penstock.experiments.play import SparkPlay
 from penstock.plan.plan import Pipeline, Plan
-from penstock.policies.policy import Policy
-from penstock.report.figures import Figure, Line, Panel
+from penstock.policies.base.policy import Policy
 
 RATES = (40, 80, 160, 320, 640)
 WAIT = 0.002

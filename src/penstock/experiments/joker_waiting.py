@@ -18,8 +18,8 @@ from penstock.experiments import joker, reading
 from penstock.experiments.experiment import Data, Record, Setting
 from penstock.experiments.play import SparkPlay
 from penstock.experiments.rivals import scaled
-from penstock.policies.organic import Organic
-from penstock.policies.policy import Policy
+from penstock.policies.base.policy import Policy
+from penstock.policies.joker.policy import Organic
 
 STEPS = ("step-1", "step-2", "step-3")
 

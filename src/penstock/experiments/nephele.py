@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from penstock.control.context import Context
 from penstock.dataflow.graph import Graph
 from penstock.engines.simulator.scenario import Scenario
 from penstock.experiments import reading
 from penstock.experiments.experiment import Data, Record, Setting
 from penstock.experiments.play import Play
 from penstock.experiments.rivals import DynamicAllocation, best_static, scaled
-from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Pipeline, Plan
-from penstock.policies.latency import Latency
+from penstock.policies.base.policy import Context
+from penstock.policies.nephele.policy import Latency
+from penstock.policies.shared.topology import Topology
 
 PAPER = "Nephele: elastic stream processing with latency guarantees"
 

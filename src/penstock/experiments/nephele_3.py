@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
+from penstock.drawing.figures import Figure, Level, Line, Panel
 from penstock.engines.simulator.scenario import Scenario, prime_tester
 from penstock.experiments import reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read, Record
@@ -22,7 +23,6 @@ from penstock.experiments.nephele import (
     short,
 )
 from penstock.experiments.play import Play
-from penstock.report.figures import Figure, Level, Line, Panel
 
 RATES = tuple(range(10_000, 90_000, 10_000))
 """Numbers a second, step by step. The seed's steps are 10,000 apart, as its text on figure 6 says;

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from penstock.drawing.figures import Figure, Level, Line, Panel
 from penstock.engines.simulator.scenario import (
     PRIME_RATES,
     PRIME_SERVICE,
@@ -24,7 +25,6 @@ from penstock.experiments.nephele import (
     short,
 )
 from penstock.experiments.play import Play
-from penstock.report.figures import Figure, Level, Line, Panel
 
 # --- figure 6 -----------------------------------------------------------------------------------
 

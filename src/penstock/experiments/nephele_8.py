@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
+from penstock.drawing.figures import Figure, Level, Line, Panel
 from penstock.engines.simulator.model import Step
 from penstock.engines.simulator.scenario import TWEETS_PEAK, Scenario, twitter_sentiment
 from penstock.experiments import nephele_spark, reading
@@ -24,7 +25,6 @@ from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read,
 from penstock.experiments.nephele import P95, PAPER, PRINTED, Fewest, dynamic, note, short
 from penstock.experiments.play import Play
 from penstock.experiments.rivals import scaled
-from penstock.report.figures import Figure, Level, Line, Panel
 
 TOPICS, MOOD = "hot-topics->filter", "filter->sink"
 ELASTIC = ("hot-topics", "filter", "sentiment")

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from penstock.drawing.figures import Bars, Figure, Level, Panel
+from penstock.engines.simulator.distributions import Gamma
 from penstock.engines.simulator.model import Step
 from penstock.engines.simulator.scenario import (
     PRIME_RATES,
@@ -14,7 +16,6 @@ from penstock.engines.simulator.scenario import (
     Scenario,
     prime_tester,
 )
-from penstock.engines.simulator.service import Gamma
 from penstock.experiments import prime_spark, reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read, simulated
 from penstock.experiments.nephele import (
@@ -27,7 +28,6 @@ from penstock.experiments.nephele import (
 )
 from penstock.experiments.nephele_6 import PEAK, SMALL, SMOOTH, bounded, hours_beside
 from penstock.experiments.play import Play
-from penstock.report.figures import Bars, Figure, Level, Panel
 
 BOUNDS = (20, 30, 40, 50, 100)
 HOURS = {30: 46.4, 40: 44.3, 50: 41.8, 100: 37.6}

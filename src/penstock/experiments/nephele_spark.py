@@ -15,12 +15,12 @@ from pathlib import Path
 
 from penstock.control.guard import Guard
 from penstock.dataflow.flow import Dataflow
+from penstock.drawing.figures import Figure, Level, Line, Panel
 from penstock.experiments import reading, waiting
 from penstock.experiments.experiment import Case, Claim, Data, Read, Record
 from penstock.experiments.play import SparkPlay
 from penstock.experiments.waiting import Part
 from penstock.plan.limits import Limits
-from penstock.report.figures import Figure, Level, Line, Panel
 
 PARTS = (
     Part("tweets"),

@@ -27,13 +27,13 @@ from functools import partial
 from itertools import pairwise
 from statistics import fmean
 
+from penstock.drawing.figures import Figure, Line, Mark, Panel
 from penstock.experiments import es_stream, es_stream_spark, prime_spark, reading, waiting
 from penstock.experiments.experiment import Case, Claim, Data, Read, Record
 from penstock.experiments.play import SparkPlay
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
-from penstock.policies.es_stream import EsStream
-from penstock.report.figures import Figure, Line, Mark, Panel
+from penstock.policies.es_stream.policy import EsStream
 
 EXECUTORS, ROOM = 4, es_stream.INSTANCES
 CLUSTER = f"local-cluster[{EXECUTORS},{ROOM},1024]"

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from penstock import policies
+from penstock.app import run
 from penstock.control.guard import Guard
 from penstock.control.loop import Rules, Tick, control
-from penstock.control.run import run
-from penstock.control.script import Scripted
+from penstock.control.scripted_changes import Scripted
 from penstock.control.status import Status, View
+from penstock.control.summary import Summary
 from penstock.control.tally import Tally
 from penstock.dataflow.flow import Dataflow
 from penstock.engines.simulator.scenario import Scenario
@@ -22,8 +23,7 @@ from penstock.experiments.experiment import Record, Setting
 from penstock.metrics.snapshot import LatencyMetrics, PipelineMetrics, Snapshot
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
-from penstock.policies.policy import Policy
-from penstock.report.summary import Summary
+from penstock.policies.base.policy import Policy
 
 FREE = Guard(cooldown=0.0, undo=0.0, horizon=math.inf)
 """The seeds have no guard: their policies wait as long as they say themselves, at any cost."""
@@ -160,7 +160,7 @@ def on_spark(slots: int, conf: Mapping[str, str] | None = None, master: str | No
 @contextmanager
 def _alone() -> Iterator[None]:
     """No session of Spark's before and after, as there can be one at a time."""
-    from penstock.engines.spark.session import end
+    from penstock.engines.spark.session.flow_session import end
 
     end()
     try:

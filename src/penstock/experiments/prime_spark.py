@@ -27,12 +27,12 @@ from penstock.control.guard import Guard
 from penstock.dataflow import duration
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow
+from penstock.drawing.figures import Bars, Figure, Panel
 from penstock.experiments import reading
 from penstock.experiments.experiment import Case, Claim, Data, Read, Record, Setting
 from penstock.experiments.play import SparkPlay
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Pipeline, Plan
-from penstock.report.figures import Bars, Figure, Panel
 
 WAIT = 0.005
 EXECUTORS, CORES = 3, 4

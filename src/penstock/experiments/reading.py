@@ -8,9 +8,9 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
+from penstock.drawing.figures import Line, Mark
 from penstock.experiments.experiment import Data, Record
 from penstock.models.convergence import convergence_time
-from penstock.report.figures import Line, Mark
 
 
 def summary(data: Data, case: str) -> Record:

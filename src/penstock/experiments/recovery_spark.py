@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow
-from penstock.engines.spark import checkpoint
+from penstock.engines.spark.queries import checkpoint
 from penstock.experiments.experiment import Case, Record, Setting
 from penstock.experiments.play import on_spark
 from penstock.plan import fusion
@@ -27,7 +27,7 @@ from penstock.plan.plan import Plan
 
 if TYPE_CHECKING:
     from penstock.engines.spark.engine import SparkEngine
-    from penstock.engines.spark.pipeline import RunningPipeline
+    from penstock.engines.spark.queries.pipeline import RunningPipeline
 
 RATE, WAIT, INSTANCES = 200, 0.012, 4
 LONGEST = 120.0

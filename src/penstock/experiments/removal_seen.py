@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from statistics import fmean
 
+from penstock.drawing.figures import Bars, Figure, Level, Line, Mark, Panel
 from penstock.experiments import reading
 from penstock.experiments.experiment import Claim, Data, NotTried, Read, Record
 from penstock.experiments.removal_spark import BEST, EXECUTORS, GONE, RANDOM, SCORE, STELA
-from penstock.report.figures import Bars, Figure, Level, Line, Mark, Panel
 
 SOON = 30.0
 """Seconds from the request on of which the loss is told."""

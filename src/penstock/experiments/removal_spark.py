@@ -20,7 +20,6 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from penstock.control.context import Context
 from penstock.control.status import Status, View
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow
@@ -30,7 +29,8 @@ from penstock.experiments.play import SparkPlay, Watch, short
 from penstock.experiments.stela import Once
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Pipeline, Plan
-from penstock.policies import stela
+from penstock.policies.base.policy import Context
+from penstock.policies.stela import policy
 
 if TYPE_CHECKING:
     from penstock.engines.spark.engine import SparkEngine
@@ -90,7 +90,7 @@ class Removal:
             return replace(whole, seconds=self.at, drain=False)
         if self.way == STELA:
             return replace(
-                whole, policy=Once(STELA, self.at, lambda context: stela.scale_in(context, GONE))
+                whole, policy=Once(STELA, self.at, lambda context: policy.scale_in(context, GONE))
             )
         group = drawn(seed)[int(self.way.removeprefix(f"{RANDOM}, "))]
         return replace(whole, policy=Once(RANDOM, self.at, lambda context: without(context, group)))
@@ -185,7 +185,7 @@ class Usher:
         self._watch.close()
 
     def _seat(self, name: str, seats: tuple[int, ...]) -> bool:
-        from penstock.engines.spark.rewiring import place  # slow to load: only when needed
+        from penstock.engines.spark.changes.rewiring import place  # slow to load: only when needed
 
         pipeline, there = self._engine.pipelines[name], self._engine.executors
         found = pipeline.placement(there)

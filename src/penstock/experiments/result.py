@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock import experiments
+from penstock.drawing.figures import Figure
 from penstock.experiments.experiment import ENGINES, Data, EngineName, Experiment
 from penstock.experiments.store import Store
 from penstock.experiments.table import Row, number, tabulate
-from penstock.report.figures import Figure
-from penstock.shown import Shown
+from penstock.notebook_display import Shown
 
 _HERE: Mapping[EngineName, str] = {"simulator": "simulated", "spark": "on Spark"}
 

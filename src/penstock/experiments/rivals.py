@@ -9,11 +9,11 @@ from functools import partial
 from itertools import product
 from typing import Any, ClassVar
 
-from penstock.control.context import Context
 from penstock.metrics.snapshot import PipelineMetrics
-from penstock.models.topology import Topology
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
+from penstock.policies.base.policy import Context
+from penstock.policies.shared.topology import Topology
 
 
 @dataclass(frozen=True)

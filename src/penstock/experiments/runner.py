@@ -16,7 +16,7 @@ from penstock.experiments.experiment import Case, EngineName, Experiment, Record
 from penstock.experiments.store import Store
 from penstock.experiments.table import Row
 from penstock.experiments.verdict import ROUNDS
-from penstock.report import text
+from penstock.views import text
 
 
 @dataclass(frozen=True)

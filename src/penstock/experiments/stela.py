@@ -23,8 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.control.context import Context
-from penstock.engines.simulator.failure import Failure
+from penstock.engines.simulator.changes import Failure
 from penstock.engines.simulator.layout import Layout, slots
 from penstock.engines.simulator.scenario import Scenario
 from penstock.experiments.experiment import Case, Data, Record, Setting
@@ -32,7 +31,8 @@ from penstock.experiments.play import Play
 from penstock.experiments.rivals import best_static, scaled
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
-from penstock.policies import stela
+from penstock.policies.base.policy import Context
+from penstock.policies.stela import policy as stela
 
 PAPER = "Stela: scale-in and scale-out on demand"
 

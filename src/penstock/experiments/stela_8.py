@@ -10,9 +10,9 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
-from penstock.control.context import Context
-from penstock.engines.simulator.failure import Failure
-from penstock.engines.simulator.node import packed
+from penstock.drawing.figures import Bars, Figure, Level, Line, Mark, Panel
+from penstock.engines.simulator.changes import Failure
+from penstock.engines.simulator.machines import packed
 from penstock.engines.simulator.topologies import SCALING
 from penstock.experiments import reading, removal_seen, removal_spark
 from penstock.experiments.experiment import (
@@ -42,8 +42,8 @@ from penstock.experiments.stela import (
 from penstock.plan.decision import Decision
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
-from penstock.policies import stela
-from penstock.report.figures import Bars, Figure, Level, Line, Mark, Panel
+from penstock.policies.base.policy import Context
+from penstock.policies.stela import policy as stela
 
 GONE = SCALING.machines[0] - SCALING.machines[1]
 NEVER = 1e6

@@ -7,11 +7,11 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
+from penstock.drawing.figures import Bars, Figure, Line, Mark, Panel
 from penstock.engines.simulator.layout import Layout
 from penstock.experiments import reading, stela_spark
 from penstock.experiments.experiment import Claim, Data, Read
 from penstock.experiments.stela import AFTER, AT, AT_ONCE, POLICIES, draws, named
-from penstock.report.figures import Bars, Figure, Line, Mark, Panel
 
 SAME = (
     "Given: the default scheduler and least link load, which move executors and add none, neither "

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from penstock.control.context import Context
+from penstock.drawing.figures import Bars, Figure, Line, Mark, Panel
 from penstock.engines.simulator.layout import Layout
 from penstock.engines.simulator.topologies import CHAIN, STAR
 from penstock.experiments import reading, waiting
@@ -24,11 +24,11 @@ from penstock.experiments.play import SparkPlay
 from penstock.experiments.rivals import best_static, scaled
 from penstock.experiments.stela import Once
 from penstock.experiments.waiting import Part
-from penstock.models.rates import NotMeasured
 from penstock.plan.decision import Decision
-from penstock.policies import slots, stela, strategies
-from penstock.policies.slots import Choice
-from penstock.report.figures import Bars, Figure, Line, Mark, Panel
+from penstock.policies.base.policy import Context
+from penstock.policies.shared.rates import NotMeasured
+from penstock.policies.stela import policy, slots, strategies
+from penstock.policies.stela.slots import Choice
 
 BEFORE = (
     "On Spark two more instances come instead of a machine. The default scheduler gives nobody "
@@ -39,7 +39,7 @@ LAYOUTS = tuple(replace(one, tasks=4, executors=1) for one in (STAR, CHAIN))
 SLOW, FAST = 0.06, (0.02, 0.04)
 
 CHOICES: Mapping[str, Choice] = {
-    "stela": stela.by_etp,
+    "stela": policy.by_etp,
     "least link load": strategies.by(strategies.least_link_load),
 }
 WAYS = (*CHOICES, "best static")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from penstock.drawing.figures import Line, Mark
 from penstock.experiments.experiment import Data, Record
-from penstock.report.figures import Line, Mark
 
 PAPER = "Stepwise auto-profiling for performance optimization of streaming applications"
 

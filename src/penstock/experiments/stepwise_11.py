@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 
+from penstock.drawing.figures import Figure, Level, Mark, Panel
 from penstock.experiments import stepwise_spark
 from penstock.experiments.climb import Climb
 from penstock.experiments.contest import ROUNDS, Contest
@@ -24,7 +25,6 @@ from penstock.experiments.stepwise import (
     tuned,
 )
 from penstock.experiments.stepwise_static import NOTE
-from penstock.report.figures import Figure, Level, Mark, Panel
 
 APPS = ("linear", "diamond", "star", "WC", "SWC", "TSA")
 WAYS = ("stepwise", "Stela", "threshold")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from penstock.drawing.figures import Bars, Figure, Level, Panel
 from penstock.experiments import storm
 from penstock.experiments.climb import Climb
 from penstock.experiments.contest import Contest
@@ -24,7 +25,6 @@ from penstock.experiments.stepwise import (
     tuned,
 )
 from penstock.experiments.stepwise_static import NOTE
-from penstock.report.figures import Bars, Figure, Level, Panel
 
 DEPTHS = {6: 0.335, 8: 0.24, 12: 0.205}
 """By how much the seed's final plans carry more than the first ones, by depth."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from penstock.drawing.figures import Figure, Level, Line, Panel
 from penstock.experiments.climb import Climb
 from penstock.experiments.contest import ROUNDS, Contest
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock.experiments.stepwise import PAPER, note, throughput
 from penstock.experiments.stepwise_static import NOTE
-from penstock.report.figures import Figure, Level, Line, Panel
 
 WAYS = ("stepwise", "Stela")
 BEST = "best static"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from penstock.drawing.figures import Figure, Level, Panel
 from penstock.experiments import storm
 from penstock.experiments.climb import Climb
 from penstock.experiments.contest import Contest
@@ -23,7 +24,6 @@ from penstock.experiments.stepwise import (
     tuned,
 )
 from penstock.experiments.stepwise_static import NOTE
-from penstock.report.figures import Figure, Level, Panel
 
 USUAL = "usual"
 USUAL_K = 2.0

@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from penstock import workloads
-from penstock.control import given, stress
-from penstock.control.clock import Clock
+from penstock.app import run
+from penstock.clock import Clock
+from penstock.control import run_input
 from penstock.control.guard import Guard
 from penstock.control.loop import Tick
-from penstock.control.profiling import profile
-from penstock.control.run import run
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
 from penstock.engines.port import Engine
@@ -28,11 +27,13 @@ from penstock.errors import Refused
 from penstock.experiments.climb import Attempts, Grow, Rival, records, stela, threshold
 from penstock.experiments.experiment import Case, Claim, Data, Read, Record, Setting
 from penstock.experiments.stepwise import final, rounds
-from penstock.models.profile import Feature, features
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
-from penstock.policies import slots
-from penstock.policies.stepwise import Stepwise
+from penstock.policies.stela import slots
+from penstock.policies.stepwise.policy import Stepwise
+from penstock.policies.stepwise.profile import Feature, features
+from penstock.predict import stress_load
+from penstock.predict.profiling import profile
 
 WAIT = 0.005
 """Seconds that each operator waits for a row."""
@@ -70,7 +71,7 @@ class Trial:
 
     def stressed(self, setting: Setting) -> Graph:
         flow = self.build(setting.scratch / "out")
-        return stress.stressed(given.graph(flow, self.load), self.load)
+        return stress_load.stressed(run_input.graph(flow, self.load), self.load)
 
     @property
     def limits(self) -> Limits:
@@ -142,7 +143,7 @@ class Rivalling:
 
     def plan(self, graph: Graph) -> Plan:
         """One instance of each, or as many of each operator that waits as there are slots for."""
-        plan = stress.first_plan(graph)
+        plan = stress_load.first_plan(graph)
         if self.way != "best static":
             return plan
         sources = {plan.pipeline_of(source.name).name for source in graph.sources}
@@ -170,7 +171,7 @@ def _features(graph: Graph, plan: Plan) -> Mapping[str, Feature]:
 def _spark(slots: int, graph: Graph) -> Any:
     from penstock.engines.spark.engine import SparkEngine  # slow to load: only when needed
 
-    rows = stress.channel_rows(graph)
+    rows = stress_load.channel_rows(graph)
     assert rows is not None
     return SparkEngine(master=f"local[{slots}]", channel_rows=rows)
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, cycle, product
 
-from penstock.control import stress
 from penstock.experiments import storm
 from penstock.experiments.climb import Climb
 from penstock.experiments.experiment import Record, Setting
 from penstock.plan import fusion
+from penstock.predict import stress_load
 
 NOTE = (
     "Best static: the plan that carries most under stress, whatever its latency, of those that the "
@@ -113,7 +113,7 @@ def turned(
 
 def most_of(app: storm.App) -> dict[str, int | None]:
     """The most instances that each pipeline stands; None for any number."""
-    plan = stress.first_plan(app.graph)
+    plan = stress_load.first_plan(app.graph)
     return {p.name: fusion.bounds(app.graph, p.operators).most for p in plan.pipelines}
 
 

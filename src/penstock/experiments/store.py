@@ -23,11 +23,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from penstock.drawing import figures
 from penstock.errors import InvalidInput, Refused
 from penstock.experiments import drawn, provenance
 from penstock.experiments.experiment import ENGINES, Data, EngineName, Experiment, Record
 from penstock.experiments.table import Row, as_json, markdown, tabulate
-from penstock.report import figures
 
 _ELSEWHERE = "choose another directory with --out"
 

@@ -33,9 +33,9 @@ from typing import Any
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow, Stream
 from penstock.dataflow.graph import Graph
+from penstock.engines.simulator.distributions import Gamma
 from penstock.engines.simulator.engine import SimulatorEngine
 from penstock.engines.simulator.model import Keys, Model, Node, Step, Timing
-from penstock.engines.simulator.service import Gamma
 from penstock.errors import InvalidInput
 
 _VARIES = 0.3  # coefficient of variation of what takes time

@@ -8,15 +8,28 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from penstock.metrics import rounding
+import numpy as np
+import numpy.typing as npt
+
 from penstock.metrics.snapshot import OperatorMetrics, PipelineMetrics
+
+
+def plain(ratio: float) -> float:
+    """A ratio in twelve digits: what a product or a quotient adds behind them is an error."""
+    return float(f"{ratio:.12g}")
+
+
+def plains(ratios: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The same of many, of which many are alike."""
+    values, places = np.unique(ratios, return_inverse=True)
+    return np.array([plain(value) for value in values.tolist()], np.float64)[places]
 
 
 def utilisation(pipeline: PipelineMetrics) -> float | None:
     """Work that arrives for each instance, in seconds a second; above 1 the backlog grows."""
     if pipeline.arrival_rate is None or pipeline.service is None:
         return None
-    return rounding.plain(pipeline.arrival_rate * pipeline.service / pipeline.parallelism)
+    return plain(pipeline.arrival_rate * pipeline.service / pipeline.parallelism)
 
 
 def idle(pipeline: PipelineMetrics) -> bool:
@@ -35,7 +48,7 @@ def at_work(pipeline: PipelineMetrics) -> float | None:
         return nothing if pipeline.busy is None else pipeline.busy
     if pipeline.rate_in is None:
         return nothing
-    return rounding.plain(pipeline.rate_in * pipeline.service / pipeline.parallelism)
+    return plain(pipeline.rate_in * pipeline.service / pipeline.parallelism)
 
 
 def congestion(pipeline: PipelineMetrics) -> float | None:

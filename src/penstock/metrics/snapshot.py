@@ -10,8 +10,22 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from penstock.metrics.keyrange import KeyRange
-from penstock.shown import Shown
+from penstock.notebook_display import Shown
+
+
+@dataclass(frozen=True)
+class KeyRange:
+    """The keys whose hash falls into part `part` of `parts`, counted from 0.
+
+    share: of all rows, how many have these keys.
+    """
+
+    part: int
+    parts: int
+    share: float
+
+    def __str__(self) -> str:
+        return f"part {self.part} of {self.parts}: {100 * self.share:.0f} % of the rows"
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.notebook_display import Shown
 from penstock.plan.plan import Plan
-from penstock.shown import Shown
 
 GAIN_ROWS, GAIN_SECONDS, UNDO = "gain_rows", "gain_seconds", "undo"
 """Numbers for the guard: what a change is expected to gain in rows per second, or in seconds for

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from penstock.dataflow.connectors import Spark
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operator import Bounds, State, Write
+from penstock.dataflow.operators import Bounds, State, Write
 from penstock.dataflow.regions import regions
 from penstock.dataflow.schema import Schema
 from penstock.errors import InvalidPlan

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from penstock.errors import InvalidPlan
-from penstock.shown import Shown
+from penstock.notebook_display import Shown
 
 
 @dataclass(frozen=True)

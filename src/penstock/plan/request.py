@@ -4,7 +4,7 @@ A pipeline is named by any operator in it. `apply` is pure: it returns another p
 dataflow, or raises `Refused` or `InvalidPlan`. `parse` reads what `str` writes.
 
 Two requests need measurements beside the plan: `ScaleOut` and `ScaleIn`. For them, and for all
-others alike, there is `penstock.control.asked.decide`.
+others alike, there is `penstock.control.requests.decide`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from penstock.dataflow import duration
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operator import State
+from penstock.dataflow.operators import State
 from penstock.errors import InvalidInput, Refused
 from penstock.plan import fusion
 from penstock.plan.plan import Pipeline, Plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from penstock.shown import Shown
+from penstock.notebook_display import Shown
 
 
 @dataclass(frozen=True)

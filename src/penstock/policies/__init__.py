@@ -1,5 +1,5 @@
 """Policies: who decides. `get` makes one by name; see `registry`."""
 
-from penstock.policies.registry import GROUP, Description, Option, describe, get, names
+from penstock.policies.base.registry import GROUP, Description, Option, describe, get, names
 
 __all__ = ["GROUP", "Description", "Option", "describe", "get", "names"]

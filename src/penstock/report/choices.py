@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.control.history import Changed
+from penstock.store.history import Changed
 
 
 @dataclass(frozen=True)

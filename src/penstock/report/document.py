@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from penstock.drawing import figures, raster
+from penstock.drawing.diagram import diagram
+from penstock.drawing.figures import Figure
 from penstock.errors import InvalidInput, PenstockError
-from penstock.report import figures, raster
 from penstock.report.curves import curves
-from penstock.report.diagram import diagram
-from penstock.report.figures import Figure
 from penstock.report.page import page
 from penstock.report.story import Story
 

@@ -12,21 +12,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from penstock.control import history, mailbox, terms
-from penstock.control.history import Changed, Moment
 from penstock.control.loop import Tick
+from penstock.control.summary import LatencySummary
 from penstock.control.tally import Tally
-from penstock.control.terms import Terms
 from penstock.dataflow.graph import Graph
-from penstock.engines import rundir
 from penstock.errors import RunDirectoryError
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan.plan import Plan
 from penstock.plan.transition import Transition
-from penstock.report import chronicle
 from penstock.report.choices import Choice, choices
-from penstock.report.chronicle import Line
-from penstock.report.summary import LatencySummary
+from penstock.store import history, mailbox, run_directory
+from penstock.store import run_options as terms
+from penstock.store.history import Changed, Moment
+from penstock.store.run_options import Terms
+from penstock.views import chronicle
+from penstock.views.chronicle import Line
 
 MOST = 1500
 """Turns that are looked at; of a longer run an even choice of them."""
@@ -115,7 +115,7 @@ class Story:
 
 def story(run_dir: str | Path) -> Story:
     """Read a run directory. Raises `RunDirectoryError` that says what is wrong with it."""
-    home = rundir.local(run_dir)
+    home = run_directory.local(run_dir)
     _check(home)
     graph = history.dataflow(home)
     moments = history.moments(home)
@@ -130,7 +130,7 @@ def story(run_dir: str | Path) -> Story:
     told = [one for one in history.decisions(home) if one["turn"] in places]
     asked = tuple(terms.read(home))
     outcome = _json(home / "summary.json")
-    running = mailbox.is_running(home) or rundir.is_held(home)
+    running = mailbox.is_running(home) or run_directory.is_held(home)
     fresh = not running and _covers(outcome, points)
     head = _json(home / "run.json")
     return Story(
@@ -158,7 +158,7 @@ def _check(home: Path) -> None:
         raise RunDirectoryError(f"there is no run directory '{home}'")
     if not home.is_dir():
         raise RunDirectoryError(f"the run directory '{home}' is a file, not a directory")
-    rundir.check_version(home)
+    run_directory.check_version(home)
 
 
 # --- turns --------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import Any
 
 from penstock.dataflow.connectors import Generator, Parquet
 from penstock.dataflow.flow import Dataflow
-from penstock.dataflow.operator import Estimate
+from penstock.dataflow.operators import Estimate
 from penstock.errors import InvalidInput
 from penstock.workloads.authlog import AuthLog
 from penstock.workloads.memo import Memo

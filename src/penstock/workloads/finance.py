@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock.dataflow.connectors import Generator, Parquet
 from penstock.dataflow.flow import Dataflow
-from penstock.dataflow.operator import Estimate
+from penstock.dataflow.operators import Estimate
 from penstock.workloads.lines import parse_commas, read_commas
 from penstock.workloads.market import QUOTE, TRADE, Market
 from penstock.workloads.memo import Memo

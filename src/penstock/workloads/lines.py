@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.dataflow.flow import Stream
-from penstock.dataflow.operator import Estimate
+from penstock.dataflow.operators import Estimate
 from penstock.dataflow.schema import Schema
 
 if TYPE_CHECKING:

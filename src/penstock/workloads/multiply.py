@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock.dataflow.connectors import Generator
 from penstock.dataflow.flow import Stream
-from penstock.dataflow.operator import Estimate
+from penstock.dataflow.operators import Estimate
 from penstock.errors import InvalidInput
 from penstock.workloads import costs
 from penstock.workloads.bursts import bursts, check_every

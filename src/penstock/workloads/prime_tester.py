@@ -14,7 +14,7 @@ import numpy as np
 
 from penstock.dataflow.connectors import Generator, Parquet
 from penstock.dataflow.flow import Dataflow
-from penstock.dataflow.operator import Estimate
+from penstock.dataflow.operators import Estimate
 from penstock.errors import InvalidInput
 from penstock.workloads.bursts import bursts, check_every
 from penstock.workloads.spoiling import check_share, lacking, without_gaps

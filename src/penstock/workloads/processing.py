@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.dataflow.connectors import Generator, Parquet
 from penstock.dataflow.flow import Dataflow
-from penstock.dataflow.operator import Estimate
+from penstock.dataflow.operators import Estimate
 from penstock.workloads.lines import parse_json, read_json
 from penstock.workloads.views import VIEW, Views, region, section
 

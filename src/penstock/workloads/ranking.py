@@ -16,7 +16,7 @@ from typing import Any
 
 from penstock.dataflow.connectors import Parquet
 from penstock.dataflow.flow import Dataflow, Stream
-from penstock.dataflow.operator import Estimate
+from penstock.dataflow.operators import Estimate
 from penstock.errors import InvalidInput
 from penstock.workloads.memo import Memo
 

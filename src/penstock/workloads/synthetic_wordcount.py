@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.dataflow.connectors import Generator
 from penstock.dataflow.flow import Dataflow
-from penstock.dataflow.operator import Estimate
+from penstock.dataflow.operators import Estimate
 from penstock.workloads import costs, wordcount
 from penstock.workloads.tweets import Tweets
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.dataflow.connectors import Generator
 from penstock.dataflow.flow import Dataflow
-from penstock.dataflow.operator import Estimate
+from penstock.dataflow.operators import Estimate
 from penstock.workloads import ranking
 from penstock.workloads.clicks import CLICK, Clicks
 from penstock.workloads.lines import parse_commas, read_commas

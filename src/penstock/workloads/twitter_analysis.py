@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.dataflow.connectors import Generator, Parquet
 from penstock.dataflow.flow import Dataflow
-from penstock.dataflow.operator import Estimate
+from penstock.dataflow.operators import Estimate
 from penstock.workloads import meaning, ranking
 from penstock.workloads.lines import from_json, incomplete, read_json
 from penstock.workloads.posts import TWEET, Posts

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from penstock.dataflow.connectors import Generator, Parquet
 from penstock.dataflow.flow import Dataflow, Stream
-from penstock.dataflow.operator import Estimate
+from penstock.dataflow.operators import Estimate
 from penstock.workloads.tweets import Tweets
 
 TWEET = "id bigint, user string, lang string, text string"

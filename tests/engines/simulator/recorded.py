@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from penstock.control.run import run
+from penstock.app import run
 from penstock.dataflow.connectors import Generator, Memory
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
 from penstock.engines.simulator.arrivals import Deterministic
+from penstock.engines.simulator.distributions import Constant
 from penstock.engines.simulator.engine import SimulatorEngine
 from penstock.engines.simulator.model import Keys, MicroBatch, Model, Node, Step
-from penstock.engines.simulator.service import Constant
 from penstock.plan import fusion
 from penstock.plan.plan import Plan
 from tests.strategies import nothing

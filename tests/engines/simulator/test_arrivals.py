@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from penstock.dataflow import load_profile
 from penstock.engines.simulator.arrivals import (
     Arrivals,
     Bursts,
@@ -13,13 +14,12 @@ from penstock.engines.simulator.arrivals import (
 )
 from penstock.engines.simulator.source import Source
 from penstock.errors import InvalidInput
-from penstock.models import load
 
 KINDS = (Deterministic(), Poisson(), Bursts(5), Renewal(2.0), Renewal(0.3))
 
 
 def source(arrivals: Arrivals, text: str, seed: int = 0, limit: int | None = None) -> Source:
-    return Source("in", load.parse(text), arrivals, seed, (), limit)
+    return Source("in", load_profile.parse(text), arrivals, seed, (), limit)
 
 
 @pytest.mark.parametrize("arrivals", KINDS)
@@ -28,7 +28,7 @@ def test_every_kind_follows_its_load(arrivals: Arrivals, text: str) -> None:
     taken = source(arrivals, text).take(40.0).time
     assert bool(np.all(np.diff(taken) >= 0))
     found, _ = np.histogram(taken, np.arange(0, 40.1, 4.0))
-    due = np.diff(load.parse(text).cumulative(np.arange(0, 40.1, 4.0)))
+    due = np.diff(load_profile.parse(text).cumulative(np.arange(0, 40.1, 4.0)))
     assert np.abs(found - due).max() < 6 * 3 * np.sqrt(due.max())
     assert len(taken) == pytest.approx(due.sum(), rel=0.03)
 

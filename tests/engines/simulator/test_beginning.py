@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.simulator import beginning, source
+from penstock.dataflow.load_profile import parse
+from penstock.engines.simulator import initial_state, source
 from penstock.engines.simulator.arrivals import Deterministic
-from penstock.engines.simulator.beginning import Beginning, Waiting
+from penstock.engines.simulator.distributions import Constant
 from penstock.engines.simulator.engine import SimulatorEngine
+from penstock.engines.simulator.initial_state import Beginning, Waiting
 from penstock.engines.simulator.model import Keys, Model, Step
-from penstock.engines.simulator.service import Constant
 from penstock.metrics.snapshot import ChannelMetrics, PipelineMetrics, Snapshot
-from penstock.models.load import parse
 from penstock.plan.plan import Pipeline, Plan
 
 from .flows import apart, chain, keyed, started
@@ -100,16 +100,16 @@ def test_a_snapshot_says_what_waits_where() -> None:
         ],
         [ChannelMetrics("a", "b", backlog_rows=60)],
     )
-    found = beginning.of(chain("a", "b"), plan, seen)
+    found = initial_state.of(chain("a", "b"), plan, seen)
     assert found.waiting == {("in", "in"): Waiting(500, 10.0), ("a", "b"): Waiting(60, 4.0)}
     assert found.owed == 500
-    assert beginning.of(chain("a", "b"), plan, snapshot([], [])) == Beginning()
+    assert initial_state.of(chain("a", "b"), plan, snapshot([], [])) == Beginning()
 
 
 def test_state_is_that_of_the_operator_that_has_it() -> None:
     plan = Plan((Pipeline(("in", "count", "out")),))
     seen = snapshot([PipelineMetrics("in", 1, backlog_rows=0, state_rows=77)], [])
-    assert beginning.of(keyed(), plan, seen) == Beginning({}, {"count": 77})
+    assert initial_state.of(keyed(), plan, seen) == Beginning({}, {"count": 77})
 
 
 def test_a_run_that_is_continued_is_not_begun_again(tmp_path: Path) -> None:

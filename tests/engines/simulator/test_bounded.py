@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.simulator import entering, stage
+from penstock.engines.simulator import bounded_queues, continuous
+from penstock.engines.simulator.bounded_queues import Inside, entered, fits, one_by_one
+from penstock.engines.simulator.distributions import Empirical, Exponential
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.entering import Inside, entered, fits, one_by_one
-from penstock.engines.simulator.groups import Groups, dealt
 from penstock.engines.simulator.model import Dispatch, Keys, Step
-from penstock.engines.simulator.service import Empirical, Exponential
+from penstock.engines.simulator.queues import Groups, dealt
 
 from .flows import apart, chain, keyed, started
 
@@ -128,7 +128,7 @@ def test_a_shared_queue_does_not_stand_still_behind_one_slow_record(tmp_path: Pa
 def test_what_fits_is_not_looked_at_record_by_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stage, "entered", _unexpected)
+    monkeypatch.setattr(continuous, "entered", _unexpected)
     steps = {"a": Step(Exponential(0.01))}
     engine = started(chain("a"), apart(("a", 50)), steps, "4000/s", tmp_path, queue=60,
                      dispatch=Dispatch.CHANCE)  # fmt: skip
@@ -186,8 +186,8 @@ def test_records_enter_when_there_is_a_place(
         departures[one].append(free[one])
         expected.append(now)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(entering, "_ROUNDS", rounds)
-        patched.setattr(entering, "_FEW", few)
+        patched.setattr(bounded_queues, "_ROUNDS", rounds)
+        patched.setattr(bounded_queues, "_FEW", few)
         found = entered(ready, service, server, inside, places, end)
     assert found.tolist() == expected
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from penstock.engines.simulator.arrivals import Deterministic
+from penstock.engines.simulator.changes import Failure
+from penstock.engines.simulator.distributions import Constant
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.failure import Failure
 from penstock.engines.simulator.model import Keys, MicroBatch, Step, Timing
-from penstock.engines.simulator.service import Constant
 
 from .flows import apart, chain, keyed, started
 

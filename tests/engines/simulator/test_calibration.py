@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.control.history import History, keep_dataflow
 from penstock.control.loop import Tick
-from penstock.engines.simulator import batchfit, calibration, modelfile, observed
 from penstock.engines.simulator.arrivals import Deterministic
-from penstock.engines.simulator.batch import Machine
-from penstock.engines.simulator.calibration import Calibration
+from penstock.engines.simulator.batch_time import Machine
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.leastsquares import alike, nonnegative, numbered, robust
 from penstock.engines.simulator.model import Keys, MicroBatch, Model, Node
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
+from penstock.predict import batch_fit, batch_observations, calibration, model_file
+from penstock.predict.calibration import Calibration
+from penstock.predict.least_squares import alike, nonnegative, numbered, robust
+from penstock.store.history import History, keep_dataflow
 from penstock.workloads import build
 from tests.strategies import few
 
@@ -34,7 +34,7 @@ TRUTH = replace(BATCH, row=5e-4)
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Calibration:
     run_dir = simulated(tmp_path_factory.mktemp("plain") / "run", flow(), batch=TRUTH)
-    return calibration.fit([observed.recording(run_dir)])
+    return calibration.fit([batch_observations.recording(run_dir)])
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def keyed(tmp_path_factory: pytest.TempPathFactory) -> Calibration:
     run_dir = tmp_path_factory.mktemp("keyed") / "run"
     plan = Plan((Pipeline(("read", "call", "compute", "count", "out"), 2, ceiling=4),))
     simulated(run_dir, flow(keyed=True), batch=batch, plan=plan, changes=changes)
-    return calibration.fit([observed.recording(run_dir)])
+    return calibration.fit([batch_observations.recording(run_dir)])
 
 
 @pytest.mark.parametrize("name", ["planning", "log", "commit", "job", "partition", "task"])
@@ -54,10 +54,10 @@ def test_a_fit_finds_what_a_batch_costs(found: Calibration, name: str) -> None:
 
 def test_a_fit_knows_how_much_a_channel_held_if_the_engine_noted_it(tmp_path: Path) -> None:
     run_dir = simulated(tmp_path / "run", flow())
-    assert calibration.fit([observed.recording(run_dir)]).batch.channel is None
+    assert calibration.fit([batch_observations.recording(run_dir)]).batch.channel is None
     head = dict.fromkeys(("version", "flow", "fingerprint", "engine", "run", "created"), "")
     (run_dir / "run.json").write_text(json.dumps({**head, "settings": {"channel_rows": 500}}))
-    assert calibration.fit([observed.recording(run_dir)]).batch.channel == 500
+    assert calibration.fit([batch_observations.recording(run_dir)]).batch.channel == 500
 
 
 def test_a_fit_finds_what_a_row_costs_on_its_way(found: Calibration) -> None:
@@ -112,7 +112,7 @@ def test_a_fit_tells_what_batches_take_aside_from_too_few_processors(
     short = MicroBatch(0.005, 0.003, 0.004, 0.001, task=0.01, job=0.02, aside=aside)
     changes = (*CHANGES, "80s:read=4, read.cadence=1s")
     simulated(tmp_path / "run", flow(), batch=short, changes=changes, seconds=120)
-    made = calibration.fit([observed.recording(tmp_path / "run")])
+    made = calibration.fit([batch_observations.recording(tmp_path / "run")])
     assert (made.node.processors, made.batch.aside) == (2.0, aside)
 
 
@@ -131,7 +131,7 @@ def test_a_fit_tells_what_keys_cost_from_what_rows_cost(tmp_path: Path) -> None:
     load = "points:0=10,40=10,40=60,60=60,60=150,80=150,80=300"
     graph = flow(keyed=True)
     simulated(tmp_path / "run", graph, plan=plan, load=load, changes=(), steps=steps)
-    count = calibration.fit([observed.recording(tmp_path / "run")]).steps["count"]
+    count = calibration.fit([batch_observations.recording(tmp_path / "run")]).steps["count"]
     assert count.touch == pytest.approx(0.001, rel=0.1)
     assert count.service.mean == pytest.approx(0.0005, rel=0.15)
 
@@ -144,7 +144,7 @@ def test_a_fit_finds_what_writing_costs_and_what_of_a_task_is_waiting(
     changes = ("20s:split compute", "40s:read=2, compute=4", "60s:compute=1", "80s:compute=3")
     plan = Plan((Pipeline(("read", "call", "compute", "count", "out"), 4),))
     simulated(tmp_path / "run", flow(keyed=True), batch=batch, plan=plan, changes=changes)
-    made = calibration.fit([observed.recording(tmp_path / "run")])
+    made = calibration.fit([batch_observations.recording(tmp_path / "run")])
     assert made.batch.idle == pytest.approx(idle, abs=0.21)  # the next best step is as good
     assert made.node.processors == 2.0
     assert made.batch.task == pytest.approx(batch.task, rel=0.15)
@@ -165,12 +165,14 @@ def test_few_windows_with_large_batches_tell_what_rows_cost() -> None:
     values *= rng.lognormal(0.0, 0.25, len(rows))
     groups = numbered([*(["few"] * 60), *(["some"] * 3), *(["many"] * 3)])
     weights = alike(groups) / values**2
-    found = batchfit._solved(columns, values, weights, [], {"total": 2.0}, groups)
+    found = batch_fit._solved(columns, values, weights, [], {"total": 2.0}, groups)
     assert found["total"] == pytest.approx(truth["total"], rel=0.2)
 
 
 def test_a_machine_has_no_fewer_processors_than_were_at_work(tmp_path: Path) -> None:
-    made = observed.recording(simulated(tmp_path / "run", flow(), seconds=40.0, changes=()))
+    made = batch_observations.recording(
+        simulated(tmp_path / "run", flow(), seconds=40.0, changes=())
+    )
     for used, least in ((None, 0.4), (1.0, 0.5), (1.7, 0.9), (2.3, 1.0)):
         moments = [replace(m, used=used) for m in made.moments]
         assert min(calibration._shares(moments, 2.0)) == least
@@ -188,7 +190,7 @@ def test_keys_that_come_up_are_those_that_are_drawn() -> None:
 
 def test_a_fit_says_what_cannot_be_told_apart(tmp_path: Path) -> None:
     steady = simulated(tmp_path, flow(), changes=(), load="40/s", seconds=60)
-    made = calibration.fit([observed.recording(steady)])
+    made = calibration.fit([batch_observations.recording(steady)])
     assert any("'partition' always came in the same proportion to 'job'" in n for n in made.notes)
     assert any("nothing was changed while it ran" in note for note in made.notes)
     # what is not told apart is still all there
@@ -197,7 +199,9 @@ def test_a_fit_says_what_cannot_be_told_apart(tmp_path: Path) -> None:
 
 
 def test_what_processors_do_beside_tasks_is_told_where_it_was_measured(tmp_path: Path) -> None:
-    made = observed.recording(simulated(tmp_path / "run", flow(), seconds=40.0, changes=()))
+    made = batch_observations.recording(
+        simulated(tmp_path / "run", flow(), seconds=40.0, changes=())
+    )
     before = calibration.fit([made])
     moments = [replace(m, used=1.7, by_tasks=1.2) for m in made.moments]
     after = calibration.fit([replace(made, moments=tuple(moments))])
@@ -211,19 +215,22 @@ def test_processors_of_a_window_are_what_was_used_since_it_began() -> None:
         Snapshot(at, 5.0, None, 0, 0, 0, processor_seconds=seconds)
         for at, seconds in ((0.0, 10.0), (1.0, 11.0), (2.0, None), (5.1, 15.0), (6.0, 20.0))
     ]
-    assert observed._used(seen) == {5.1: pytest.approx(5 / 5.1), 6.0: pytest.approx(9 / 5)}
+    assert batch_observations._used(seen) == {
+        5.1: pytest.approx(5 / 5.1),
+        6.0: pytest.approx(9 / 5),
+    }
 
 
 def test_a_fit_says_that_keys_were_with_one_instance_at_a_time(tmp_path: Path) -> None:
     plan = Plan((Pipeline(("read", "call", "compute", "count", "out"), 1),))
     simulated(tmp_path / "run", flow(keyed=True), plan=plan, changes=(), seconds=40.0)
-    made = calibration.fit([observed.recording(tmp_path / "run")])
+    made = calibration.fit([batch_observations.recording(tmp_path / "run")])
     assert any("'count' had one instance at a time" in note for note in made.notes)
 
 
 def test_plans_of_different_runs_are_different_ones(tmp_path: Path) -> None:
     run_dir = simulated(tmp_path / "run", flow(), seconds=40.0, changes=CHANGES[:1])
-    made = observed.recording(run_dir)
+    made = batch_observations.recording(run_dir)
     plans = [m.plan for m in made.moments]
     both = [m.plan for m in calibration._together([made, made])]
     assert both == [*plans, *(max(plans) + 1 + n for n in plans)]
@@ -235,7 +242,7 @@ def test_several_runs_are_fitted_together_and_tell_more(tmp_path: Path) -> None:
         simulated(tmp_path / str(n), flow(), plan=plan, changes=(), load="100/s", seconds=60)
         for n, plan in enumerate(plans)
     ]
-    made = calibration.fit([observed.recording(run) for run in runs])
+    made = calibration.fit([batch_observations.recording(run) for run in runs])
     assert not any("'partition' always came" in note for note in made.notes)
     assert made.batch.partition == pytest.approx(BATCH.partition, rel=0.1)
     assert made.batch.job == pytest.approx(BATCH.job, rel=0.05)
@@ -243,8 +250,8 @@ def test_several_runs_are_fitted_together_and_tell_more(tmp_path: Path) -> None:
 
 def test_a_model_file_says_what_was_fitted(keyed: Calibration, tmp_path: Path) -> None:
     file = tmp_path / "model.json"
-    file.write_text(json.dumps(modelfile.to_json(keyed, ["a run"])))
-    again = modelfile.read(file)
+    file.write_text(json.dumps(model_file.to_json(keyed, ["a run"])))
+    again = model_file.read(file)
     assert (again.flow, again.batch, again.node) == ("recorded", keyed.batch, keyed.node)
     for name, step in keyed.steps.items():
         assert again.steps[name].service == step.service
@@ -273,7 +280,7 @@ def test_a_model_file_says_what_was_fitted(keyed: Calibration, tmp_path: Path) -
 def test_a_file_that_is_no_model_is_told(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "model.json").write_text(content)
     with pytest.raises(InvalidInput, match=message) as told:
-        modelfile.read(tmp_path / "model.json")
+        model_file.read(tmp_path / "model.json")
     assert "\n" not in str(told.value)
 
 
@@ -302,7 +309,7 @@ def test_runs_without_anything_to_learn_from_are_told(tmp_path: Path) -> None:
         ): "no settled window with measured tasks",
     }.items():
         with pytest.raises(InvalidInput, match=message) as told:
-            observed.recording(folder)
+            batch_observations.recording(folder)
         assert "\n" not in str(told.value)
 
 
@@ -310,7 +317,7 @@ def test_runs_of_two_dataflows_are_not_fitted_together(tmp_path: Path) -> None:
     one = simulated(tmp_path / "1", flow(), changes=(), seconds=30)
     other = simulated(tmp_path / "2", flow(keyed=True), changes=(), seconds=30)
     with pytest.raises(InvalidInput, match="ran another dataflow"):
-        calibration.fit([observed.recording(one), observed.recording(other)])
+        calibration.fit([batch_observations.recording(one), batch_observations.recording(other)])
 
 
 # --- least squares ------------------------------------------------------------------------------

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from penstock.engines.port import Engine
+from penstock.engines.simulator.distributions import Exponential
 from penstock.engines.simulator.engine import SimulatorEngine
 from penstock.engines.simulator.model import MicroBatch, Model, Step
-from penstock.engines.simulator.service import Exponential
 from tests.engines.contract import EngineContract, Harness
 from tests.engines.untouched import WordCountHarness
 

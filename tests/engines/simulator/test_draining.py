@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from penstock.control import run as runs
-from penstock.control.run import run
+from penstock import app as runs
+from penstock.app import run
 from penstock.engines.simulator.arrivals import Deterministic
+from penstock.engines.simulator.distributions import Constant
 from penstock.engines.simulator.engine import SimulatorEngine
 from penstock.engines.simulator.model import MicroBatch, Model, Step
-from penstock.engines.simulator.service import Constant
 from penstock.engines.simulator.simulation import Simulation
 from penstock.plan.plan import Pipeline, Plan
 from tests.control.doubles import Watcher, flow

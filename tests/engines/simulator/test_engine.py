@@ -9,10 +9,10 @@ import pytest
 from penstock.dataflow.connectors import Generator, Memory
 from penstock.dataflow.flow import Dataflow
 from penstock.engines.simulator.arrivals import Deterministic
+from penstock.engines.simulator.changes import Failure
+from penstock.engines.simulator.distributions import Constant, Exponential
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.failure import Failure
 from penstock.engines.simulator.model import Dispatch, Keys, MicroBatch, Model, Node, Step, Timing
-from penstock.engines.simulator.service import Constant, Exponential
 from penstock.errors import Refused
 from penstock.metrics.derived import queue, utilisation
 from penstock.plan.plan import Pipeline, Plan

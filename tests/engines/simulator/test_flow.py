@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.engines.simulator.arrivals import Bursts, Deterministic, Poisson, Renewal
+from penstock.engines.simulator.changes import Failure
+from penstock.engines.simulator.distributions import Constant, Exponential, of
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.failure import Failure
 from penstock.engines.simulator.model import Dispatch, MicroBatch, Model, Step, Timing
-from penstock.engines.simulator.service import Constant, Exponential, of
 from penstock.metrics.snapshot import Snapshot
 from tests.engines.test_memory import _expected
 from tests.strategies import dataflows, few, plans

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engines.simulator.gauge import Gauge
+from penstock.engines.simulator.measurements import Gauge
 
 
 def test_batches_are_counted_whole() -> None:

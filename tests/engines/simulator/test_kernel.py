@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.simulator import groups, kernel
-from penstock.engines.simulator import shared as shared_queue
-from penstock.engines.simulator.groups import Groups
-from penstock.engines.simulator.shared import shared
+from penstock.engines.simulator import queues
+from penstock.engines.simulator import queues as shared_queue
+from penstock.engines.simulator.queues import Groups, shared
 from tests.strategies import few
 
 Floats = npt.NDArray[np.float64]
@@ -50,7 +49,7 @@ def test_records_in_turn_leave_as_in_a_loop(case: tuple[int, int, int, float], t
     _, arrivals, services, free = drawn(case)
     turn %= len(free)
     server = (turn + np.arange(len(arrivals))) % len(free)
-    left, after = kernel.robin(arrivals, services, free, turn)
+    left, after = queues.robin(arrivals, services, free, turn)
     expected = one_by_one(arrivals, services, free, server)
     np.testing.assert_allclose(left, expected[0], rtol=0, atol=1e-7)
     np.testing.assert_allclose(after, expected[1], rtol=0, atol=1e-7)
@@ -63,7 +62,7 @@ def test_records_with_a_given_server_leave_as_in_a_loop(
 ) -> None:
     rng, arrivals, services, free = drawn(case)
     server = rng.integers(0, len(free), len(arrivals)) // 2  # some servers get nothing
-    left, after, work = groups.dealt(arrivals, services, free, Groups.of(server, len(free)))
+    left, after, work = queues.dealt(arrivals, services, free, Groups.of(server, len(free)))
     expected = one_by_one(arrivals, services, free, server)
     np.testing.assert_allclose(left, expected[0], rtol=0, atol=1e-7)
     np.testing.assert_allclose(after, expected[1], rtol=0, atol=1e-7)
@@ -74,17 +73,17 @@ def test_records_with_a_given_server_leave_as_in_a_loop(
 @pytest.mark.parametrize("count", [1, 2, 1000, 5000, (1 << 20) + 5])
 def test_times_are_put_in_order_and_equal_ones_stay_as_they_are(count: int) -> None:
     times = 1e5 + np.random.default_rng(0).integers(0, max(1, count // 3), count) * 1e-3
-    np.testing.assert_array_equal(kernel.order(times), np.argsort(times, kind="stable"))
+    np.testing.assert_array_equal(queues.order(times), np.argsort(times, kind="stable"))
     even = np.full(count, 7.5)
-    np.testing.assert_array_equal(kernel.order(even), np.arange(count))
+    np.testing.assert_array_equal(queues.order(even), np.arange(count))
 
 
 @given(st.integers(1, 1000), st.floats(1e-9, 1e6), st.integers(0, 2**32 - 1))
 def test_times_are_in_order_but_for_a_small_part_of_what_they_span(
     more: int, spread: float, seed: int
 ) -> None:
-    times = 1e4 + np.random.default_rng(seed).exponential(spread, kernel._FEW + more)
-    found = times[kernel.order(times)]
+    times = 1e4 + np.random.default_rng(seed).exponential(spread, queues._FEW + more)
+    found = times[queues.order(times)]
     assert np.sort(found).tolist() == np.sort(times).tolist()
     assert float((found[:-1] - found[1:]).max()) <= 2**-32 * (times.max() - times.min())
 
@@ -116,9 +115,9 @@ def test_groups_that_are_woven_know_them_too(count: int, servers: int) -> None:
 @pytest.mark.parametrize("count", [8, 15, 16, 1003])
 def test_sums_and_maxima_run_through_woven_values(what: np.ufunc, count: int) -> None:
     values = np.random.default_rng(count).normal(0, 1, count)
-    woven = groups._woven(np.arange(count), 8)
+    woven = queues._woven(np.arange(count), 8)
     found = values[woven]
-    groups.running(what, found, 8)
+    queues.running(what, found, 8)
     np.testing.assert_allclose(found, what.accumulate(values)[woven], atol=1e-12)
 
 
@@ -187,11 +186,11 @@ def test_a_stream_may_be_cut_into_blocks_anywhere(servers: int, kind: str) -> No
         for part in np.split(np.arange(5000), cuts):
             came, took = arrivals[part], services[part]
             if kind == "in turn":
-                left, free = kernel.robin(came, took, free, turn)
+                left, free = queues.robin(came, took, free, turn)
                 turn = (turn + len(part)) % servers
             elif kind == "given":
                 found_groups = Groups.of(server[part], servers)
-                left, free, _ = groups.dealt(came, took, free, found_groups)
+                left, free, _ = queues.dealt(came, took, free, found_groups)
             else:
                 left, free = shared(came, took, free)
             found.append(left)

@@ -11,10 +11,10 @@ import numpy.typing as npt
 import pytest
 
 from penstock.engines.simulator.arrivals import Deterministic
+from penstock.engines.simulator.changes import Failure
+from penstock.engines.simulator.distributions import Constant
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.failure import Failure
 from penstock.engines.simulator.model import Keys, Step, Timing
-from penstock.engines.simulator.service import Constant
 from penstock.engines.simulator.simulation import Simulation
 
 from .flows import apart, keyed, started

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from penstock.engines.simulator.arrivals import Deterministic
-from penstock.engines.simulator.batch import dealt
+from penstock.engines.simulator.batch_time import dealt
+from penstock.engines.simulator.distributions import Constant
 from penstock.engines.simulator.engine import SimulatorEngine
 from penstock.engines.simulator.model import Keys, MicroBatch, Node, Step
-from penstock.engines.simulator.service import Constant
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
 

@@ -8,24 +8,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock.control.history import History
 from penstock.control.loop import Tick
-from penstock.engines.simulator import costs, service
-from penstock.engines.simulator.batch import Pool
-from penstock.engines.simulator.chance import Chooser, Dealer
-from penstock.engines.simulator.model import Keys, Node
-from penstock.engines.simulator.node import Placement, packed, place, slowdown
-from penstock.engines.simulator.service import (
+from penstock.engines.simulator import distributions
+from penstock.engines.simulator.batch_time import Pool
+from penstock.engines.simulator.distributions import (
+    Chooser,
     Constant,
+    Dealer,
     Empirical,
     Exponential,
     Gamma,
     Lognormal,
     Service,
 )
+from penstock.engines.simulator.machines import Placement, packed, place, slowdown
+from penstock.engines.simulator.model import Keys, Node
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import OperatorMetrics, PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
+from penstock.predict import operator_costs
+from penstock.store.history import History
 from penstock.workloads import build
 
 from .flows import chain
@@ -58,13 +60,13 @@ def test_times_are_the_same_however_they_are_drawn(drawn: Service) -> None:
 
 
 def test_times_are_read_from_a_word() -> None:
-    assert service.parse("2ms") == Constant(0.002)
-    assert service.parse("2ms~exp") == service.parse("2ms~1.0") == Exponential(0.002)
-    assert service.parse("2ms~0.5") == Gamma(0.002, 0.5)
-    assert service.parse("1s~lognormal:0.5") == Lognormal(1.0, 0.5)
+    assert distributions.parse("2ms") == Constant(0.002)
+    assert distributions.parse("2ms~exp") == distributions.parse("2ms~1.0") == Exponential(0.002)
+    assert distributions.parse("2ms~0.5") == Gamma(0.002, 0.5)
+    assert distributions.parse("1s~lognormal:0.5") == Lognormal(1.0, 0.5)
     for text in ("two", "2ms~", "2ms~x", "2ms~gauss:1"):
         with pytest.raises(InvalidInput):
-            service.parse(text)
+            distributions.parse(text)
 
 
 def test_whole_seconds_are_times_too() -> None:
@@ -114,7 +116,7 @@ def test_keys_are_spread_over_instances() -> None:
 
 def test_costs_are_said_before_they_are_measured_or_declared(tmp_path: Path) -> None:
     graph = build("linear", tmp_path, cost="wait", wait_ms=7).graph
-    assert costs.steps(graph)["step-2"].service == Constant(0.007)
+    assert operator_costs.steps(graph)["step-2"].service == Constant(0.007)
     seen = OperatorMetrics("step-1", rows_in=10, rows_out=25, service=0.004, service_cv=1.0)
     snapshot = Snapshot(
         1.0,
@@ -129,7 +131,7 @@ def test_costs_are_said_before_they_are_measured_or_declared(tmp_path: Path) -> 
     record = History(tmp_path, lambda: 1.0, pytest.fail)
     record.append(Tick(1.0, Plan((Pipeline(("orders",)),)), snapshot))
     record.close()
-    found = costs.steps(graph, {"step-2": "1ms"}, {"step-2": 3.0}, tmp_path)
+    found = operator_costs.steps(graph, {"step-2": "1ms"}, {"step-2": 3.0}, tmp_path)
     assert found["step-1"].service == Exponential(0.004)
     assert found["step-1"].selectivity == 2.5
     assert (found["step-2"].service, found["step-2"].selectivity) == (Constant(0.001), 3.0)
@@ -138,9 +140,9 @@ def test_costs_are_said_before_they_are_measured_or_declared(tmp_path: Path) -> 
 
 def test_costs_that_nobody_knows_are_an_error() -> None:
     with pytest.raises(InvalidInput, match="nothing says what the operators of 'chain' cost"):
-        costs.steps(chain("a"))
+        operator_costs.steps(chain("a"))
     with pytest.raises(InvalidInput, match="no operator 'b' to say a cost of"):
-        costs.steps(chain("a"), {"b": "1ms"})
+        operator_costs.steps(chain("a"), {"b": "1ms"})
 
 
 def test_instances_stay_where_they_are_and_new_ones_go_where_there_is_room() -> None:

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.engines.simulator.changes import Failure
+from penstock.engines.simulator.distributions import Constant
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.failure import Failure
+from penstock.engines.simulator.machines import Placement, moved, place
 from penstock.engines.simulator.model import Keys, MicroBatch, Node, Step, Timing
-from penstock.engines.simulator.node import Placement, moved, place
-from penstock.engines.simulator.service import Constant
 from penstock.plan.plan import Pipeline, Plan
 
 from .flows import apart, chain, keyed, started

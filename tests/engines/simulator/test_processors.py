@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.engines.simulator.distributions import Gamma
 from penstock.engines.simulator.model import Node, Step
-from penstock.engines.simulator.service import Gamma
 from penstock.errors import InvalidInput
 
 from .flows import apart, chain, started

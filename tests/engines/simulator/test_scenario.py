@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.control import history
-from penstock.control.run import run
+from penstock.app import run
+from penstock.dataflow import load_profile as loads
 from penstock.engines.simulator.scenario import prime_tester, twitter_sentiment
-from penstock.models import load as loads
+from penstock.store import history
 
 
 def test_175_static_prime_testers_meet_20_ms_but_for_the_peak(tmp_path: Path) -> None:

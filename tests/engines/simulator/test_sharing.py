@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from penstock.engines.simulator.arrivals import Deterministic
+from penstock.engines.simulator.changes import Failure
+from penstock.engines.simulator.distributions import Constant
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.failure import Failure
 from penstock.engines.simulator.model import Model, Node, Step
-from penstock.engines.simulator.service import Constant
 from penstock.errors import InvalidInput
 from penstock.plan.plan import Pipeline, Plan
 

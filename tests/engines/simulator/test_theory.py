@@ -10,8 +10,14 @@ import pytest
 from scipy import special
 
 from penstock.engines.simulator.arrivals import Arrivals, Poisson, Renewal
+from penstock.engines.simulator.distributions import (
+    Constant,
+    Exponential,
+    Gamma,
+    Lognormal,
+    Service,
+)
 from penstock.engines.simulator.model import Dispatch, Step
-from penstock.engines.simulator.service import Constant, Exponential, Gamma, Lognormal, Service
 
 from .flows import apart, chain, started
 

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.spark.aftermath import PATIENCE, Aftermath, Changes, gap, moved_share
+from penstock.engines.spark.changes.interruption import (
+    PATIENCE,
+    Aftermath,
+    Changes,
+    gap,
+    moved_share,
+)
 from penstock.plan.transition import Transition
 
 FIRST = Transition(10.0, ("count: ceiling 2 -> 4",), 2.0, 2.0, phases=(("quiesce", 2.0),))

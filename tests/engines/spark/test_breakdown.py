@@ -9,14 +9,13 @@ import pytest
 
 from penstock import Dataflow, Memory
 from penstock.dataflow.graph import Graph
-from penstock.engines.spark.batch import Batch, arrival_cv, parts, span_of, waits
-from penstock.engines.spark.breakdown import Estimate, Window
-from penstock.engines.spark.lineage import Span
-from penstock.engines.spark.meter import Report
-from penstock.engines.spark.statistics import ExecutorFacts, Running, Task
-from penstock.engines.spark.usage import Work, in_python
-from penstock.metrics.keyrange import KeyRange
-from penstock.metrics.snapshot import ExecutorMetrics, OperatorMetrics
+from penstock.engines.spark.measuring.batches import Batch, arrival_cv, parts, span_of, waits
+from penstock.engines.spark.measuring.breakdown import Estimate, Window
+from penstock.engines.spark.measuring.executor_usage import Work, in_python
+from penstock.engines.spark.measuring.lineage import Span
+from penstock.engines.spark.measuring.meter import Report
+from penstock.engines.spark.measuring.task_statistics import ExecutorFacts, Running, Task
+from penstock.metrics.snapshot import ExecutorMetrics, KeyRange, OperatorMetrics
 from tests.engines.spark.flows import SCHEMA, source
 
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.spark import channel as channels
-from penstock.engines.spark.channel import Channel, Entry, Log, Piece, read
-from penstock.engines.spark.sources import cut
-from penstock.engines.spark.store import Store
+from penstock.engines.spark.channels import channel as channels
+from penstock.engines.spark.channels.channel import Channel, Entry, Log, Piece, read
+from penstock.engines.spark.channels.python_sources import cut
+from penstock.engines.spark.channels.remote_files import Store
 from tests.strategies import few
 
 SCHEMA = pa.schema([("n", pa.int64())])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.spark.checkpoint import (
+from penstock.engines.spark.queries.checkpoint import (
     committed,
     marks,
     progress,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engines.spark.diagnosis import reason
+from penstock.engines.spark.queries.diagnosis import reason
 
 DEEP = """org.apache.spark.SparkException:
 Error from python worker:

@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 
 from penstock import Dataflow, InvalidDataflow, Memory
 from penstock.dataflow.flow import Stream
-from penstock.engines.spark.checks import check
+from penstock.engines.spark.queries.spark_checks import check
 from tests.engines.spark.flows import source
 
 pytestmark = pytest.mark.spark

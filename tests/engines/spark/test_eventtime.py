@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from penstock import Dataflow, Files, Memory, Stream
-from penstock.engines.spark.checks import check
 from penstock.engines.spark.engine import SparkEngine
+from penstock.engines.spark.queries.spark_checks import check
 from penstock.errors import InvalidDataflow
 from penstock.plan import fusion
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.rundir import Wiring
+from penstock.engines.spark.changes.executors import Executors, chosen, spread
 from penstock.engines.spark.engine import SparkEngine
-from penstock.engines.spark.executors import Executors, chosen, spread
 from penstock.errors import Refused
 from penstock.plan.plan import Pipeline, Plan
+from penstock.store.run_directory import Wiring
 
 
 def test_named_executors_leave_and_nobody_else() -> None:
@@ -108,7 +108,7 @@ def test_executors_are_waited_for_when_a_session_is_new_and_not_when_they_were_g
         slept += 1
         cluster.there.append(str(slept))
 
-    monkeypatch.setattr("penstock.engines.spark.executors.time.sleep", sleep)
+    monkeypatch.setattr("penstock.engines.spark.changes.executors.time.sleep", sleep)
     assert cluster.executors().ready() == 6
     assert slept == 6
     cluster.there = cluster.there[:2]  # four were given back, and another run begins

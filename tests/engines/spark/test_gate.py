@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from penstock.engines.spark.gate import Gate
+from penstock.engines.spark.queries.batch_gate import Gate
 from tests.engines.spark.flows import until
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.spark import letters
-from penstock.engines.spark.letters import Desk, OperatorError
-from penstock.engines.spark.store import Store
+from penstock.engines.spark.channels.remote_files import Store
+from penstock.engines.spark.queries import dead_letters
+from penstock.engines.spark.queries.dead_letters import Desk, OperatorError
 
 
 @pytest.fixture
@@ -75,15 +75,15 @@ def test_partitions_that_share_a_task_keep_the_letters_of_each(store: Store) -> 
 
 
 def test_of_a_task_that_was_tried_again_the_last_attempt_stays(store: Store) -> None:
-    label = letters.tag(3, 7)
+    label = dead_letters.tag(3, 7)
     for name in (
         "00000-000000001-aa",
         "00000-000000002-bb",
         "00000-000000002-cc",
         "00001-000000001-dd",
     ):
-        letters.write(store, "parse", label, name, [name])
-    assert letters.settle(store, "parse", label) == 3
+        dead_letters.write(store, "parse", label, name, [name])
+    assert dead_letters.settle(store, "parse", label) == 3
     names = store.child("parse/000003-000000").names()
     assert [n[17:].split(".")[0] for n in names] == [
         "00000-000000002-bb",
@@ -111,7 +111,7 @@ def test_a_text_that_cannot_be_encoded_does_not_stop_a_letter(store: Store) -> N
     opened = desk(store).open()
     opened.add({"n": 1}, ValueError("half a character: \ud800"))
     opened.send()
-    assert letters.total(store, "parse") == 1
+    assert dead_letters.total(store, "parse") == 1
     (file,) = Path(store.path("parse")).rglob("*.jsonl")
     assert b"half a character: \\ud800" in file.read_bytes()
 
@@ -143,20 +143,24 @@ def test_an_error_that_no_record_is_to_blame_for_names_the_operator(store: Store
 
 def test_letters_are_counted_by_operator_and_batch(store: Store) -> None:
     for batch, lines in ((1, ["a", "b"]), (2, ["c"]), (1000, ["d"])):
-        letters.write(store, "parse", letters.tag(3, batch), "00000-1-x", lines)
-    letters.write(store, "parse", letters.tag(3, 1), "native-rejects", ["e"])
-    assert letters.total(store, "parse") == 5
-    assert letters.count(store, "parse", letters.tag(3, 1)) == 3
-    assert letters.settle(store, "parse", letters.tag(3, 1)) == 3
-    assert letters.count(store, "parse", letters.tag(3, 1000)) == 1
-    assert letters.total(store, "split") == letters.settle(store, "split", letters.tag(3, 1)) == 0
+        dead_letters.write(store, "parse", dead_letters.tag(3, batch), "00000-1-x", lines)
+    dead_letters.write(store, "parse", dead_letters.tag(3, 1), "native-rejects", ["e"])
+    assert dead_letters.total(store, "parse") == 5
+    assert dead_letters.count(store, "parse", dead_letters.tag(3, 1)) == 3
+    assert dead_letters.settle(store, "parse", dead_letters.tag(3, 1)) == 3
+    assert dead_letters.count(store, "parse", dead_letters.tag(3, 1000)) == 1
+    assert (
+        dead_letters.total(store, "split")
+        == dead_letters.settle(store, "split", dead_letters.tag(3, 1))
+        == 0
+    )
 
 
 def test_letters_of_an_unfinished_batch_are_discarded_alone(store: Store) -> None:
     for batch in (1, 2, 10):
-        letters.write(store, "parse", letters.tag(3, batch), "00000-1-x", ["a"])
-    letters.discard(store, "parse", letters.tag(3, 1))
-    letters.discard(store, "split", letters.tag(3, 1))
+        dead_letters.write(store, "parse", dead_letters.tag(3, batch), "00000-1-x", ["a"])
+    dead_letters.discard(store, "parse", dead_letters.tag(3, 1))
+    dead_letters.discard(store, "split", dead_letters.tag(3, 1))
     assert store.child("parse/000003-000000").names() == [
         "000003-000000002-00000-1-x.jsonl",
         "000003-000000010-00000-1-x.jsonl",
@@ -164,6 +168,11 @@ def test_letters_of_an_unfinished_batch_are_discarded_alone(store: Store) -> Non
 
 
 def test_tags_sort_in_the_order_of_time() -> None:
-    tags = [letters.tag(1, 9), letters.tag(1, 10), letters.tag(2, 0), letters.tag(10, 0)]
+    tags = [
+        dead_letters.tag(1, 9),
+        dead_letters.tag(1, 10),
+        dead_letters.tag(2, 0),
+        dead_letters.tag(10, 0),
+    ]
     assert tags == sorted(tags)
     assert tags[1] == "000001-000000010"

@@ -12,9 +12,8 @@ import pytest
 
 from penstock import Dataflow, ForeachBatch, Generator, Memory, Pipeline, Plan
 from penstock.engines.spark.engine import SparkEngine
-from penstock.metrics.keyrange import KeyRange
-from penstock.metrics.snapshot import ExecutorMetrics, Snapshot
-from penstock.metrics.window import summary
+from penstock.metrics.snapshot import ExecutorMetrics, KeyRange, Snapshot
+from penstock.metrics.windows import summary
 from tests.engines.spark.flows import SCHEMA, source, until
 from tests.engines.spark.test_operators import POSITIONS, Position
 

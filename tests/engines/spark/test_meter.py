@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
-from penstock.engines.spark import meter
-from penstock.engines.spark.meter import SAMPLED, Meter, Report
+from penstock.engines.spark.measuring import meter
+from penstock.engines.spark.measuring.meter import SAMPLED, Meter, Report
 
 BATCH = pa.record_batch({"n": [1, 2, 3]})
 

@@ -16,8 +16,8 @@ from pyspark.sql.streaming import StatefulProcessor
 
 from penstock import Dataflow, Files, Memory, Pipeline, Plan
 from penstock.dataflow.schema import Schema
-from penstock.engines.spark.compiler import struct_of
 from penstock.engines.spark.engine import SparkEngine
+from penstock.engines.spark.queries.compiler import struct_of
 from tests.dataflow.test_datatype import nullable
 from tests.engines.spark.flows import until
 from tests.strategies import spark_structs

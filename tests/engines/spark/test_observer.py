@@ -8,10 +8,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from penstock import Dataflow, Memory, Pipeline
-from penstock.engines.spark.batch import Batch
-from penstock.engines.spark.breakdown import Window
-from penstock.engines.spark.meter import Report
-from penstock.engines.spark.observer import Observer
+from penstock.engines.spark.measuring.batches import Batch
+from penstock.engines.spark.measuring.breakdown import Window
+from penstock.engines.spark.measuring.meter import Report
+from penstock.engines.spark.measuring.observer import Observer
 from tests.engines.spark.flows import source
 from tests.engines.spark.test_breakdown import task
 

@@ -10,7 +10,7 @@ import pytest
 
 from penstock import Dataflow, Json, Parquet
 from penstock.dataflow.connectors import FileSink
-from penstock.engines.spark.sinks import Outlets
+from penstock.engines.spark.queries.sinks import Outlets
 from tests.engines.spark.flows import run, source
 
 pytestmark = pytest.mark.spark

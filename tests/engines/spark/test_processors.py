@@ -19,9 +19,13 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import LongType, StructField, StructType
 
-from penstock.engines.spark.letters import Desk, OperatorError
-from penstock.engines.spark.processors import ORDER, BarrierProcessor, GuardedProcessor
-from penstock.engines.spark.store import Store
+from penstock.engines.spark.channels.remote_files import Store
+from penstock.engines.spark.queries.dead_letters import Desk, OperatorError
+from penstock.engines.spark.queries.stateful_processors import (
+    ORDER,
+    BarrierProcessor,
+    GuardedProcessor,
+)
 from tests.strategies import few
 
 COLUMNS = ("word", "n")

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import Dataflow, Memory, Pipeline
-from penstock.engines.spark.breakdown import Estimate
 from penstock.engines.spark.engine import SparkEngine
-from penstock.engines.spark.profiler import Profiler, more, sample_size
-from penstock.engines.spark.statistics import Spent
+from penstock.engines.spark.measuring.breakdown import Estimate
+from penstock.engines.spark.measuring.native_profiler import Profiler, more, sample_size
+from penstock.engines.spark.measuring.task_statistics import Spent
 from penstock.metrics.snapshot import Snapshot
 from tests.engines.spark.flows import source, until
 

@@ -10,7 +10,8 @@ import pytest
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
-from penstock.engines.spark import checkpoint, quiescence
+from penstock.engines.spark.changes import quiescence
+from penstock.engines.spark.queries import checkpoint
 from penstock.plan.plan import Pipeline, Plan
 from tests.strategies import nothing
 

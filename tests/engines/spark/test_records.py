@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark import cloudpickle
 
-from penstock.dataflow.operator import Arrow, Filter, FlatMap, Map
-from penstock.engines.spark.letters import Desk, OperatorError
-from penstock.engines.spark.records import Stage, Stages
-from penstock.engines.spark.store import Store
+from penstock.dataflow.operators import Arrow, Filter, FlatMap, Map
+from penstock.engines.spark.channels.remote_files import Store
+from penstock.engines.spark.queries.dead_letters import Desk, OperatorError
+from penstock.engines.spark.queries.record_functions import Stage, Stages
 from tests.strategies import few
 
 SCHEMA = pa.schema([("n", pa.int64())])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock import Dataflow, Files, Memory, Pipeline, Plan
-from penstock.engines.spark import repartition
+from penstock.engines.spark.changes import repartition
 from penstock.engines.spark.engine import SparkEngine
 from penstock.errors import Refused
 from tests.engines.spark.flows import source, until

@@ -14,10 +14,10 @@ import pytest
 from penstock.dataflow.connectors import Discard, Generator, Parquet
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
-from penstock.engines import rundir
-from penstock.engines.rundir import RunDirectory, Wired, Wiring, write_json
 from penstock.errors import RunDirectoryError
 from penstock.plan.plan import Pipeline, Plan
+from penstock.store import run_directory
+from penstock.store.run_directory import RunDirectory, Wired, Wiring, write_json
 from tests.strategies import nothing
 
 
@@ -92,10 +92,10 @@ def test_an_existing_run_is_taken_up_under_its_name(tmp_path: Path) -> None:
 
 
 def test_what_the_engine_was_told_is_noted_as_it_is_now(tmp_path: Path) -> None:
-    assert rundir.settings(tmp_path / "run") == {}
+    assert run_directory.settings(tmp_path / "run") == {}
     for rows in (500, 800):
         RunDirectory.open(tmp_path / "run", graph(), "spark", channel_rows=rows).close()
-        assert rundir.settings(tmp_path / "run") == {"channel_rows": rows}
+        assert run_directory.settings(tmp_path / "run") == {"channel_rows": rows}
 
 
 def test_another_dataflow_is_refused(tmp_path: Path) -> None:

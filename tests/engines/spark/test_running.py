@@ -24,8 +24,8 @@ from penstock import (
     Plan,
     Spark,
 )
+from penstock.engines.spark.channels.python_sources import ChannelSource, wrapped
 from penstock.engines.spark.engine import SparkEngine
-from penstock.engines.spark.sources import ChannelSource, wrapped
 from tests.engines.spark.flows import record, run, source, until
 
 pytestmark = pytest.mark.spark

@@ -15,9 +15,9 @@ from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from penstock import Dataflow, Files, Memory, Parquet, run
-from penstock.engines.spark import home
 from penstock.engines.spark.engine import SparkEngine
-from penstock.engines.spark.session import (
+from penstock.engines.spark.session import spark_home
+from penstock.engines.spark.session.flow_session import (
     SOCKETS,
     active,
     at_start,
@@ -50,9 +50,9 @@ def test_only_yarn_ships_the_zip_that_the_light_home_lacks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("SPARK_HOME", raising=False)
-    home.prepare("yarn")
+    spark_home.prepare("yarn")
     assert "SPARK_HOME" not in os.environ
-    home.prepare("spark://host:7077")
+    spark_home.prepare("spark://host:7077")
     lib = Path(os.environ["SPARK_HOME"]) / "python" / "lib"
     assert lib.is_dir()
     assert not (lib / "pyspark.zip").exists()
@@ -60,14 +60,14 @@ def test_only_yarn_ships_the_zip_that_the_light_home_lacks(
 
 def test_a_home_that_is_set_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
-    monkeypatch.setattr(home, "light", lambda: pytest.fail("a light home was made"))
-    home.prepare("local[2]")
+    monkeypatch.setattr(spark_home, "light", lambda: pytest.fail("a light home was made"))
+    spark_home.prepare("local[2]")
     assert os.environ["SPARK_HOME"] == "/opt/spark"
 
 
 def test_pyspark_in_a_zip_has_no_light_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark.__file__", "/opt/spark/python/lib/pyspark.zip/pyspark/__init__.py")
-    assert home.light() is None
+    assert spark_home.light() is None
 
 
 def test_settings_of_the_defaults_file_are_known(
@@ -78,7 +78,7 @@ def test_settings_of_the_defaults_file_are_known(
         "spark.driver.extraJavaOptions -Dkey=value -Dother=1\nspark.empty\n"
     )
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    assert home.defaults() == {
+    assert spark_home.defaults() == {
         "spark.master": "spark://one:7077",
         "spark.ui.enabled": "true",
         "spark.driver.extraJavaOptions": "-Dkey=value -Dother=1",
@@ -88,7 +88,7 @@ def test_settings_of_the_defaults_file_are_known(
 def test_a_file_s_own_session_is_offered_the_master_and_settings(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("penstock.engines.spark.session.running", lambda: None)
+    monkeypatch.setattr("penstock.engines.spark.session.flow_session.running", lambda: None)
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     (tmp_path / "spark-defaults.conf").write_text("spark.ui.enabled true\n")
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--verbose pyspark-shell")

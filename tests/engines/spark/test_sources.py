@@ -16,11 +16,10 @@ from pyspark import cloudpickle
 from pyspark.sql.types import LongType, StructField, StructType
 
 from penstock.dataflow.connectors import Generator
-from penstock.engines.spark import sources
-from penstock.engines.spark.channel import MARK, Channel
-from penstock.engines.spark.eventtime import hidden
-from penstock.engines.spark.shipping import pickled, portable
-from penstock.engines.spark.sources import (
+from penstock.engines.spark.channels import python_sources
+from penstock.engines.spark.channels.channel import MARK, Channel
+from penstock.engines.spark.channels.event_time import hidden
+from penstock.engines.spark.channels.python_sources import (
     ChannelReader,
     ChannelSource,
     GeneratorReader,
@@ -28,8 +27,9 @@ from penstock.engines.spark.sources import (
     NumberedReader,
     cut,
 )
-from penstock.engines.spark.store import Store
-from penstock.engines.spark.valve import Valve, acknowledged
+from penstock.engines.spark.channels.remote_files import Store
+from penstock.engines.spark.channels.valve import Valve, acknowledged
+from penstock.engines.spark.session.pickling import pickled, portable
 from tests.strategies import few
 
 BEGAN = 1_794_777_812.0
@@ -48,7 +48,7 @@ class Clock:
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(sources, "time", clock)
+    monkeypatch.setattr(python_sources, "time", clock)
     return clock
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
-from penstock.engines.spark.statistics import Statistics
+from penstock.engines.spark.measuring.task_statistics import Statistics
 
 RUN = "0f8fad5b-d9cb-469f-a165-70867728950e"
 _ZERO = dict.fromkeys(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.spark.store import Store
+from penstock.engines.spark.channels.remote_files import Store
 
 
 @pytest.fixture

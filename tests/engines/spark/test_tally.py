@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.engines.spark.tally import Tally
+from penstock.engines.spark.measuring.row_counts import Tally
 
 
 def test_a_batch_that_runs_again_counts_once(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.spark.valve import Valve, ValveFile, acknowledged
+from penstock.engines.spark.channels.valve import Valve, ValveFile, acknowledged
 from tests.strategies import few
 
 

@@ -9,10 +9,10 @@ import pytest
 from penstock.dataflow.connectors import Discard, Files, Generator
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
-from penstock.engines.rundir import Wired, Wiring
-from penstock.engines.spark import wiring as wirings
-from penstock.engines.spark.site import Site
+from penstock.engines.spark.changes import wiring as wirings
+from penstock.engines.spark.run_context import Site
 from penstock.plan.plan import Pipeline, Plan
+from penstock.store.run_directory import Wired, Wiring
 from tests.strategies import WORDS, nothing
 
 

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from penstock.engines.spark.zones import collected, in_zone
+from penstock.engines.spark.session.time_zones import collected, in_zone
 
 NOON = datetime(2024, 7, 1, 12)
 PARIS = ZoneInfo("Europe/Paris")

@@ -9,9 +9,9 @@ from typing import Protocol
 
 import numpy as np
 
+from penstock.dataflow.load_profile import Load
 from penstock.engines.simulator.arrays import Floats
 from penstock.errors import InvalidInput
-from penstock.models.load import Load
 
 
 @dataclass(frozen=True)

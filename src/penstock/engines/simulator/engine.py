@@ -12,22 +12,22 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from penstock.control.clock import Clock
+from penstock.clock import Clock
+from penstock.dataflow import load_profile as loads
 from penstock.dataflow import validation
 from penstock.dataflow.connectors import Generator
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operator import Read
-from penstock.engines.simulator import transition
-from penstock.engines.simulator.beginning import Beginning
-from penstock.engines.simulator.failure import Failure
+from penstock.dataflow.load_profile import Load
+from penstock.dataflow.operators import Read
+from penstock.engines.simulator import changes
+from penstock.engines.simulator.changes import Failure
+from penstock.engines.simulator.initial_state import Beginning
 from penstock.engines.simulator.model import Model
+from penstock.engines.simulator.saved_state import Store
 from penstock.engines.simulator.simulation import Simulation
-from penstock.engines.simulator.store import Store
-from penstock.engines.simulator.view import snapshot
+from penstock.engines.simulator.snapshots import snapshot
 from penstock.errors import Refused
 from penstock.metrics.snapshot import LatencyMetrics, Snapshot
-from penstock.models import load as loads
-from penstock.models.load import Load
 from penstock.plan import fusion
 from penstock.plan.change import Change
 from penstock.plan.plan import Plan
@@ -127,10 +127,10 @@ class SimulatorEngine:
             at, change = sim.now, Change(sim.plan, plan)
             if not change:
                 return Transition(at, (), 0.0, 0.0, reason, settled=True)
-            cost, places = transition.cost(sim, change), sim.placement
+            cost, places = changes.cost(sim, change), sim.placement
             self._pass(cost.preparation)
             if sim.placement is not places:  # something broke meanwhile, or came back
-                cost = transition.cost(sim, change)
+                cost = changes.cost(sim, change)
             sim.switch(plan, cost.pauses, cost.moves)
             left = sum(s.waiting(sim.now) for s in sim.stages.values())
             self._pass(cost.interruption)

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from penstock.engines.simulator import channels, kernel
+from penstock.engines.simulator import network, queues
 from penstock.engines.simulator.arrays import Floats, Numbers
-from penstock.engines.simulator.chance import Chooser, Dealer
-from penstock.engines.simulator.groups import Groups
-from penstock.engines.simulator.groups import dealt as by_groups
+from penstock.engines.simulator.distributions import Chooser, Dealer
 from penstock.engines.simulator.model import Dispatch
-from penstock.engines.simulator.shared import shared
+from penstock.engines.simulator.queues import Groups, shared
+from penstock.engines.simulator.queues import dealt as by_groups
 
 _WATCHED = 4
 """Instances of a pipeline whose records are looked at one by one, for the variation of gaps."""
@@ -73,7 +72,7 @@ class Instances:
         self._chooser: Chooser | None = None
         self._shared = dispatch is Dispatch.SHARED and shares is None and count > 1
         self.cadence = 0.0
-        self._phases = channels.phases(count)
+        self._phases = network.phases(count)
         self._turn = 0
         self._head: int | None = None
 
@@ -111,7 +110,7 @@ class Instances:
         gathered = 0.0
         if self.cadence:
             phases = self._of_each(self.cadence * self._phases, groups, len(ready))
-            flushed = channels.shipped(ready, phases, self.cadence)
+            flushed = network.shipped(ready, phases, self.cadence)
             gathered = float(flushed.sum() - ready.sum())
             ready = flushed
         left, work, rows = self._queue(ready, service, groups)
@@ -153,7 +152,7 @@ class Instances:
             left, self.free = shared(ready, service, self.free)
             even = np.full(self.count, service.sum() / self.count)
             return left, even, dealt(len(ready), self.count, 0)
-        left, self.free = kernel.robin(ready, service, self.free, self._turn)
+        left, self.free = queues.robin(ready, service, self.free, self._turn)
         return left, totals(service, self.count, self._turn), rows
 
     def watched(self, given: Given) -> list[Floats]:

@@ -9,9 +9,9 @@ from functools import cached_property
 
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow, Stream
+from penstock.engines.simulator.distributions import Constant, Gamma, Service
 from penstock.engines.simulator.model import Keys, Model, Node, Step, Timing
 from penstock.engines.simulator.scenario import Scenario, never
-from penstock.engines.simulator.service import Constant, Gamma, Service
 from penstock.plan.plan import Pipeline, Plan
 
 OFFERED = 2.5

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.engines.simulator.arrays import Floats, Numbers
-from penstock.engines.simulator.batch import (
+from penstock.engines.simulator.batch_time import (
     Machine,
     Pool,
     Times,
@@ -19,14 +19,14 @@ from penstock.engines.simulator.batch import (
     shape_of,
     times,
 )
+from penstock.engines.simulator.continuous import Stage, in_order
 from penstock.engines.simulator.instances import totals
-from penstock.engines.simulator.jobs import NO_JOBS, Inlet, Jobs
 from penstock.engines.simulator.latency import Ages
 from penstock.engines.simulator.model import MicroBatch, Model
 from penstock.engines.simulator.network import Outlet
+from penstock.engines.simulator.operator_work import Allotted, Work
 from penstock.engines.simulator.records import Records
-from penstock.engines.simulator.stage import Stage, in_order
-from penstock.engines.simulator.work import Allotted, Work
+from penstock.engines.simulator.records_in_hand import NO_JOBS, Inlet, Jobs
 
 Latencies = Mapping[str, Sequence[Ages]]
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from penstock.engines.simulator.arrays import Floats
 from penstock.engines.simulator.arrivals import Arrivals, Poisson
-from penstock.engines.simulator.service import Constant, Service
+from penstock.engines.simulator.distributions import Constant, Service
 from penstock.errors import InvalidInput
 
 

@@ -1,21 +1,58 @@
-"""What lies between pipelines: a queue for each edge of the dataflow, and the way to it."""
+"""What lies between pipelines: a queue for each edge, the way to it, and gathered output."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from penstock.dataflow.graph import Graph
-from penstock.engines.simulator import kernel
-from penstock.engines.simulator.arrays import Numbers
-from penstock.engines.simulator.channels import Channels
-from penstock.engines.simulator.node import Placement
+from penstock.engines.simulator import queues
+from penstock.engines.simulator.arrays import Floats, Numbers
+from penstock.engines.simulator.machines import Placement
+from penstock.engines.simulator.operator_work import Counts
 from penstock.engines.simulator.records import Queue, Records, joined
 from penstock.engines.simulator.source import Source
-from penstock.engines.simulator.work import Counts
 from penstock.plan.plan import Pipeline, Plan
+
+_GOLDEN = 0.6180339887498949
+"""Multiples of it, without what is before the point, are spread evenly however many there are."""
+
+
+def phases(number: int) -> Floats:
+    """When each of so many begins to gather, as a share of the cadence: not all together."""
+    return np.arange(number, dtype=np.float64) * _GOLDEN % 1.0
+
+
+def shipped(time: Floats, phase: Floats, cadence: float) -> Floats:
+    """When the gathering ends that records of a time fall into, by when it began."""
+    return np.ceil((time - phase) / cadence) * cadence + phase
+
+
+@dataclass(frozen=True)
+class Channels:
+    """The channels to each instance of a reader, one from each instance that writes to it.
+
+    Each ships on its own what it has gathered for a cadence, so an instance gets at once what one
+    of those before it had for it, and not what all of them had. That those ship to one instance
+    when they ship to another is no matter to either.
+    """
+
+    writers: int
+    cadence: float
+    rng: np.random.Generator
+
+    @cached_property
+    def _phases(self) -> Floats:
+        return phases(self.writers) * self.cadence
+
+    def shipped(self, time: Floats) -> Floats:
+        """When records are shipped that some instance or other has written at a time."""
+        return shipped(time, self._phases[self.rng.integers(self.writers, size=len(time))],
+                       self.cadence)  # fmt: skip
+
 
 Edge = tuple[str, str]
 """Writer and reader; a source reads its own edge, (s, s), from outside."""
@@ -82,7 +119,7 @@ def emitted(leaving: Sequence[Leaving], until: float) -> Records:
     """What goes out of a pipeline by a time, in order: every record as often as it is to."""
     if sum(one.made for one in leaving) > sum(len(one.records) for one in leaving):
         out = joined([one.records for one in leaving])
-        order = kernel.order(out.time)  # of those that there are before they are more
+        order = queues.order(out.time)  # of those that there are before they are more
         out = out.take(np.repeat(order, np.concatenate([one.each for one in leaving])[order]))
     else:
         out = joined([one.repeated() for one in leaving]).by_time()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from penstock.engines.simulator import kernel
+from penstock.engines.simulator import queues
 from penstock.engines.simulator.arrays import Floats, Numbers
 
 _SOME = 64
@@ -53,7 +53,7 @@ class Records:
         """The same records in order."""
         if _ordered(self.time):
             return self
-        return self.take(kernel.order(self.time))
+        return self.take(queues.order(self.time))
 
 
 NOTHING = Records(np.zeros(0))

@@ -11,9 +11,9 @@ import numpy as np
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
+from penstock.engines.simulator.distributions import Gamma
 from penstock.engines.simulator.engine import SimulatorEngine
 from penstock.engines.simulator.model import Dispatch, Model, Node, Step, Timing
-from penstock.engines.simulator.service import Gamma
 from penstock.plan.plan import Pipeline, Plan
 
 

@@ -12,22 +12,29 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.dataflow.graph import Graph
+from penstock.dataflow.load_profile import Load
 from penstock.engines.simulator import network as net
-from penstock.engines.simulator.batch import Pool
-from penstock.engines.simulator.jobs import Inlet
+from penstock.engines.simulator.back_pressure import limits
+from penstock.engines.simulator.batch_time import Pool
+from penstock.engines.simulator.continuous import Stage
 from penstock.engines.simulator.latency import Ages, LatencyGauge
+from penstock.engines.simulator.machines import (
+    Move,
+    Placement,
+    moves,
+    packed,
+    place,
+    slowdown,
+    used,
+)
 from penstock.engines.simulator.microbatch import BatchStage, work_through
 from penstock.engines.simulator.model import Model
-from penstock.engines.simulator.moving import Move, moves
 from penstock.engines.simulator.network import Network
-from penstock.engines.simulator.node import Placement, packed, place, slowdown, used
-from penstock.engines.simulator.pressure import limits
+from penstock.engines.simulator.operator_work import Ledger, Work
+from penstock.engines.simulator.records_in_hand import Inlet
 from penstock.engines.simulator.source import Source
-from penstock.engines.simulator.stage import Stage
-from penstock.engines.simulator.work import Ledger, Work
-from penstock.models.load import Load
-from penstock.models.topology import Topology
 from penstock.plan.plan import Pipeline, Plan
+from penstock.policies.shared.topology import Topology
 
 _MOST = 100_000
 """Records that come to a pipeline in one step, or go through an operator of it, so that memory is

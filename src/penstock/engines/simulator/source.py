@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from penstock.dataflow.load_profile import Load
 from penstock.engines.simulator.arrays import Floats
 from penstock.engines.simulator.arrivals import Arrivals, Rate
 from penstock.engines.simulator.records import NOTHING, Records, joined
-from penstock.models.load import Load
 
 _KEPT = 4_000_000
 """Records that a source keeps in memory; more are made again when it is their turn."""

@@ -17,24 +17,31 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 
 from penstock.dataflow.graph import Graph
-from penstock.engines.rundir import RunDirectory, Wired, Wiring
-from penstock.engines.spark import checkpoint, checks, letters, repartition, sources
-from penstock.engines.spark import wiring as wirings
-from penstock.engines.spark.aftermath import Changes
-from penstock.engines.spark.diagnosis import reason as telling
-from penstock.engines.spark.executors import Executors
-from penstock.engines.spark.gauges import Gauges
-from penstock.engines.spark.meter import Mail
-from penstock.engines.spark.observer import Observer
-from penstock.engines.spark.pace import Pace
-from penstock.engines.spark.pipeline import RunningPipeline
-from penstock.engines.spark.profiler import Profiler
-from penstock.engines.spark.quiescence import drain as drain_flow
-from penstock.engines.spark.quiescence import ends
-from penstock.engines.spark.rewiring import rewire
-from penstock.engines.spark.session import active, default_parallelism, overridden, own, session
-from penstock.engines.spark.sinks import Outlets, check_native
-from penstock.engines.spark.site import Site
+from penstock.engines.spark.changes import repartition
+from penstock.engines.spark.changes import wiring as wirings
+from penstock.engines.spark.changes.executors import Executors
+from penstock.engines.spark.changes.interruption import Changes
+from penstock.engines.spark.changes.quiescence import drain as drain_flow
+from penstock.engines.spark.changes.quiescence import ends
+from penstock.engines.spark.changes.rewiring import rewire
+from penstock.engines.spark.channels import python_sources
+from penstock.engines.spark.channels.batch_size import Pace
+from penstock.engines.spark.measuring.gauges import Gauges
+from penstock.engines.spark.measuring.meter import Mail
+from penstock.engines.spark.measuring.native_profiler import Profiler
+from penstock.engines.spark.measuring.observer import Observer
+from penstock.engines.spark.queries import checkpoint, dead_letters, spark_checks
+from penstock.engines.spark.queries.diagnosis import reason as telling
+from penstock.engines.spark.queries.pipeline import RunningPipeline
+from penstock.engines.spark.queries.sinks import Outlets, check_native
+from penstock.engines.spark.run_context import Site
+from penstock.engines.spark.session.flow_session import (
+    active,
+    default_parallelism,
+    overridden,
+    own,
+    session,
+)
 from penstock.engines.spark.supervisor import Supervisor
 from penstock.errors import FlowFailed, InvalidInput, Refused
 from penstock.metrics.snapshot import LatencyMetrics, Snapshot
@@ -42,11 +49,12 @@ from penstock.plan import fusion
 from penstock.plan.change import Change
 from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.transition import Transition
+from penstock.store.run_directory import RunDirectory, Wired, Wiring
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-    from penstock.engines.spark.shadow import Shadow
+    from penstock.engines.spark.changes.shadow import Shadow
 
 
 class SparkEngine:
@@ -108,7 +116,7 @@ class SparkEngine:
             self._start(graph, plan, run_dir, self._spark)
 
     def _start(self, graph: Graph, plan: Plan | None, run_dir: Path, spark: SparkSession) -> None:
-        resolved = checks.check(graph, spark)
+        resolved = spark_checks.check(graph, spark)
         self._executors = Executors(spark)
         if plan is not None:
             plan = _checked(plan, graph)
@@ -118,9 +126,9 @@ class SparkEngine:
             Path(run_dir), graph, self.name, channel_rows=self._channel_rows
         )
         try:
-            checks.make_directories(graph)
+            spark_checks.make_directories(graph)
             check_native(graph, self._directory / "checkpoints", spark)
-            sources.register(spark)
+            python_sources.register(spark)
             outlets = Outlets(self._directory.run_id)
             mail = Mail(spark.sparkContext) if self._metering else None
             self._site = Site(
@@ -159,9 +167,9 @@ class SparkEngine:
             self._forget_checkpoints()
             for folder in (self._directory / "checkpoints").glob("state-*/"):
                 checkpoint.come_home(folder)
-            letters.forget(self._site.dead, graph.by_name, self._wiring.number + 1)
+            dead_letters.forget(self._site.dead, graph.by_name, self._wiring.number + 1)
             self._site.dead_letters = sum(
-                letters.total(self._site.dead, o.name) for o in graph.operators
+                dead_letters.total(self._site.dead, o.name) for o in graph.operators
             )
             for spec in reversed(self._wiring.plan.pipelines):
                 self._pipelines[spec.name] = self._open(spec)

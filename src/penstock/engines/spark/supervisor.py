@@ -8,12 +8,12 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-from penstock.engines.spark import diagnosis
-from penstock.engines.spark.aftermath import Changes
-from penstock.engines.spark.gauges import Gauges
-from penstock.engines.spark.observer import Observer
-from penstock.engines.spark.pipeline import RunningPipeline
-from penstock.engines.spark.site import Site
+from penstock.engines.spark.changes.interruption import Changes
+from penstock.engines.spark.measuring.gauges import Gauges
+from penstock.engines.spark.measuring.observer import Observer
+from penstock.engines.spark.queries import diagnosis
+from penstock.engines.spark.queries.pipeline import RunningPipeline
+from penstock.engines.spark.run_context import Site
 from penstock.errors import FlowFailed
 
 _RESTARTS = 3

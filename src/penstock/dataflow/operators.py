@@ -1,0 +1,288 @@
+"""Operators: the logical steps of a dataflow, as frozen values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from penstock.dataflow.connectors import Sink, Source
+from penstock.dataflow.schema import Schema
+from penstock.dataflow.source_location import UNKNOWN, Location
+from penstock.errors import InvalidInput
+
+_SPELLINGS = {
+    "inner": ("inner",),
+    "left_outer": ("left", "leftouter"),
+    "right_outer": ("right", "rightouter"),
+    "full_outer": ("outer", "full", "fullouter"),
+    "left_semi": ("semi", "leftsemi"),
+}
+KINDS = tuple(_SPELLINGS)
+"""What a join can be; Spark joins two streams in no other way."""
+
+_BATCH_ONLY = {"cross": "cross", "anti": "left_anti", "leftanti": "left_anti"}
+_BY_SPELLING = {one: kind for kind, spellings in _SPELLINGS.items() for one in spellings}
+
+
+def normal(how: Any) -> Any:
+    """One spelling for all of Spark's: `leftOuter`, `LEFT OUTER` and `left` are `left_outer`.
+
+    What is no way to join comes back as it is; `refusal` says what is wrong with it.
+    """
+    return _BY_SPELLING.get(_plain(how), how)
+
+
+def refusal(how: Any) -> str | None:
+    """Why streams cannot be joined that way; None if they can."""
+    if how in KINDS:
+        return None
+    known = ", ".join(KINDS)
+    if _plain(how) in _BATCH_ONLY:
+        return f"Spark has no {_BATCH_ONLY[_plain(how)]} join of two streams, only {known}"
+    return f"how is {how!r}, it must be one of {known}"
+
+
+def _plain(how: Any) -> str:
+    return "".join(how.lower().replace("_", " ").split()) if isinstance(how, str) else ""
+
+
+class State(Enum):
+    """What an operator remembers, which decides how it may be copied."""
+
+    SOURCE = "source"
+    STATELESS = "stateless"
+    KEYED = "keyed"
+    GLOBAL = "global"
+    SINK = "sink"
+
+
+class Latency(Enum):
+    """How an operator's latency is read: per record, or from a read to the next write."""
+
+    READ_READY = "read-ready"
+    READ_WRITE = "read-write"
+
+
+class Selectivity(Enum):
+    """What the output volume follows."""
+
+    PROPORTIONAL = "proportional"
+    WORKLOAD = "workload-dependent"
+    LOGIC = "logic-dependent"
+
+
+class OnError(Enum):
+    """What happens to a record that a Python operator cannot process."""
+
+    DEAD_LETTER = "dead-letter"
+    FAIL = "fail"
+
+
+# --- bodies: what an operator does, one class a form ------------------------------------------
+
+
+@dataclass(frozen=True)
+class Read:
+    """Take records from a source."""
+
+    source: Source
+
+
+@dataclass(frozen=True)
+class Write:
+    """Give records to a sink."""
+
+    sink: Sink
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A DataFrame function. Rows for which `reject` holds become dead letters."""
+
+    function: Callable[[Any], Any]
+    reject: str | None = None
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """An Arrow function: an iterator of record batches in, one out."""
+
+    function: Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Map:
+    """One record in, one out; records are dictionaries."""
+
+    function: Callable[[dict[str, Any]], Any]
+
+
+@dataclass(frozen=True)
+class FlatMap:
+    """One record in, any number out."""
+
+    function: Callable[[dict[str, Any]], Any]
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Keep the records for which the function is true."""
+
+    function: Callable[[dict[str, Any]], Any]
+
+
+@dataclass(frozen=True)
+class Window:
+    """Event-time windows over column `on`; records later than `watermark` are dropped.
+
+    Without a watermark none is dropped and every window is kept, as in Spark.
+    """
+
+    on: str
+    size: str
+    slide: str | None = None
+    watermark: str | None = None
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """Spark's own aggregation by key, and by window if there is one.
+
+    `emit` says when a group is sent on: "update" at every change of it, "final" once, when its
+    window is closed by the watermark.
+    """
+
+    columns: tuple[Any, ...]  # Spark columns, SQL texts, or functions without arguments
+    window: Window | None = None
+    emit: str = "update"
+
+
+@dataclass(frozen=True)
+class Process:
+    """A `pyspark.sql.streaming.StatefulProcessor` class, by key or (global) over everything."""
+
+    processor: Callable[[], Any]
+    time_mode: str = "none"
+
+
+@dataclass(frozen=True)
+class Deduplicate:
+    """Let the first record of each key pass; forget keys older than the watermark, if given."""
+
+    on: str | None = None
+    watermark: str | None = None
+
+
+@dataclass(frozen=True)
+class Join:
+    """A stream-stream join on equal keys; `condition` is SQL over the aliases l and r.
+
+    `how` may have any of Spark's spellings and is kept in one of them, e.g. `left_outer`.
+    """
+
+    how: str = "inner"
+    condition: str | None = None
+    left_watermark: tuple[str, str] | None = None
+    right_watermark: tuple[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "how", normal(self.how))
+
+
+@dataclass(frozen=True)
+class Union:
+    """All records of all inputs."""
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """The n-th record of every input together, as one struct column an input."""
+
+
+Body = (
+    Read
+    | Write
+    | Frame
+    | Arrow
+    | Map
+    | FlatMap
+    | Filter
+    | Aggregate
+    | Process
+    | Deduplicate
+    | Join
+    | Union
+    | Barrier
+)
+
+PYTHON_BODIES = (Arrow, Map, FlatMap, Filter)
+"""Stateless bodies that run in Python over Arrow."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The parallelism an operator can stand. `most` is None where nothing bounds it."""
+
+    least: int = 1
+    most: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.least}..{'' if self.most is None else self.most}"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """About what a record takes in an operator, and how many it becomes, for simulations."""
+
+    seconds: float
+    selectivity: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.seconds < math.inf and 0 <= self.selectivity < math.inf):
+            raise InvalidInput(f"{self} cannot be: both numbers are finite and not negative")
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One step. `inputs` are names, so that a graph is a flat tuple of operators.
+
+    takes_updates: the operator knows that a row of an aggregation replaces the row that its group
+    had before.
+    """
+
+    name: str
+    body: Body
+    inputs: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    schema: Schema | None = None
+    bounds: Bounds = field(default_factory=Bounds)
+    latency: Latency = Latency.READ_READY
+    selectivity: Selectivity = Selectivity.PROPORTIONAL
+    on_error: OnError = OnError.DEAD_LETTER
+    written: Location = UNKNOWN
+    estimate: Estimate | None = None
+    takes_updates: bool = False
+
+    @property
+    def form(self) -> str:
+        """The body's name in small letters, e.g. `flat-map`."""
+        return "".join(f"-{c.lower()}" if c.isupper() else c for c in type(self.body).__name__)[1:]
+
+    @property
+    def state(self) -> State:
+        match self.body:
+            case Read():
+                return State.SOURCE
+            case Write():
+                return State.SINK
+            case Aggregate() | Process() | Deduplicate() | Join() | Barrier():
+                return State.KEYED if self.keys else State.GLOBAL
+            case _:
+                return State.STATELESS
+
+    @property
+    def stateful(self) -> bool:
+        return self.state in (State.KEYED, State.GLOBAL)

@@ -1,0 +1,1 @@
+"""Drawings and figures: values, layout, and renderers for SVG, PNG and pages."""

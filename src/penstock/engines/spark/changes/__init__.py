@@ -1,0 +1,1 @@
+"""Carrying out a change of plan while records flow."""

@@ -1,0 +1,1 @@
+"""Channels between pipelines, and what controls how they are read."""

@@ -1,0 +1,1 @@
+"""From Spark's reports and meters to a snapshot."""

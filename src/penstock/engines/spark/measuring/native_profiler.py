@@ -1,0 +1,309 @@
+"""What native operators cost, found out on the side.
+
+Spark compiles neighbouring native operators into one loop, so nothing can be timed between them,
+and counting between them would cost more than most of them do. Instead they are run now and then
+on a sample of rows that their pipeline has read, once with and once without each of them, and the
+times are compared: those on the processor, and where an operator waits, for a Python function of
+its own or for something outside, those as well. Trials take a small share of the time, and a flow
+that falls behind is left alone between any two steps of a trial.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from penstock.dataflow import operators as op
+from penstock.engines.spark.channels.remote_files import Store
+from penstock.engines.spark.measuring import sample
+from penstock.engines.spark.measuring.breakdown import Estimate
+from penstock.engines.spark.measuring.task_statistics import Spent, Statistics
+from penstock.engines.spark.queries import diagnosis
+from penstock.engines.spark.queries.compiler import Compiler, Result
+from penstock.engines.spark.queries.pipeline import RunningPipeline
+from penstock.metrics.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SHARE = 0.01
+"""Trials take at most this share of the time."""
+
+STEP = 0.02
+"""Where a flow falls behind, each step of a trial takes at most this share of the time."""
+
+_ROWS = 20_000
+_FEWEST = 50
+_SAMPLE_SECONDS, _LONGEST = 0.25, 4.0
+"""A sample has so many rows that what is known of them takes about so long, and that a pipeline
+that is not known yet takes at most so long, the cost of its tasks included."""
+
+_REMEMBERED = 3 * _ROWS
+"""Rows of earlier trials that count beside those of a new one."""
+
+_TRIES = 2
+_WAITS, _STUMBLE = 3.0, 0.02
+"""An operator waits, and is not only kept waiting by others at work on the machine, if that takes
+so many times what it computes, and so many seconds more."""
+
+_PATIENCE = 10.0
+_LOOK = 0.5
+_COPY = "penstock_copy"
+
+Estimates = dict[str, Estimate]
+
+
+@dataclass(frozen=True)
+class _Sampled:
+    """Rows to be had; rows, spent: how many, and what it takes to go through them."""
+
+    frame: DataFrame
+    rows: int = 0
+    spent: Spent | None = None
+
+    def kept(self, stack: ExitStack) -> _Sampled:
+        """The same in Spark's cache from the first use on, until the stack is unwound."""
+        kept = self.frame.persist()
+        stack.callback(kept.unpersist)
+        return _Sampled(kept)
+
+    def enlarged(self, rows: int, stack: ExitStack) -> _Sampled:
+        """The same rows over and over, about as many as asked for."""
+        from pyspark.sql import functions as sf
+
+        few = self.kept(stack).frame
+        copies = rows // max(1, few.count())
+        if copies < 2:
+            return _Sampled(few)
+        numbers = sf.sequence(sf.lit(1), sf.lit(copies))
+        return _Sampled(few.coalesce(1).withColumn(_COPY, sf.explode(numbers)).drop(_COPY))
+
+
+class Profiler:
+    """Tries the pipelines of a flow one after the other, in a thread of its own.
+
+    `flow` gives the pipelines at work, `latest` the last snapshot; results go into `estimates`.
+    """
+
+    def __init__(
+        self,
+        flow: Callable[[], Mapping[str, RunningPipeline]],
+        latest: Callable[[], Snapshot | None],
+        statistics: Statistics,
+        estimates: Estimates,
+    ) -> None:
+        self._flow = flow
+        self._latest = latest
+        self._statistics = statistics
+        self._estimates = estimates
+        self._halt = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="penstock-profiler", daemon=True)
+        self._due = 0.0
+        self._turn = 0
+        self._paused = 0.0  # seconds of the trial under way
+        self._told: set[str] = set()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Try nothing more, and leave nothing under way."""
+        self._halt.set()
+        if self._thread.is_alive():
+            self._thread.join(_PATIENCE)
+
+    def _work(self) -> None:
+        while not self._halt.wait(_LOOK):
+            snapshot = self._latest()
+            if snapshot is None or not snapshot.settled or time.monotonic() < self._due:
+                continue
+            chosen = [p for p in self._flow().values() if natives(p)]
+            if not chosen:
+                continue
+            self._turn += 1
+            began, self._paused = time.monotonic(), 0.0
+            found = self.trial(chosen[self._turn % len(chosen)], snapshot)
+            if not self._halt.is_set():
+                for name, newer in found.items():
+                    known = self._estimates.get(name)
+                    self._estimates[name] = known.pooled(newer, _REMEMBERED) if known else newer
+            now = time.monotonic()
+            self._due = now + (now - began - self._paused) / SHARE
+
+    def trial(self, pipeline: RunningPipeline, snapshot: Snapshot) -> Estimates:
+        """Run the operators of a pipeline on a sample, as far as they can be run by themselves."""
+        site = pipeline.site
+        found: Estimates = {}
+        made: dict[str, _Sampled] = {}
+        with self._excused(pipeline), ExitStack() as stack:
+            rows = self._sample_size(pipeline, snapshot)
+            last = natives(pipeline)[-1]
+            aside = stack.enter_context(TemporaryDirectory())
+            compiler = Compiler(site.graph, Store(aside))
+            for name in pipeline.spec.operators:
+                operator = site.graph[name]
+                inputs = self._inputs(pipeline, name, made, rows)
+                if inputs is None or isinstance(operator.body, op.Write):
+                    break
+                if isinstance(operator.body, op.Read):
+                    made[name] = inputs[0]
+                    continue
+                native = isinstance(operator.body, op.Frame)
+                if native:
+                    inputs = [self._tried(i.kept(stack)) if i.spent is None else i for i in inputs]
+                frame = compiler.apply(operator, [Result(i.frame) for i in inputs]).frame()
+                made[name] = _Sampled(frame)
+                if native:
+                    before, after = inputs[0], self._tried(made[name])
+                    if not before.rows:
+                        break
+                    assert before.spent is not None
+                    assert after.spent is not None
+                    took = more(before.spent, after.spent)
+                    found[name] = Estimate(
+                        took / before.rows, after.rows / before.rows, before.rows
+                    )
+                    made[name] = after
+                if name == last:
+                    break
+                if operator.stateful:  # of many rows it makes few
+                    made[name] = made[name].enlarged(_ROWS, stack)
+        return found
+
+    @contextmanager
+    def _excused(self, pipeline: RunningPipeline) -> Iterator[None]:
+        """A trial that fails says nothing of the flow: it leaves a line in the log, once."""
+        try:
+            yield
+        except Exception as error:
+            if self._halt.is_set():  # it was cut short
+                return
+            what = f"a trial of what the native operators of {pipeline.name} cost"
+            why = diagnosis.reason(f"{type(error).__name__}: {error}")
+            line = f"penstock: {what} failed, the flow goes on without: {why}\n"
+            if line not in self._told:
+                self._told.add(line)
+                _log(line)
+
+    def _sample_size(self, pipeline: RunningPipeline, snapshot: Snapshot) -> int:
+        known: list[float | None] = []
+        for name in pipeline.spec.operators:
+            body = pipeline.site.graph[name].body
+            if isinstance(body, op.Frame):
+                known.append(self._estimates[name].service if name in self._estimates else None)
+            elif isinstance(body, op.PYTHON_BODIES) and name in snapshot.operators:
+                known.append(snapshot.operators[name].service)
+        metrics = snapshot.pipelines.get(pipeline.name)
+        return sample_size(known, metrics.service if metrics else None)
+
+    def _inputs(
+        self,
+        pipeline: RunningPipeline,
+        name: str,
+        made: Mapping[str, _Sampled],
+        rows: int,
+    ) -> list[_Sampled] | None:
+        """What an operator reads; None if that cannot be had."""
+        operator = pipeline.site.graph[name]
+        wanted = operator.inputs or ("",)
+        found = []
+        for upstream in wanted:
+            if upstream in made:
+                found.append(made[upstream])
+                continue
+            entry = next(
+                (i for i in pipeline.inputs if (i.operator, i.upstream) == (name, upstream)), None
+            )
+            if entry is None:
+                return None
+            stop = pipeline.positions[entry.key]
+            first = max(0, stop - rows)
+            if entry.upstream:  # what is behind is soon gone, what is ahead is not
+                first, stop = stop, min(stop + rows, pipeline.site.channel(entry.upstream).end)
+            table = sample.table(pipeline, entry, first, stop)
+            if table is None or not table.num_rows:
+                return None
+            found.append(_Sampled(sample.frame(pipeline, entry, table).coalesce(1)))
+        return found
+
+    def _tried(self, sampled: _Sampled) -> _Sampled:
+        """The same with what it takes: the first try fills the cache and compiles the plan."""
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as sf
+
+        found, rows = [], 0
+        for _ in range(_TRIES):
+            counted = Observation()
+            frame = sampled.frame.observe(counted, sf.count(sf.lit(1)).alias("rows"))
+            found.append(self._spent(frame))
+            rows = counted.get["rows"]
+        return _Sampled(sampled.frame, rows, min(found, key=lambda s: s.cpu + s.waited))
+
+    def _spent(self, frame: DataFrame) -> Spent:
+        """What it takes to go through a DataFrame."""
+        if self._halt.is_set():
+            raise InterruptedError("the flow is being stopped")
+        context = frame.sparkSession.sparkContext
+        mark = f"penstock trial {time.monotonic_ns()}"
+        began = time.monotonic()
+        context.setLocalProperty("spark.job.description", mark)
+        try:
+            frame.write.format("noop").mode("overwrite").save()
+        finally:
+            context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
+        spent = self._statistics.spent(mark)
+        self._make_way(time.monotonic() - began)
+        return spent
+
+    def _make_way(self, seconds: float) -> None:
+        """After a step of a trial that took so long: a flow that falls behind goes first."""
+        began = time.monotonic()
+        while time.monotonic() - began < seconds / STEP and not self._halt.is_set():
+            snapshot = self._latest()
+            if snapshot is None or not behind(snapshot):
+                break
+            self._halt.wait(_LOOK)
+        self._paused += time.monotonic() - began
+
+
+def _log(line: str) -> None:
+    """Where Spark's own messages go, which may be another place than `sys.stderr`."""
+    with suppress(OSError):
+        os.write(2, line.encode())
+
+
+def more(before: Spent, after: Spent) -> float:
+    """Seconds that one operator more has taken."""
+    cpu = max(0.0, after.cpu - before.cpu)
+    waited = after.waited - before.waited
+    return cpu + (waited if waited > _WAITS * cpu + _STUMBLE else 0.0)
+
+
+def behind(snapshot: Snapshot) -> bool:
+    """Whether more rows wait somewhere than are taken in a window."""
+    return any(
+        (p.backlog_rows or 0) > (p.rate_in or 0.0) * snapshot.window
+        for p in snapshot.pipelines.values()
+    )
+
+
+def natives(pipeline: RunningPipeline) -> list[str]:
+    """The native operators of a pipeline."""
+    graph = pipeline.site.graph
+    return [n for n in pipeline.spec.operators if isinstance(graph[n].body, op.Frame)]
+
+
+def sample_size(known: Iterable[float | None], whole: float | None) -> int:
+    """Rows to try, from what operators take for a row, and the pipeline with its tasks."""
+    found = list(known)
+    sure = sum(one or 0.0 for one in found)
+    rows = _SAMPLE_SECONDS / sure if sure else float(_ROWS)
+    if None in found and whole:
+        rows = min(rows, _LONGEST / whole)
+    return int(min(_ROWS, max(_FEWEST, rows)))

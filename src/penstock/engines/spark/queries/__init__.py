@@ -1,0 +1,1 @@
+"""One pipeline as one Structured Streaming query: operators, batches, sinks."""

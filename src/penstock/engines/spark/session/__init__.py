@@ -1,0 +1,1 @@
+"""The Spark session of a flow, and the environment it starts in."""

@@ -1,0 +1,1 @@
+"""What every policy is built on: the interface, the registry, options and messages."""

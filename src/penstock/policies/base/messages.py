@@ -1,0 +1,37 @@
+"""Short messages of policies: of ten thousand pipelines a person reads the first few."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from penstock.plan.change import Action, Cadence, Executors, Rescale
+from penstock.plan.plan import Plan
+
+_FEW = 12
+
+
+def listed(texts: Sequence[str], between: str = "; ") -> str:
+    """The first few, and how many more there are."""
+    more = [f"{len(texts) - _FEW} more"] if len(texts) > _FEW else []
+    return between.join([*texts[:_FEW], *more])
+
+
+def turned(before: Plan, after: Plan) -> str:
+    """What is different in a plan that has the same pipelines in the same order."""
+    return listed([str(action) for action in _actions(before, after)]) or "no change"
+
+
+def curtailed(found: Mapping[str, int], wanted: Mapping[str, int]) -> str:
+    """Who gets fewer instances than it should have."""
+    cut = [f"{name} {found[name]} not {k}" for name, k in wanted.items() if found[name] < k]
+    return listed(cut) or "none of them can do with fewer"
+
+
+def _actions(before: Plan, after: Plan) -> Iterator[Action]:
+    for old, new in zip(before.pipelines, after.pipelines, strict=True):
+        if old.parallelism != new.parallelism:
+            yield Rescale(new.name, old.parallelism, new.parallelism)
+        if old.cadence != new.cadence:
+            yield Cadence(new.name, old.cadence, new.cadence)
+    if before.executors != after.executors:
+        yield Executors(before.executors, after.executors, after.leaving)

@@ -1,0 +1,194 @@
+"""The registry of policies: ours by name, other people's by entry point.
+
+A package adds a policy with an entry point in the group `penstock.policies` that names a class
+or a function without arguments which returns one. Its attribute `source`, if there is one, says
+where it comes from. Our own names cannot be replaced.
+
+Options stand behind the name: `threshold:above=0.7,step=2` sets fields of the policy, which is
+a dataclass then.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, get_type_hints
+
+from penstock.errors import InvalidInput, PenstockError
+from penstock.policies.base import options
+from penstock.policies.base.policy import Policy
+
+GROUP = "penstock.policies"
+
+_OURS: Mapping[str, str] = {
+    "drs": "penstock.policies.baselines.drs:Drs",
+    "ds2": "penstock.policies.baselines.ds2:Ds2",
+    "es-stream": "penstock.policies.es_stream.policy:EsStream",
+    "latency": "penstock.policies.nephele.policy:Latency",
+    "least-link-load": "penstock.policies.stela.strategies:LeastLinkLoad",
+    "organic": "penstock.policies.joker.policy:Organic",
+    "round-robin": "penstock.policies.stela.strategies:RoundRobin",
+    "static": "penstock.policies.baselines.static:Static",
+    "stela": "penstock.policies.stela.policy:Stela",
+    "stepwise": "penstock.policies.stepwise.policy:Stepwise",
+    "threshold": "penstock.policies.baselines.threshold:Threshold",
+}
+
+_SOURCES: Mapping[str, str] = {
+    "drs": "Fu and others, DRS: Dynamic Resource Scheduling for Real-Time Analytics over Fast "
+    "Streams, ICDCS 2015",
+    "ds2": "Kalavri and others, Three Steps is All You Need: Fast, Accurate, Automatic Scaling "
+    "Decisions for Distributed Streaming Dataflows, OSDI 2018",
+    "es-stream": "Wu, Sun, Gao, Li and Buyya, Elastic Scaling of Stateful Operators Over "
+    "Fluctuating Data Streams, IEEE Transactions on Services Computing 2024",
+    "latency": "Lohrmann, Janacik and Kao, Elastic Stream Processing with Latency Guarantees, "
+    "ICDCS 2015",
+    "least-link-load": "a comparison strategy of Stela",
+    "organic": "Kahveci and Gedik, Joker: Elastic Stream Processing with Organic Adaptation, "
+    "Journal of Parallel and Distributed Computing 2020",
+    "round-robin": "a comparison strategy of Stela, and Storm's own",
+    "static": "the baseline of all of them",
+    "stela": "Xu, Peng and Gupta, Stela: Enabling Stream Processing Systems to Scale-in and "
+    "Scale-out On-demand, IC2E 2016",
+    "stepwise": "Liu, Dastjerdi, Calheiros, Qu and Buyya, A Stepwise Auto-Profiling Method for "
+    "Performance Optimization of Streaming Applications, ACM TAAS 2017",
+    "threshold": "the rule of thumb that the others compare themselves with",
+}
+
+
+@dataclass(frozen=True)
+class Option:
+    """A field that can be set behind the name of a policy; `default` as it would be written."""
+
+    name: str
+    kind: str
+    default: str
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a policy does, in one line and in more, where it comes from, and what can be set."""
+
+    name: str
+    summary: str
+    details: str
+    source: str
+    options: tuple[Option, ...]
+
+
+def names() -> tuple[str, ...]:
+    """Every policy that `get` knows, in alphabetical order."""
+    return tuple(sorted({*_OURS, *_others()}))
+
+
+def get(text: str) -> Policy:
+    """A fresh policy by its name and options, e.g. `threshold:above=0.7,step=2`.
+
+    Raises `InvalidInput` with the names, or the options, that exist.
+    """
+    name, _, rest = text.partition(":")
+    path, made = _maker(name := name.strip())
+    given = options.split(rest)
+    with _blaming(name, path):
+        values = {key: _value(name, made, key, written) for key, written in given.items()}
+        policy: Policy = made(**values)
+    _whole(name, path, policy)
+    return policy
+
+
+def describe(name: str) -> Description:
+    """What a policy does and what can be set. Raises `InvalidInput` as `get` does."""
+    path, made = _maker(name)
+    with _blaming(name, path):
+        found = _described(name, path, made)
+        if all(option.default for option in found.options):
+            _whole(name, path, made())
+    return found
+
+
+def _described(name: str, path: str, made: Callable[..., Any]) -> Description:
+    words = (made.__doc__ or "").strip()
+    summary, _, details = words.partition("\n")
+    settings = _settings(made)
+    kinds = get_type_hints(made) if settings else {}
+    found = (
+        Option(key, options.kind(kinds[key]), options.written(_default(entry)))
+        for key, entry in settings.items()
+    )
+    lines = (line.strip() for line in details.strip().splitlines())
+    source = _SOURCES.get(name) or getattr(made, "source", f"another package, {path}")
+    return Description(name, summary, "\n".join(lines), str(source), tuple(found))
+
+
+def _whole(name: str, path: str, policy: Any) -> None:
+    """Whether it is a policy: the loop asks for its name, and for what it decides."""
+    if not callable(getattr(policy, "decide", None)):
+        raise InvalidInput(f"policy '{name}' from '{path}' has no method 'decide'")
+    if not isinstance(getattr(policy, "name", None), str):
+        raise InvalidInput(f"policy '{name}' from '{path}' has no text 'name'")
+
+
+def _others() -> Mapping[str, EntryPoint]:
+    return {e.name: e for e in entry_points(group=GROUP)}
+
+
+def _maker(name: str) -> tuple[str, Callable[..., Any]]:
+    """The class of a policy, or the function that makes one, and the path it has."""
+    if name in _OURS:
+        entry = EntryPoint(name, _OURS[name], GROUP)
+    elif (found := _others().get(name)) is not None:
+        entry = found
+    else:
+        raise InvalidInput(f"unknown policy '{name}'{_hint(name, names(), 'policies')}")
+    with _blaming(name, entry.value):
+        return entry.value, entry.load()
+
+
+@contextmanager
+def _blaming(name: str, path: str) -> Iterator[None]:
+    """An import or a constructor is somebody's code: any failure of it is a bad name to us."""
+    try:
+        yield
+    except PenstockError as error:
+        said = " ".join(str(error).split()).removeprefix(f"{name}: ")  # its own words begin so
+        ours = said.startswith(f"policy '{name}'")
+        raise InvalidInput(said if ours else f"policy '{name}': {said}") from error
+    except Exception as error:
+        said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise InvalidInput(f"policy '{name}' from '{path}' cannot be loaded: {said}") from error
+
+
+def _settings(made: Callable[..., Any]) -> Mapping[str, Field[Any]]:
+    """The fields that can be set."""
+    if not (isinstance(made, type) and is_dataclass(made)):
+        return {}
+    return {f.name: f for f in fields(made) if f.init}
+
+
+def _value(name: str, made: Callable[..., Any], key: str, written: str) -> Any:
+    settings = _settings(made)
+    if not settings:
+        raise InvalidInput(f"policy '{name}' has no options, found '{key}'")
+    if key not in settings:
+        hint = _hint(key, settings, "options")
+        raise InvalidInput(f"policy '{name}' has no option '{key}'{hint}")
+    try:
+        return options.read(get_type_hints(made)[key], written)
+    except InvalidInput as error:
+        raise InvalidInput(f"policy '{name}', option '{key}': {error}") from None
+
+
+def _default(entry: Field[Any]) -> Any:
+    if entry.default is not MISSING:
+        return entry.default
+    return entry.default_factory() if entry.default_factory is not MISSING else MISSING
+
+
+def _hint(word: str, known: Iterable[str], what: str) -> str:
+    close = difflib.get_close_matches(word, tuple(known), n=1)
+    return (
+        f", did you mean '{close[0]}'?" if close else ";"
+    ) + f" known {what}: {', '.join(known)}"

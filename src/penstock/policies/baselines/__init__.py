@@ -1,0 +1,1 @@
+"""Policies to compare with: static, threshold, DS2 and DRS."""

@@ -1,0 +1,227 @@
+"""DS2: the parallelism that the offered load needs, for all pipelines in one step.
+
+Each pipeline's true rate is what one instance does while it is at work. The load follows the
+selectivities from the sources down as if nothing held it up, and every pipeline gets the
+instances that its share of it takes.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from penstock.errors import InvalidInput
+from penstock.metrics import derived, windows
+from penstock.metrics.snapshot import PipelineMetrics, Snapshot
+from penstock.plan.decision import Decision
+from penstock.policies.base import messages, options
+from penstock.policies.base.policy import Context
+from penstock.policies.shared import rates
+from penstock.policies.shared.rates import NotMeasured
+from penstock.policies.shared.topology import Topology
+from penstock.policies.stela import slots
+
+_ROUNDING = 1e-9
+"""Instances more than a whole number that are an error of floating point, not a need."""
+
+
+@dataclass(frozen=True)
+class Ds2:
+    """The instances that the offered load needs, from true rates, for all pipelines at once.
+
+    headroom: share by which the plan is to carry more than is offered; slack: instances go only
+    if the rest could carry so much more than that; with none, as in the original, a load of just so
+    many may have one come and go; activation: windows from which it decides; it takes the median of
+    what they say; catch_up: seconds in which rows that wait are to be worked off; most: instances
+    of a pipeline that nothing else bounds.
+    """
+
+    name: ClassVar[str] = "ds2"
+    headroom: float = 0.0
+    slack: float = 0.0
+    activation: int = 3
+    catch_up: float = rates.CATCH_UP
+    most: int = 1000
+
+    def __post_init__(self) -> None:
+        for name, share in (("headroom", self.headroom), ("slack", self.slack)):
+            if not 0 <= share < math.inf:
+                raise InvalidInput(f"ds2: a {name} of {share} is not a share of 0 or more")
+        if self.activation < 1:
+            raise InvalidInput(f"ds2: activation takes at least 1 window, not {self.activation}")
+        options.check(self, above_zero=("catch_up",), one_or_more=("most",))
+
+    def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
+        """Memory: what the last windows asked for, under the plan in force, and the last's end.
+
+        Windows that overlap show the same rows, so only those that begin after it count.
+        """
+        topology = Topology(context.graph, context.plan)
+        try:
+            if context.latest is None:
+                raise NotMeasured("nothing has been measured yet")
+            seen = remembered(context.snapshots)
+            need = needed(topology, seen, self.headroom, self.catch_up)
+        except NotMeasured as why:
+            return Decision(None, str(why)), memory
+        plan, needs, last = memory if memory is not None else (None, (), -math.inf)
+        if plan != context.plan:
+            needs, last = (), -math.inf
+        if windows.begins_after(context.latest, last):
+            needs, last = (*needs, need)[-self.activation :], context.latest.at
+        after = (context.plan, needs, last)
+        if len(needs) < self.activation:
+            said = f"{len(needs)} of {self.activation} windows seen"
+            return Decision(None, said, _numbers(need)), after
+        median = {n: statistics.median(each[n] for each in needs) for n in need}
+        return self._decided(context, topology, median), after
+
+    def _decided(self, context: Context, topology: Topology, need: Mapping[str, float]) -> Decision:
+        wanted = {n: self._wanted(topology, n, x) for n, x in need.items()}
+        short = [
+            f"{n} needs {need[n]:.2f} instances and stands {wanted[n]}"
+            for n in wanted
+            if wanted[n] < need[n] - _ROUNDING
+        ]
+        said = [messages.listed(short)] if short else []
+        budget = context.limits.slots
+        if budget is not None and (total := sum(wanted.values())) > budget:
+            least = {n: slots.bounds(topology, n).least for n in wanted}
+            wanted = fitted(wanted, need, least, budget)
+            said.append(f"{total} instances are needed, the budget is {budget}")
+        pipelines = topology.pipelines
+        moved = [n for n in wanted if wanted[n] != pipelines[n].parallelism]
+        told = [
+            f"{n} needs {need[n]:.2f}: {pipelines[n].parallelism} -> {wanted[n]}" for n in moved
+        ]
+        what = messages.listed(told, ", ") or "every pipeline has what it needs"
+        reason = "; ".join([what, *said])
+        plan = slots.scaled_plan(context.plan, wanted) if moved else None
+        return Decision(plan, reason, _numbers(need))
+
+    def _wanted(self, topology: Topology, name: str, need: float) -> int:
+        """The instances that are needed; of those there are, none goes without slack."""
+        limits, now = slots.bounds(topology, name), topology.pipelines[name].parallelism
+        spared = min(now, _whole(need * (1 + self.slack)))
+        most = max(self.most, now) if limits.most is None else limits.most
+        return max(1, limits.least, min(most, max(_whole(need), spared)))
+
+
+def needed(
+    topology: Topology,
+    snapshot: Snapshot,
+    headroom: float = 0.0,
+    catch_up: float = rates.CATCH_UP,
+) -> dict[str, float]:
+    """The instances, not rounded, that each pipeline needs for the offered load and what waits.
+
+    Raises `NotMeasured` if the window holds a change, or a number that matters is missing.
+    """
+    if not snapshot.settled:
+        raise NotMeasured("the window holds a change of plan, so its numbers say nothing yet")
+    target: dict[str, float] = {}
+    found: dict[str, float] = {}
+    lacking: list[str] = []
+    for name in topology.pipelines:
+        metrics = snapshot.pipelines.get(name)
+        if metrics is None:
+            raise NotMeasured(f"not measured: pipeline {name}")
+        rate = math.fsum(times * target[up] for up, times in topology.feeds[name].items())
+        if name in topology.sources:
+            offered = _offered(topology, snapshot, name)
+            if offered is None:
+                lacking.append(f"what is offered to {name}")
+            rate += (offered or 0.0) * (1 + headroom)
+        came, rate = rate, rates.to_do(rate, metrics, catch_up)
+        found[name], target[name] = 0.0, 0.0
+        if rate == 0:
+            if not _seen(metrics):
+                lacking.append(f"what comes to {name}")
+            continue
+        if metrics.service is None:
+            lacking.append(f"service time of {name}")
+        found[name] = derived.plain(rate * (metrics.service or 0.0))
+        if topology.downstream[name]:
+            if metrics.rate_in and metrics.rate_out is not None:
+                target[name] = rate * metrics.rate_out / metrics.rate_in
+            elif came:  # what only waits has shown nothing of what follows from it
+                lacking.append(f"selectivity of {name}")
+    if lacking:
+        raise NotMeasured(f"not measured: {messages.listed(lacking, ', ')}")
+    return found
+
+
+def remembered(snapshots: Sequence[Snapshot]) -> Snapshot:
+    """The last snapshot, with the last that is known of pipelines that ended no batch in it.
+
+    Batches of a pipeline that is too slow take longer than a window, and it is just then that it
+    matters what a row takes and becomes there.
+    """
+    latest, before = snapshots[-1], windows.settled(snapshots)[:-1]
+    found = {name: _remembered(m, before) for name, m in latest.pipelines.items()}
+    return replace(latest, pipelines=found)
+
+
+def _remembered(metrics: PipelineMetrics, before: Sequence[Snapshot]) -> PipelineMetrics:
+    if metrics.service is not None:
+        return metrics
+    for snapshot in reversed(before):
+        one = snapshot.pipelines.get(metrics.name)
+        if one is None or one.parallelism != metrics.parallelism:
+            break
+        if one.service is not None:
+            return replace(metrics, service=one.service, rate_in=one.rate_in, rate_out=one.rate_out)
+    return metrics
+
+
+def _seen(metrics: PipelineMetrics) -> bool:
+    """Whether anything is known of what a pipeline does, so that nothing can mean nothing."""
+    known = (metrics.arrival_rate, metrics.rate_in, metrics.busy)
+    return any(value is not None for value in known)
+
+
+def fitted(
+    wanted: Mapping[str, int], need: Mapping[str, float], least: Mapping[str, int], budget: int
+) -> dict[str, int]:
+    """As many instances as a budget has: one by one, who has least for its need gets the next.
+
+    Counted upwards, because a budget is a number of machines and a need may be any number.
+    """
+    found = {name: min(most, max(1, least[name])) for name, most in wanted.items()}
+    last = sorted(found, reverse=True)  # of equals, the first names go without
+    heap = [(_plenty(name, found[name], need), at) for at, name in enumerate(last)]
+    heapq.heapify(heap)
+    left = budget - sum(found.values())
+    while left > 0 and heap:
+        _, at = heapq.heappop(heap)
+        name = last[at]
+        if found[name] < wanted[name]:
+            found[name] += 1
+            left -= 1
+            heapq.heappush(heap, (_plenty(name, found[name], need), at))
+    return found
+
+
+def _plenty(name: str, instances: int, need: Mapping[str, float]) -> float:
+    return instances / need[name] if need[name] > 0 else math.inf
+
+
+def _offered(topology: Topology, snapshot: Snapshot, name: str) -> float | None:
+    """Rows that come from outside: all that arrive, less what other pipelines send there."""
+    arrival = snapshot.pipelines[name].arrival_rate
+    if arrival is None:
+        return None
+    sent = (n * (snapshot.pipelines[up].rate_out or 0.0) for up, n in topology.feeds[name].items())
+    return max(0.0, arrival - math.fsum(sent))
+
+
+def _whole(need: float) -> int:
+    return math.ceil(need - _ROUNDING)
+
+
+def _numbers(need: Mapping[str, float]) -> dict[str, float]:
+    return {f"{name}.needed": round(x, 6) for name, x in need.items()}

@@ -1,0 +1,140 @@
+"""The rule of thumb: more instances where they are at work most of the time, fewer where not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from penstock.errors import InvalidInput
+from penstock.metrics import derived
+from penstock.metrics import windows as window
+from penstock.metrics.snapshot import Snapshot
+from penstock.plan.decision import Decision
+from penstock.policies.base import messages
+from penstock.policies.base.policy import Context
+from penstock.policies.shared.bottlenecks import at_work
+from penstock.policies.shared.topology import Topology
+from penstock.policies.stela import slots
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """More instances for pipelines busy above a threshold, fewer for those far below another.
+
+    above, below: shares of the time at work; step: instances more or fewer at a time; patience:
+    windows in a row for which a pipeline must be below before it loses any. It loses none if
+    those that are left would be above `above`.
+    """
+
+    name: ClassVar[str] = "threshold"
+    above: float = 0.8
+    below: float = 0.4
+    step: int = 1
+    patience: int = 3
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.below < self.above <= 1:
+            raise InvalidInput(
+                f"threshold: 0 <= below < above <= 1 does not hold for below={self.below:g}, "
+                f"above={self.above:g}"
+            )
+        if self.step < 1 or self.patience < 1:
+            raise InvalidInput("threshold: step and patience are 1 or more")
+
+    def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
+        """Memory: for how many windows in a row each pipeline has been below, and the last's end.
+
+        Windows that overlap show the same rows, so only those that begin after it count.
+        """
+        latest = context.latest
+        if latest is None or not latest.settled:
+            why = "nothing has been measured yet" if latest is None else "the plan has just changed"
+            return Decision(None, why), None
+        topology = Topology(context.graph, context.plan)
+        busy, lacking = _busy(topology, latest)
+        if lacking:
+            return Decision(None, f"not measured: {messages.listed(lacking, ', ')}"), None
+        before, last = memory or ({}, -math.inf)
+        new = window.begins_after(latest, last)
+        calm = _calm(busy, self.below, before, int(new))
+        after = (calm, latest.at if new else last)
+        wanted = {**self._fewer(topology, busy, calm), **self._more(context, topology, busy)}
+        if not wanted:
+            return Decision(None, self._quiet(context, topology, busy), _numbers(busy)), after
+        told = [
+            f"{self._beyond(n, busy[n])}: {topology.pipelines[n].parallelism} -> {p}"
+            for n, p in wanted.items()
+        ]
+        plan = slots.scaled_plan(context.plan, wanted)
+        reason = messages.listed(told, ", ")
+        return Decision(plan, reason, _numbers({n: busy[n] for n in wanted})), None
+
+    def _more(
+        self, context: Context, topology: Topology, busy: Mapping[str, float]
+    ) -> dict[str, int]:
+        """The busiest first, as far as bounds and budget go."""
+        budget, found = context.limits.slots, {}
+        left = None if budget is None else max(0, budget - context.plan.slots)
+        for name in sorted(busy, key=lambda n: -busy[n]):
+            now, most = topology.pipelines[name].parallelism, slots.bounds(topology, name).most
+            if busy[name] <= self.above:
+                break
+            step = self.step if most is None else min(self.step, most - now)
+            step = step if left is None else min(step, left)
+            if step > 0:
+                found[name] = now + step
+                left = None if left is None else left - step
+        return found
+
+    def _fewer(
+        self, topology: Topology, busy: Mapping[str, float], calm: Mapping[str, int]
+    ) -> dict[str, int]:
+        found = {}
+        for name, windows in calm.items():
+            now = topology.pipelines[name].parallelism
+            fewer = max(now - self.step, slots.bounds(topology, name).least)
+            enough = fewer < now and derived.plain(busy[name] * now / fewer) <= self.above
+            if windows >= self.patience and enough:
+                found[name] = fewer
+        return found
+
+    def _beyond(self, name: str, busy: float) -> str:
+        said = at_work(name, busy)
+        if busy > self.above:
+            return f"{said} > {self.above:.2f}"
+        windows = f"{self.patience} window{'s' * (self.patience > 1)}"
+        return f"{said} < {self.below:.2f} for {windows}"
+
+    def _quiet(self, context: Context, topology: Topology, busy: Mapping[str, float]) -> str:
+        """Why nothing changes."""
+        over = [n for n in topology.pipelines if busy[n] > self.above]
+        if over:
+            found = messages.listed([self._beyond(n, busy[n]) for n in over], ", ")
+            if context.limits.slots is not None and context.plan.slots >= context.limits.slots:
+                return f"{found}, but the budget of {context.limits.slots} instances is used"
+            stands = [
+                f"{n} stands {slots.bounds(topology, n).most} instances at most" for n in over
+            ]
+            return f"{found}, but {messages.listed(stands, ', ')}"
+        most = max(busy, key=lambda n: busy[n])
+        return f"nothing to do: {most} is busiest, {busy[most]:.2f} <= {self.above:.2f}"
+
+
+def _busy(topology: Topology, snapshot: Snapshot) -> tuple[dict[str, float], list[str]]:
+    """The share of the time at work of every pipeline, and those for which it is not known."""
+    known = snapshot.pipelines
+    found = {n: derived.at_work(known[n]) if n in known else None for n in topology.pipelines}
+    lacking = [f"how busy {name} is" for name, busy in found.items() if busy is None]
+    return {name: busy for name, busy in found.items() if busy is not None}, lacking
+
+
+def _calm(
+    busy: Mapping[str, float], below: float, before: Mapping[str, int], more: int
+) -> dict[str, int]:
+    return {name: before.get(name, 0) + more for name, share in busy.items() if share < below}
+
+
+def _numbers(busy: Mapping[str, float]) -> dict[str, float]:
+    return {f"{name}.busy": share for name, share in busy.items()}

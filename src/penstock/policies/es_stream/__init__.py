@@ -1,0 +1,1 @@
+"""Es-Stream: marginal gain of instances, loaded executors. The policy `es-stream`."""

@@ -1,0 +1,204 @@
+"""How many instances an operator should have, and which executors have room for them.
+
+Es-Stream weighs z(k) = share * k + (1 - share) * Q(k), with Q(k) the mean number of rows in an
+M/M/k queue and `share` the resources of one instance, between 0 and 1. Q is convex and infinite
+where k instances cannot carry the load, so the least z is at the first k from which one instance
+more takes away no more than it costs: Q(k) - Q(k + 1) <= share / (1 - share).
+
+After Es-Stream's model of resources. Loads are shares between 0 and 1 by resource; a resource
+that is not measured is not there, and bounds nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.metrics.snapshot import ExecutorMetrics
+from penstock.policies.shared import queueing
+
+
+def objective(load: float, instances: int, share: float) -> float:
+    """z(k)."""
+    return share * instances + (1 - share) * queueing.mmk(load, 1.0, instances).number
+
+
+def spared(load: float, instances: int) -> float:
+    """Q(k) - Q(k + 1): the rows that one instance more takes away; infinite where k are too few."""
+    now, then = (queueing.mmk(load, 1.0, k).number for k in (instances, instances + 1))
+    return math.inf if math.isinf(now) else now - then
+
+
+def worth(share: float) -> float:
+    """The rows that one instance has to take away: what it costs over what a row costs."""
+    return share / (1 - share)
+
+
+def best(load: float, share: float, least: int = 1, most: int | None = None) -> int:
+    """k*: the instances with the least z, within bounds; the most where even these are too few.
+
+    `load` is arrival rate times service time.
+    """
+    if not 0 < share < 1:
+        raise ValueError(f"the share of one instance is {share}, it must be between 0 and 1")
+    price = worth(share)
+    start = max(least, math.floor(load) + 1)
+    if most is not None and start >= most:
+        return most
+    numbers = queueing.numbers(load, start)
+    for k, (now, then) in enumerate(itertools.pairwise(numbers), start):
+        if now - then <= price or k == most:
+            return k
+    raise AssertionError  # the numbers have no end
+
+
+Shares = Mapping[str, float]
+"""By resource: processor, memory, input and output."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """An executor: its load by resource, and its instances by pipeline."""
+
+    name: str
+    shares: Shares
+    instances: Mapping[str, int]
+
+    @property
+    def load(self) -> float:
+        """That of the resource which is nearest to its limit."""
+        return max(self.shares.values())
+
+    def of_each(self, work: Mapping[str, float]) -> Mapping[str, float]:
+        """Which part of its load one instance of each pipeline on it is: by what each has to do.
+
+        work: shares of the time that an instance is at work, by pipeline. If one is not known,
+        or none has anything to do, all of its instances are taken to be alike.
+        """
+        counts = {name: count for name, count in self.instances.items() if count}
+        whole = math.fsum(count * work.get(name, 0.0) for name, count in counts.items())
+        if counts.keys() <= work.keys() and whole > 0:
+            return {name: work[name] / whole for name in counts}
+        return dict.fromkeys(counts, 1 / sum(counts.values())) if counts else {}
+
+
+def node(executor: ExecutorMetrics, io_capacity: float | None = None) -> Node | None:
+    """None if nothing of its load was measured. A slot at work counts like a processor at work.
+
+    Bytes per second become a share by the capacity, if that is given.
+    """
+    work = [share for share in (executor.cpu, executor.busy) if share is not None]
+    shares = {"processor": max(work)} if work else {}
+    if executor.memory is not None:
+        shares["memory"] = executor.memory
+    if executor.io_bytes is not None and io_capacity:
+        shares["io"] = executor.io_bytes / io_capacity
+    return Node(executor.name, shares, dict(executor.instances)) if shares else None
+
+
+def skewness(loads: Sequence[float]) -> float:
+    """Es-Stream's SK: above 0 most executors are below the mean, below 0 most are above it.
+
+    0 where it is not defined: for fewer than three, and for equal loads.
+    """
+    count = len(loads)
+    if count < 3:
+        return 0.0
+    mean, spread = statistics.fmean(loads), statistics.pstdev(loads)
+    if spread <= 1e-9 * max(1.0, abs(mean)):
+        return 0.0
+    third = math.fsum(((load - mean) / spread) ** 3 for load in loads)
+    return count * third / ((count - 1) * (count - 2))
+
+
+def fits(shares: Shares, more: Shares, limits: Shares) -> bool:
+    """Whether an executor stays within its limits with what one more instance takes."""
+    return all(
+        share + more.get(name, 0.0) <= limits.get(name, 1.0) for name, share in shares.items()
+    )
+
+
+def need(nodes: Iterable[Node], pipeline: str, work: Mapping[str, float]) -> Shares:
+    """What one more instance of a pipeline takes: the mean of those it has, where they are.
+
+    work: shares of the time that an instance is at work, by pipeline.
+    """
+    return needs(nodes, work).get(pipeline, {})
+
+
+def needs(nodes: Iterable[Node], work: Mapping[str, float]) -> Mapping[str, Shares]:
+    """The `need` of every pipeline that has an instance somewhere."""
+    totals: dict[str, dict[str, float]] = {}
+    counts: dict[str, int] = {}
+    for one in nodes:
+        for pipeline, part in one.of_each(work).items():
+            hosted = one.instances[pipeline]
+            counts[pipeline] = counts.get(pipeline, 0) + hosted
+            total = totals.setdefault(pipeline, {})
+            for name, share in one.shares.items():
+                total[name] = total.get(name, 0.0) + hosted * (part * share)
+    return {
+        pipeline: {name: share / counts[pipeline] for name, share in total.items()}
+        for pipeline, total in totals.items()
+    }
+
+
+def place(nodes: Sequence[Node], more: Iterable[tuple[Shares, int]], limits: Shares) -> int:
+    """How many new instances find no executor: each goes to the least loaded that it fits on.
+
+    `more` is what each of the new ones takes, and how many there are of them one after the other.
+    """
+    table = _Loads(nodes, limits)
+    left_over = 0
+    for shares, count in more:
+        taken = table.taken(shares)
+        while count > 0:
+            placed = table.give(taken, count)
+            if not placed:
+                left_over += count  # an executor never becomes emptier
+                break
+            if not taken.any():
+                break  # and so do all others that take nothing
+            count -= placed
+    return left_over
+
+
+class _Loads:
+    """The loads of executors as an array, one row each, one column for each resource.
+
+    A resource that is not measured of an executor bounds nothing there.
+    """
+
+    def __init__(self, nodes: Sequence[Node], limits: Shares) -> None:
+        self.names = sorted({name for one in nodes for name in one.shares})
+        size = len(nodes), len(self.names)
+        found = [[one.shares.get(name, -math.inf) for name in self.names] for one in nodes]
+        self.shares = np.array(found, dtype=np.float64).reshape(size)
+        self.limits = np.array([limits.get(name, 1.0) for name in self.names], dtype=np.float64)
+        self.load = self.shares.max(axis=1, initial=-math.inf)
+
+    def taken(self, shares: Shares) -> npt.NDArray[np.float64]:
+        return np.array([shares.get(name, 0.0) for name in self.names], dtype=np.float64)
+
+    def give(self, taken: npt.NDArray[np.float64], count: int) -> int:
+        """Some of so many, each to the first of the least loaded that it fits on; how many.
+
+        Those whose loads differ by less than an instance adds get one each before any gets two.
+        """
+        room = (self.shares + taken <= self.limits).all(axis=1)
+        if not room.any():
+            return 0
+        loads = np.where(room, self.load, math.inf)
+        near = np.flatnonzero(loads < loads.min() + taken.min(initial=math.inf))
+        at = near[np.argsort(loads[near], kind="stable")][:count]
+        if not len(at):  # it takes nothing of some resource
+            at = np.array([loads.argmin()])
+        self.shares[at] += taken
+        self.load[at] = self.shares[at].max(axis=1, initial=-math.inf)
+        return len(at)

@@ -1,0 +1,1 @@
+"""Joker: organic adaptation by fission and fusion. The policy `organic`."""

@@ -1,0 +1,296 @@
+"""What can be done about a busy section: cut its pipelines, or give them more instances.
+
+The cost of an operator is its share of the time for which an instance of the pipeline is at work;
+what is left of 1 is the pipeline's own overhead, which every part of it keeps. The slowest part
+bounds the throughput, so a cut multiplies it by 1 / (overhead + costliest part).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from penstock.dataflow.graph import Graph
+from penstock.dataflow.operators import State
+from penstock.plan import fusion
+from penstock.plan.plan import Pipeline, Plan
+from penstock.policies.joker.sections import Section
+from penstock.policies.joker.shrinking import resized
+from penstock.policies.joker.trials import Attempt, listed
+from penstock.policies.shared.bottlenecks import Reading, Readings, at_work
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A pipeline cut in front of an operator: what fed it, and the part that begins with it.
+
+    An operator with several inputs in the pipeline leaves a part for each of them. A sink is cut
+    off alone, and what it reads stays with the other sinks.
+    """
+
+    before: str
+    parts: tuple[tuple[str, ...], ...]
+
+
+def utility(shares: Sequence[float]) -> float:
+    """Throughput after a cut over throughput before it, from the costs of its parts.
+
+    Costs that add up to more than 1 are measured amiss; they are taken in proportion.
+    """
+    whole = sum(shares)
+    scale = max(1.0, whole)
+    overhead = 1 - whole / scale
+    slowest = overhead + max(shares) / scale
+    return 1 / slowest if slowest > 0 else 1.0
+
+
+def gains(graph: Graph, operators: Sequence[str], costs: Mapping[str, float]) -> dict[str, float]:
+    """By which share throughput would rise with a cut in front of each operator that has one.
+
+    An operator without a cost counts as overhead: nobody knows which part it would burden.
+    """
+    whole = sum(costs.get(name, 0.0) for name in operators)
+    feeding: dict[str, float] = {}  # the cost of an operator and of all that feeds it
+    found: dict[str, float] = {}
+    for name in operators:
+        own = costs.get(name, 0.0)
+        inside = [i for i in dict.fromkeys(graph[name].inputs) if i in feeding]
+        off = [own] if _is_sink(graph, name) else [feeding[i] for i in inside]
+        feeding[name] = own + sum(feeding[i] for i in inside)
+        if inside:
+            found[name] = utility([*off, max(0.0, whole - sum(off))]) - 1
+    return found
+
+
+def best_cut(
+    graph: Graph, operators: Sequence[str], costs: Mapping[str, float]
+) -> tuple[Cut, float] | None:
+    """The cut that gains most, the earliest of equals, and its gain; None if there is no cut."""
+    found = gains(graph, operators, costs)
+    if not found:
+        return None
+    before = max(found, key=lambda name: found[name])
+    return cut(graph, operators, before), found[before]
+
+
+def cut(graph: Graph, operators: Sequence[str], before: str) -> Cut:
+    """A valid pipeline cut in front of one of its operators.
+
+    Every part is valid too: it is an in-tree whose tail is what the operator reads, or it is what
+    is left of the whole.
+    """
+    members = set(operators)
+    inside = [i for i in dict.fromkeys(graph[before].inputs) if i in members]
+    if _is_sink(graph, before):
+        groups = [members - {before}, {before}]
+    else:
+        off = [_feeding(graph, i, members) for i in inside]
+        groups = [*off, members.difference(*off)]
+    return Cut(before, tuple(tuple(n for n in operators if n in group) for group in groups))
+
+
+def apply(graph: Graph, pipeline: Pipeline, cut: Cut) -> tuple[Pipeline, ...]:
+    """The pipelines after a cut: all keep the settings, the one with the state its ceiling."""
+    return tuple(
+        replace(
+            pipeline,
+            operators=part,
+            ceiling=pipeline.ceiling if any(graph[n].stateful for n in part) else None,
+        )
+        for part in cut.parts
+    )
+
+
+def _feeding(graph: Graph, name: str, members: set[str]) -> set[str]:
+    """An operator and all that feeds it among the members."""
+    found: set[str] = set()
+    stack = [name]
+    while stack:
+        current = stack.pop()
+        if current not in found:
+            found.add(current)
+            stack.extend(i for i in graph[current].inputs if i in members)
+    return found
+
+
+def _is_sink(graph: Graph, name: str) -> bool:
+    return graph[name].state is State.SINK
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How bottlenecks are met; the fields are those of the organic policy."""
+
+    bottleneck: float = 0.8
+    split_utility: float = 0.2
+    order: str = "fusion-first"
+    step: str = "double"
+    replicas: str = "pipeline"
+    stateless: bool = True
+    sources: bool = True
+
+    def bottlenecks(
+        self, section: Section, plan: Plan, graph: Graph, readings: Readings
+    ) -> tuple[Pipeline, ...]:
+        """The pipelines of a section that are too busy."""
+        return tuple(
+            pipeline
+            for pipeline in section.pipelines(plan)
+            if (reading := readings.pipelines.get(pipeline.name)) is not None
+            and reading.busy is not None
+            and reading.busy > self.bottleneck
+            and (self.sources or any(graph[n].inputs for n in pipeline.operators))
+        )
+
+    def attempts(
+        self, section: Section, plan: Plan, graph: Graph, readings: Readings
+    ) -> Iterator[Attempt]:
+        """What to try for the bottlenecks of a section, best first. Each is for all of them."""
+        busy = self.bottlenecks(section, plan, graph, readings)
+        if not busy:
+            return
+        work = _Work(self, graph, section.pipelines(plan), busy, readings)
+        for change in work.changes():
+            after = tuple(part for p in work.pipelines for part in change.get(p.name, (p,)))
+            if change:
+                why, numbers = work.reason(change)
+                yield Attempt(section, work.pipelines, after, why, numbers, work.promise(change))
+
+    def steps(self, parallelism: int) -> tuple[int, ...]:
+        """How many instances more to try, most first: a smaller step where a larger one fails."""
+        found = [1 if self.step == "one" else parallelism]
+        while found[-1] > 1:
+            found.append(found[-1] // 2)
+        return tuple(found)
+
+
+Change = Mapping[str, tuple[Pipeline, ...]]
+"""What becomes of a pipeline, by its name."""
+
+
+@dataclass(frozen=True)
+class _Work:
+    """One section and its bottlenecks."""
+
+    how: Growth
+    graph: Graph
+    pipelines: tuple[Pipeline, ...]
+    busy: tuple[Pipeline, ...]
+    readings: Readings
+
+    def changes(self) -> Iterator[Change]:
+        match self.how.order:
+            case "fusion":
+                yield self.cut()
+            case "fission":
+                yield from self.expanded()
+            case "fission-first":
+                yield from self.expanded()
+                yield self.cut()
+            case _:
+                larger = next(self.expanded(), {})
+                cut = self.cut()
+                # A bottleneck that no cut helps gets instances beside the cut of another one.
+                yield cut if self.how.replicas == "region" else {**larger, **cut}
+                yield from self.expanded()
+
+    def cut(self) -> Change:
+        """Every bottleneck cut that a cut helps; for whole regions all of them or none."""
+        found: dict[str, tuple[Pipeline, ...]] = {}
+        for pipeline in self.busy:
+            best = self._best[pipeline.name]
+            if best is not None and best[1] > self._threshold(pipeline):
+                found[pipeline.name] = apply(self.graph, pipeline, best[0])
+        if self.how.replicas == "region" and len(found) < len(self.busy):
+            return {}
+        return found
+
+    def _threshold(self, pipeline: Pipeline) -> float:
+        """What a cut must promise; anything where nothing but a cut is left to do."""
+        bounded = self._larger(pipeline, pipeline.parallelism + 1) is None
+        return 0.0 if bounded and self.how.order != "fusion" else self.how.split_utility
+
+    def expanded(self) -> Iterator[Change]:
+        """More instances, in ever smaller steps."""
+        whole = self.how.replicas == "region"
+        grown = self.pipelines if whole else self.busy
+        most = max(p.parallelism for p in grown)
+        for at in range(len(self.how.steps(most))):
+            found = {}
+            for pipeline in grown:
+                steps = self.how.steps(pipeline.parallelism)
+                step = steps[min(at, len(steps) - 1)]
+                larger = self._larger(pipeline, pipeline.parallelism + step)
+                if larger is not None:
+                    found[pipeline.name] = (larger,)
+            yield found
+
+    def reason(self, change: Change) -> tuple[str, dict[str, float]]:
+        """Why each bottleneck gets what it gets."""
+        said, numbers = [], {}
+        for pipeline in self.busy:
+            busy = self.readings.pipelines[pipeline.name].busy or 0.0
+            numbers[f"{pipeline.name}.busy"] = busy
+            words = [f"{at_work(pipeline.name, busy)} > {self.how.bottleneck:.2f}"]
+            if self.how.order != "fission":
+                cut, gain = self._cut_words(pipeline)
+                words.append(cut)
+                if gain is not None:
+                    numbers[f"{pipeline.name}.split_gain"] = gain
+            words.append(_change_words(pipeline, change.get(pipeline.name)))
+            said.append("; ".join(words))
+        return listed(said, ", and "), numbers
+
+    def promise(self, change: Change) -> float:
+        """By which share the bottleneck that gains least of those that change should gain."""
+        gains = []
+        for pipeline in self.busy:
+            after = change.get(pipeline.name, ())
+            best = self._best[pipeline.name]
+            if len(after) == 1:
+                gains.append(after[0].parallelism / pipeline.parallelism - 1)
+            elif after and best is not None:
+                gains.append(best[1])
+        return min(gains, default=0.0)
+
+    def _cut_words(self, pipeline: Pipeline) -> tuple[str, float | None]:
+        if len(pipeline.operators) == 1:
+            return "one operator cannot be split", None
+        if not self._shares(pipeline):
+            return "the times of its operators are not measured, so where to split is unknown", None
+        best = self._best[pipeline.name]
+        assert best is not None
+        found, gain = best
+        threshold = self._threshold(pipeline)
+        sign = ">" if gain > threshold else "<="
+        return f"split before {found.before} would gain {gain:.0%} {sign} {threshold:.0%}", gain
+
+    @cached_property
+    def _best(self) -> Mapping[str, tuple[Cut, float] | None]:
+        """The best cut of each bottleneck, and its gain."""
+        return {p.name: best_cut(self.graph, p.operators, self._shares(p)) for p in self.busy}
+
+    def _shares(self, pipeline: Pipeline) -> Mapping[str, float]:
+        return self.readings.pipelines.get(pipeline.name, Reading()).shares
+
+    def _larger(self, pipeline: Pipeline, wanted: int) -> Pipeline | None:
+        """The pipeline with that many instances, or as many as it stands; None if no more."""
+        most = fusion.bounds(self.graph, pipeline.operators).most
+        together = self.pipelines if self.how.replicas == "region" else (pipeline,)
+        inside = (n for p in together for n in p.operators)
+        keyed = any(self.graph[n].state is State.KEYED for n in inside)
+        parallelism = wanted if most is None else min(wanted, most)
+        if parallelism <= pipeline.parallelism or not (keyed or self.how.stateless):
+            return None
+        return resized(pipeline, parallelism)
+
+
+def _change_words(pipeline: Pipeline, after: Sequence[Pipeline] | None) -> str:
+    if after is None:
+        return "it stands no more instances"
+    if len(after) > 1:
+        return f"split into {' | '.join(listed(p.operators, '+') for p in after)}"
+    more = after[0].parallelism - pipeline.parallelism
+    count = "one more instance" if more == 1 else f"{more} more instances"
+    return f"{count}: {pipeline.parallelism} -> {after[0].parallelism}"

@@ -1,0 +1,366 @@
+"""Organic adaptation: find what is too busy, change it, keep the change only if it pays.
+
+The policy profiles the flow for a while, finds all regions with a bottleneck and changes them
+together: a pipeline is cut in two where that promises enough, else it gets more instances. After
+another profile the change stays if more rows come through, or if rows waited before and none do
+now. What did not pay is undone and remembered, and the next best is tried; when nothing is left,
+all goes back. Another load makes it forget. A flow that has kept up for some time with instances
+to spare gives instances back, then pipelines, and each such step has to prove itself too.
+
+Only the pipelines that are too busy get instances, not their whole region: a channel is read with
+any parallelism, so nothing binds them to each other (`replicas="region"` scales them together).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+
+from penstock.errors import InvalidInput
+from penstock.plan import limits
+from penstock.plan.decision import GAIN_ROWS, UNDO, Decision
+from penstock.plan.plan import Plan
+from penstock.policies.base import options as ranges
+from penstock.policies.base.policy import Context
+from penstock.policies.joker import trials
+from penstock.policies.joker.growth import Growth
+from penstock.policies.joker.redistribution import rebalanced
+from penstock.policies.joker.sections import Section, sections
+from penstock.policies.joker.shrinking import Shrinking
+from penstock.policies.joker.trials import (
+    Attempt,
+    Failure,
+    Memory,
+    Trial,
+    Verdict,
+    carried_out,
+    changed,
+    judged,
+    listed,
+)
+from penstock.policies.shared.bottlenecks import Readings, at_work, usable
+
+Outcome = tuple[Decision, Memory]
+
+_CHOICES = {
+    "order": ("fusion-first", "fission-first", "fusion", "fission"),
+    "step": ("one", "double"),
+    "replicas": ("pipeline", "region"),
+    "busy": ("rows", "threads"),
+}
+
+
+_BACK = {UNDO: 1.0}
+"""Tells the guard that a change is taken back on purpose."""
+
+
+@dataclass(frozen=True)
+class Organic:
+    """Split or multiply what is too busy, keep that only if more comes through, and give back.
+
+    It is Joker's organic adaptation, with larger steps and a way back.
+
+    bottleneck: share of the time at work above which a pipeline is too busy; improvement: share by
+    which throughput must rise; split_utility: share that a cut must promise; load_change: share by
+    which another load is another one; profile: seconds of measuring before a decision; settle:
+    seconds after a change that are not measured; smoothing: weight of the newest snapshot.
+
+    order: what is tried first, or alone; step: instances added at a time, `one` or twice as many;
+    replicas: whether a `pipeline` or its whole `region` gets them; stateless: whether pipelines
+    without a key get them at all; sources: whether sources alone in a pipeline do; busy: whether a
+    pipeline is busy with its `rows` alone, or with all that its `threads` do, as in the seed.
+
+    scale_down: whether anything is given back; target: how full that may make the instances;
+    calm: profiles in a row that must allow it; waiting: seconds of backlog that are none;
+    anticipate: whether to act on what is busy though nothing waits yet, where it is known by what
+    rows take; headroom: whether what it does then stays unless less comes through, else it has to
+    bring as much as any other change, as in the seed.
+    """
+
+    bottleneck: float = 0.8
+    improvement: float = 0.1
+    split_utility: float = 0.2
+    load_change: float = 0.2
+    profile: float = 30.0
+    settle: float = 5.0
+    smoothing: float = 0.3
+    order: str = "fusion-first"
+    step: str = "double"
+    replicas: str = "pipeline"
+    busy: str = "rows"
+    stateless: bool = True
+    sources: bool = True
+    scale_down: bool = True
+    target: float = 0.6
+    calm: int = 2
+    waiting: float = 2.0
+    anticipate: bool = True
+    headroom: bool = True
+
+    name = "organic"
+
+    def __post_init__(self) -> None:
+        for field, words in _CHOICES.items():
+            if getattr(self, field) not in words:
+                found = getattr(self, field)
+                raise InvalidInput(f"organic: {field} is one of {', '.join(words)}, not '{found}'")
+        ranges.check(
+            self,
+            zero_or_more=(
+                *("improvement", "split_utility", "load_change"),
+                *("profile", "settle", "waiting"),
+            ),
+            one_or_more=("calm",),
+            shares=("bottleneck", "smoothing"),
+        )
+        if not 0 < self.target < self.bottleneck:
+            raise InvalidInput(
+                f"organic: target {self.target:g} must be above 0 and below bottleneck "
+                f"{self.bottleneck:g}, else giving back and growing would take turns"
+            )
+
+    def decide(self, context: Context, memory: Memory | None) -> tuple[Decision, Memory]:
+        state = trials.begun(context.graph, context.plan) if memory is None else memory
+        state = trials.followed(state, context.plan, context.now)
+        latest = context.latest
+        if latest is None or not usable(latest, state.since, self.settle):
+            return Decision(None, "waits for the flow to settle"), state
+        whole = self.busy == "threads"
+        state = trials.profiled(state, latest, context.plan, self.smoothing, whole)
+        profile = state.profile
+        assert profile is not None
+        seconds = profile.at - profile.since
+        if seconds < self.profile:
+            return Decision(None, f"has profiled {seconds:.0f} of {self.profile:g} s"), state
+        if state.trial is None:
+            return self._adapt(context, state, profile)
+        if state.trial.growing:
+            return self._judge_growth(context, state, profile, state.trial)
+        return self._judge_shrinking(context, state, profile, state.trial)
+
+    # --- nothing is on trial --------------------------------------------------------------------
+
+    def _adapt(self, context: Context, state: Memory, profile: Readings) -> Outcome:
+        """Look for bottlenecks, else for something to give back."""
+        failed = trials.remembered(
+            state.failed, context.plan, profile, self.waiting, self.load_change
+        )
+        state = replace(state, failed=failed)
+        found = sections(context.graph, context.plan, state.ground.groups)
+        behind = profile.behind(self.waiting)
+        profile = profile.lasting if behind is False else profile
+        if behind is not False or self._anticipates(profile):
+            plan = context.plan
+            if unknown := profile.unmeasured(plan):
+                words = listed([f"how busy {name} is" for name in unknown], ", ")
+                return Decision(None, f"not measured: {words}"), replace(state, profile=None)
+            grown = self._open(context, failed, self._growths(context, found, profile, plan), plan)
+            grown = grown or self._redealt(context, state, found, profile)
+            if grown:
+                return self._try(context, state, Trial(grown, True, plan, profile))
+        if self.scale_down and behind is not True:
+            shrinking = Shrinking(self.target, state.ground.homes, self.improvement, self.replicas)
+            options = (shrinking.attempts(s, context.plan, context.graph, profile) for s in found)
+            fewer = self._open(context, failed, options, context.plan)
+            if fewer and state.calm + 1 >= self.calm:
+                return self._try(context, state, Trial(fewer, False, context.plan, profile))
+            if fewer:
+                why = f"after {state.calm + 1} of {self.calm} calm profiles: {_words(fewer)}"
+                later = replace(state, profile=None, calm=state.calm + 1)
+                return Decision(None, f"would give back {why}", _numbers(fewer)), later
+        return self._idle(context, found, profile), replace(state, profile=None, calm=0)
+
+    def _anticipates(self, profile: Readings) -> bool:
+        """Whether what is too busy is known to be, by its rows: batches alone say nothing."""
+        busy = (r for r in profile.pipelines.values() if (r.busy or 0.0) > self.bottleneck)
+        return self.anticipate and all(reading.by_rows for reading in busy)
+
+    def _growths(
+        self, context: Context, found: Iterable[Section], profile: Readings, origin: Plan
+    ) -> Iterator[Iterator[Attempt]]:
+        """The attempts for each section."""
+        return (self._growth.attempts(s, origin, context.graph, profile) for s in found)
+
+    def _open(
+        self,
+        context: Context,
+        failed: Iterable[Failure],
+        options: Iterable[Iterable[Attempt]],
+        plan: Plan,
+    ) -> tuple[Attempt, ...]:
+        """For each section the first attempt that has not failed and that the budget allows."""
+        tried = {failure.configuration for failure in failed}
+        slots = context.limits.slots
+        left = math.inf if slots is None else slots - plan.slots
+        chosen = []
+        for attempts in options:
+            for attempt in attempts:
+                # what gives back is always affordable, also where the budget has been cut
+                if attempt.slots <= max(left, 0) and attempt.configuration not in tried:
+                    chosen.append(attempt)
+                    left -= attempt.slots
+                    break
+        return tuple(chosen)
+
+    def _redealt(
+        self, context: Context, state: Memory, found: tuple[Section, ...], profile: Readings
+    ) -> tuple[Attempt, ...]:
+        """The budget dealt out anew, where it is what keeps a busy section from growing."""
+        slots = context.limits.slots
+        if slots is None or not any(self._still_busy(context, profile, found)):
+            return ()
+        homes = {} if self.order == "fission" else state.ground.homes
+        attempts, gain = rebalanced(found, context.plan, context.graph, profile, slots, homes)
+        tried = {failure.configuration for failure in state.failed}
+        if gain <= self.improvement or any(a.configuration in tried for a in attempts):
+            return ()
+        return tuple(replace(attempt, promise=gain) for attempt in attempts)
+
+    def _try(self, context: Context, state: Memory, trial: Trial) -> Outcome:
+        plan = carried_out(context.plan, trial.attempts)
+        later = changed(state, plan, context.now, trial, state.failed)
+        numbers = {**_numbers(trial.attempts), **_gained(context, trial)}
+        return Decision(plan, _words(trial.attempts), numbers), later
+
+    def _idle(self, context: Context, found: Iterable[Section], profile: Readings) -> Decision:
+        """Why nothing is done."""
+        known = {n: r.busy for n, r in profile.pipelines.items() if r.busy is not None}
+        missing = [p.name for p in context.plan.pipelines if p.name not in known]
+        said = f"; how busy {listed(missing, ', ')} is was not measured" if missing else ""
+        if not known:
+            return Decision(None, f"nothing to judge by{said}")
+        top = max(known, key=lambda name: known[name])
+        numbers = {f"{top}.busy": known[top]}
+        words = f"{top} is busiest, {known[top]:.2f}"
+        if round(known[top], 2) > 1:
+            words = at_work(top, known[top])
+        if known[top] <= self.bottleneck:
+            return Decision(None, f"{words} <= {self.bottleneck:.2f}{said}", numbers)
+        if profile.behind(self.waiting) is False and not self._anticipates(profile):
+            why = f"but no more than {self.waiting:g} s of rows wait anywhere"
+        elif any(map(any, self._growths(context, found, profile, context.plan))):
+            why = "but what is left to try has failed under this load, or is beyond the budget"
+        else:
+            why = "but it can neither be split with profit nor stands more instances"
+        return Decision(None, f"{words} > {self.bottleneck:.2f}, {why}{said}", numbers)
+
+    @property
+    def _growth(self) -> Growth:
+        return Growth(**{f.name: getattr(self, f.name) for f in fields(Growth)})
+
+    # --- something is on trial ------------------------------------------------------------------
+
+    def _judge_growth(
+        self, context: Context, state: Memory, profile: Readings, trial: Trial
+    ) -> Outcome:
+        """Keep what paid; else try the next, and go back when nothing is left to try."""
+        plan, graph = context.plan, context.graph
+        verdict = judged(
+            trial, graph, plan, profile, self.improvement, self.waiting, headroom=self.headroom
+        )
+        if verdict.unknown:
+            names = listed(verdict.unknown, ", ")
+            return Decision(None, f"the throughput of {names} is not measured: cannot judge"), state
+        if verdict.lost:
+            return self._lost(context, state, profile, trial, verdict)
+        outgrown = trial.outgrown(plan, profile, self.waiting, self.bottleneck)
+        rest = replace(state, trial=None, failed=tuple(outgrown))
+        decision, later = self._adapt(context, rest, profile)  # this profile serves to go on
+        numbers = {**verdict.numbers, **decision.numbers}
+        return Decision(decision.plan, f"kept: {verdict.words}; {decision.reason}", numbers), later
+
+    def _lost(
+        self, context: Context, state: Memory, profile: Readings, trial: Trial, verdict: Verdict
+    ) -> Outcome:
+        """Undo those of the lost that are still too busy, or all of them, and try what is next."""
+        blamed = self._blamed(context, profile, verdict.lost)
+        failed = (*state.failed, *trial.failures(blamed, self.waiting))
+        undone = carried_out(context.plan, [a.undo for a in blamed])
+        options = self._growths(context, [a.section for a in blamed], trial.base, trial.origin)
+        following = self._open(context, failed, options, undone)
+        if following and _affordable(context, undone) == undone:
+            plan = carried_out(undone, following)
+            others = tuple(a for a in trial.attempts if a not in blamed)
+            rest = replace(trial, attempts=(*others, *following))
+            reason = f"undone: {verdict.words}; {_words(following)}"
+            numbers = {**verdict.numbers, **_numbers(following), **_BACK}
+            return Decision(plan, reason, numbers), changed(state, plan, context.now, rest, failed)
+        failed = (*state.failed, *trial.failures(verdict.lost, self.waiting))
+        plan = _affordable(context, carried_out(context.plan, [a.undo for a in verdict.lost]))
+        reason = f"undone: {verdict.words}; nothing is left to try"
+        numbers = {**verdict.numbers, **_BACK}
+        return Decision(plan, reason, numbers), changed(state, plan, context.now, None, failed)
+
+    def _judge_shrinking(
+        self, context: Context, state: Memory, profile: Readings, trial: Trial
+    ) -> Outcome:
+        """Fewer instances stay as long as the flow keeps up."""
+        behind = profile.behind(self.waiting)
+        found = trial.gains(context.plan, profile)
+        gains = {section.name: gain for section, gain in found.items() if gain is not None}
+        fallen = any(gain < -self.improvement for gain in gains.values())
+        words, numbers = self._kept_up(profile, gains)
+        if behind is False or (behind is None and not fallen):
+            decision, later = self._adapt(context, replace(state, trial=None), profile)
+            reason = f"kept: less is enough, {words}; {decision.reason}"
+            return Decision(decision.plan, reason, {**numbers, **decision.numbers}), later
+        blamed = self._blamed(context, profile, trial.attempts)
+        plan = _affordable(context, carried_out(context.plan, [a.undo for a in blamed]))
+        failed = (*state.failed, *trial.failures(blamed, self.waiting))
+        names = listed((a.section.name for a in blamed), ", ")
+        reason = f"undone: the flow does not keep up with less, {words}; {names} as before"
+        numbers = {**numbers, **_BACK}
+        return Decision(plan, reason, numbers), changed(state, plan, context.now, None, failed)
+
+    def _kept_up(
+        self, profile: Readings, gains: Mapping[str, float]
+    ) -> tuple[str, dict[str, float]]:
+        """What waits, and what comes through with less, in words and numbers."""
+        said, numbers = [], {f"{name}.gain": gain for name, gain in gains.items()}
+        if profile.longest is not None:
+            sign = ">" if profile.longest > self.waiting else "<="
+            said.append(f"{profile.longest:.1f} s {sign} {self.waiting:g} s of rows wait")
+            numbers["waiting"] = profile.longest
+        said += [f"throughput of {name} changed by {gain:+.0%}" for name, gain in gains.items()]
+        return listed(said, ", ") or "what waits is not measured", numbers
+
+    def _still_busy(
+        self, context: Context, profile: Readings, found: Iterable[Section]
+    ) -> set[Section]:
+        plan, graph = context.plan, context.graph
+        busy = self._growth.bottlenecks
+        return {section for section in found if busy(section, plan, graph, profile)}
+
+    def _blamed(
+        self, context: Context, profile: Readings, attempts: tuple[Attempt, ...]
+    ) -> tuple[Attempt, ...]:
+        """Those whose sections are still too busy; all if none is."""
+        busy = self._still_busy(context, profile, [a.section for a in attempts])
+        return tuple(a for a in attempts if a.section in busy) or attempts
+
+
+def _affordable(context: Context, plan: Plan) -> Plan:
+    """A plan to go back to, cut to the budget, which may be less than it was under that plan."""
+    most = context.limits.slots
+    if most is None or plan.slots <= max(most, context.plan.slots):
+        return plan
+    return limits.within(context.limits, plan, context.plan, context.graph) or context.plan
+
+
+def _gained(context: Context, trial: Trial) -> dict[str, float]:
+    """Rows per second that growth promises, for the guard: by the section that gains most."""
+    promised = [a.promise for a in trial.attempts if a.promise is not None]
+    gain = max(promised, default=0.0)
+    now = None if context.latest is None else context.latest.throughput
+    if not trial.growing or now is None or not 0 < gain < math.inf:
+        return {}
+    return {GAIN_ROWS: gain * now}
+
+
+def _words(attempts: Iterable[Attempt]) -> str:
+    return listed((attempt.why for attempt in attempts), ", and ")
+
+
+def _numbers(attempts: Iterable[Attempt]) -> dict[str, float]:
+    return {key: value for attempt in attempts for key, value in attempt.numbers.items()}

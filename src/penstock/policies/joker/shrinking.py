@@ -1,0 +1,141 @@
+"""What a section can give back when little comes: instances first, then pipelines.
+
+The homes of an operator are the sets of operators that may be one pipeline with it: its region,
+and what ran with it when the flow was started.
+
+This is the way of growth backwards. A section is never made so small that its load would fill it
+beyond `target`, which is well below what makes it grow, so that neither provokes the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from penstock.dataflow.graph import Graph
+from penstock.plan import fusion
+from penstock.plan.plan import Pipeline, Plan
+from penstock.policies.joker.sections import Section
+from penstock.policies.joker.trials import Attempt, listed
+from penstock.policies.shared.bottlenecks import Readings
+
+Homes = Mapping[str, Sequence[frozenset[str]]]
+
+
+def neighbours(pipelines: Iterable[Pipeline], graph: Graph) -> Iterator[tuple[Pipeline, Pipeline]]:
+    """Every pipeline with each one that it reads, writer first."""
+    found = tuple(pipelines)
+    holder = {name: p for p in found for name in p.operators}
+    for reader in found:
+        inputs = (i for name in reader.operators for i in graph[name].inputs)
+        writers = {holder[i].name: holder[i] for i in inputs if i in holder}
+        yield from ((w, reader) for w in writers.values() if w is not reader)
+
+
+def together(
+    first: Pipeline, second: Pipeline, place: Mapping[str, int], graph: Graph, homes: Homes
+) -> Pipeline | None:
+    """One pipeline of a writer and its reader with the least parallelism; None if forbidden.
+
+    `place` is where operators stand in topological order. The pipeline gets the smaller admission,
+    the longer cadence, and the ceiling of the one with the state.
+    """
+    both = {*first.operators, *second.operators}
+    if not any(both <= home for home in homes.get(first.name, ())):
+        return None
+    operators = tuple(sorted(both, key=place.__getitem__))
+    if not fusion.fits(graph, operators):
+        return None
+    rows = [p.admission for p in (first, second) if p.admission is not None]
+    ceiling = first.ceiling if second.ceiling is None else second.ceiling
+    cadence = max(first.cadence, second.cadence)
+    least = Pipeline(operators, 1, min(rows, default=None), cadence, ceiling)
+    return resized(least, fusion.bounds(graph, operators).least)
+
+
+def resized(pipeline: Pipeline, parallelism: int) -> Pipeline:
+    """The same pipeline with other instances; a ceiling that was set is raised where it must."""
+    ceiling = None if pipeline.ceiling is None else max(pipeline.ceiling, parallelism)
+    return replace(pipeline, parallelism=parallelism, ceiling=ceiling)
+
+
+Work = Mapping[str, float]
+"""Instances that a pipeline could keep at work all the time, by its name."""
+
+
+@dataclass(frozen=True)
+class Shrinking:
+    """How full the instances may become.
+
+    homes: for each operator the sets of operators that may be one pipeline again; worth: the share
+    of its instances that a section must give back, else the change is not worth it.
+    """
+
+    target: float
+    homes: Homes
+    worth: float = 0.0
+    replicas: str = "pipeline"
+
+    def attempts(
+        self, section: Section, plan: Plan, graph: Graph, readings: Readings
+    ) -> Iterator[Attempt]:
+        """What to try, that which gives back most first."""
+        pipelines = section.pipelines(plan)
+        need = {p.name: r.need for p in pipelines if (r := readings.pipelines.get(p.name))}
+        if any(need.get(p.name) is None for p in pipelines):
+            return
+        work = {p.name: p.parallelism * (need[p.name] or 0.0) for p in pipelines}
+        enough = self.worth * sum(p.parallelism for p in pipelines)
+        fewer = self._fewer(section, pipelines, graph, work)
+        merged = self._merged(section, pipelines, graph, work)
+        yield from (attempt for attempt in chain(fewer, merged) if -attempt.slots > enough)
+
+    def _fewer(
+        self, section: Section, pipelines: tuple[Pipeline, ...], graph: Graph, work: Work
+    ) -> Iterator[Attempt]:
+        """Fewer instances, in ever smaller steps."""
+        wanted = {p.name: self._instances(graph, p.operators, work[p.name]) for p in pipelines}
+        if self.replicas == "region":
+            wanted = dict.fromkeys(wanted, max(wanted.values()))
+        spare = {p.name: max(0, p.parallelism - wanted[p.name]) for p in pipelines}
+        while any(spare.values()):
+            after = tuple(resized(p, p.parallelism - spare[p.name]) for p in pipelines)
+            numbers = {f"{p.name}.work": work[p.name] for p in pipelines if spare[p.name]}
+            said = (
+                f"{new.name} has work for {work[old.name]:.2f} instances: {old.parallelism} -> "
+                f"{new.parallelism}, {work[old.name] / new.parallelism:.2f} full"
+                for old, new in zip(pipelines, after, strict=True)
+                if old.parallelism != new.parallelism
+            )
+            yield Attempt(section, pipelines, after, listed(said), numbers)
+            spare = {name: less // 2 for name, less in spare.items()}
+
+    def _merged(
+        self, section: Section, pipelines: tuple[Pipeline, ...], graph: Graph, work: Work
+    ) -> Iterator[Attempt]:
+        """Two pipelines as one, where that needs fewer instances."""
+        for first, second in neighbours(pipelines, graph):
+            whole = together(first, second, section.place, graph, self.homes)
+            if whole is None:
+                continue
+            load = work[first.name] + work[second.name]
+            wanted = self._instances(graph, whole.operators, load)
+            most = fusion.bounds(graph, whole.operators).most
+            before = first.parallelism + second.parallelism
+            if wanted >= before or (most is not None and wanted > most):
+                continue
+            kept = (p for p in pipelines if p not in (first, second))
+            why = (
+                f"{first.name} and {second.name} have work for {load:.2f} instances: merged, "
+                f"{before} -> {wanted}, {load / wanted:.2f} full"
+            )
+            numbers = {f"{p.name}.work": work[p.name] for p in (first, second)}
+            after = (*kept, resized(whole, wanted))
+            yield Attempt(section, pipelines, after, why, numbers)
+
+    def _instances(self, graph: Graph, operators: Sequence[str], work: float) -> int:
+        """Instances that this much work fills to the target, no fewer than the bounds allow."""
+        enough = math.ceil(work / self.target - 1e-9)
+        return max(enough, fusion.bounds(graph, operators).least)

@@ -1,0 +1,396 @@
+"""Trials: changes under way, whether they have paid, and what is not tried again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from penstock.dataflow.graph import Graph
+from penstock.dataflow.operators import State
+from penstock.dataflow.regions import regions
+from penstock.metrics.snapshot import Snapshot
+from penstock.plan.plan import Pipeline, Plan
+from penstock.policies.joker.sections import Section, representatives
+from penstock.policies.shared import bottlenecks
+from penstock.policies.shared.bottlenecks import Reading, Readings
+
+Configuration = frozenset[tuple[tuple[str, ...], int]]
+"""Which operators run together with which parallelism; what an engine adds does not count."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """Other pipelines for a section, with the reason in words and numbers.
+
+    promise: the share by which its throughput should rise, None if that is no reason for it.
+    """
+
+    section: Section
+    before: tuple[Pipeline, ...]
+    after: tuple[Pipeline, ...]
+    why: str
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    promise: float | None = None
+
+    @property
+    def configuration(self) -> Configuration:
+        return configuration(self.after)
+
+    @property
+    def slots(self) -> int:
+        """Instances more than before."""
+        return sum(p.parallelism for p in self.after) - sum(p.parallelism for p in self.before)
+
+    @property
+    def undo(self) -> Attempt:
+        return replace(
+            self,
+            before=self.after,
+            after=self.before,
+            why=f"{self.section.name} back",
+            promise=None,
+        )
+
+
+def configuration(pipelines: Iterable[Pipeline]) -> Configuration:
+    """What counts of some pipelines when two plans are compared."""
+    return frozenset((p.operators, p.parallelism) for p in pipelines)
+
+
+def carried_out(plan: Plan, attempts: Iterable[Attempt]) -> Plan:
+    """A plan with the sections of some attempts as these want them, whatever they were."""
+    wanted = {a.section: a.after for a in attempts}
+    inside = {name for section in wanted for name in section.operators}
+    kept = (p for p in plan.pipelines if p.operators[0] not in inside)
+    return replace(plan, pipelines=(*kept, *(p for after in wanted.values() for p in after)))
+
+
+def listed(words: Iterable[str], joint: str = "; ", most: int = 5) -> str:
+    """The first few of many, and how many more there are."""
+    found = list(words)
+    left = len(found) - most
+    return joint.join([*found[:most], *([f"and {left} more"] if left > 0 else [])])
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a section has to do.
+
+    rate: rows per second that come to it, or that it takes where the former is not known; busy: of
+    its busiest pipeline; behind: whether rows wait anywhere in the flow.
+    """
+
+    rate: float | None = None
+    busy: float | None = None
+    behind: bool | None = None
+
+    def changed(self, now: Load, threshold: float) -> bool:
+        """Whether it is another load by more than a share of it, or rows wait where none did."""
+        if self.behind is False and now.behind is True:
+            return True
+        pairs = ((self.rate, now.rate), (self.busy, now.busy))
+        return any(
+            abs(new - old) > threshold * old
+            for old, new in pairs
+            if old is not None and new is not None
+        )
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A configuration of a section, and the load under which it failed."""
+
+    section: Section
+    configuration: Configuration
+    load: Load
+
+
+def load(section: Section, plan: Plan, readings: Readings, waiting: float) -> Load:
+    """The load of a section under a plan."""
+    heads = {plan.pipeline_of(entry).name for entry in section.entries}
+    entering = [readings.pipelines[name] for name in heads if name in readings.pipelines]
+    rates = [r.rate if r.arrival is None else r.arrival for r in entering]
+    known = [rate for rate in rates if rate is not None]
+    inside = [readings.pipelines.get(p.name) for p in section.pipelines(plan)]
+    busy = [r.busy for r in inside if r is not None and r.busy is not None]
+    return Load(
+        sum(known) if len(known) == len(heads) else None,
+        max(busy, default=None),
+        readings.behind(waiting),
+    )
+
+
+def remembered(
+    failures: Iterable[Failure], plan: Plan, readings: Readings, waiting: float, threshold: float
+) -> tuple[Failure, ...]:
+    """The failures that still count under the load of now."""
+    return tuple(
+        f
+        for f in failures
+        if not f.load.changed(load(f.section, plan, readings, waiting), threshold)
+    )
+
+
+def too_small(section: Section, before: Iterable[Pipeline], now: Load) -> Failure:
+    """A configuration that was outgrown: it would not do for this load, however busy it is now."""
+    return Failure(section, configuration(before), Load(now.rate))
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Attempts made together; `origin` is the plan before them and `base` its profile."""
+
+    attempts: tuple[Attempt, ...]
+    growing: bool
+    origin: Plan
+    base: Readings
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        return tuple(attempt.section for attempt in self.attempts)
+
+    def gains(self, plan: Plan, profile: Readings) -> Mapping[Section, float | None]:
+        """By which share more rows get through each section than before; None if not measured.
+
+        Where rows can wait inside a section, those that enter it need not get through. So it is by
+        what comes to its end, or by what was changed inside, which may have to wait for others.
+        """
+        choose = max if self.growing else min
+        before = set(self.origin.pipelines)
+        changed = {p.operators[0] for p in plan.pipelines if p not in before}
+        gains: dict[Section, float | None] = {}
+        for section in self.sections:
+            inside = [name for name in section.operators if name in changed]
+            places = [(name,) for name in (section.operators[-1], *inside)]
+            found = [self._gain_at(place, plan, profile) for place in places]
+            entered = self._gain_at(section.entries, plan, profile)
+            gains[section] = choose((g for g in found if g is not None), default=entered)
+        return gains
+
+    def _gain_at(self, place: Sequence[str], plan: Plan, profile: Readings) -> float | None:
+        old = progress(place, self.origin, self.base)
+        new = progress(place, plan, profile)
+        return None if old is None or new is None else _gain(old, new)
+
+    def outgrown(
+        self, plan: Plan, profile: Readings, waiting: float, bottleneck: float
+    ) -> Iterator[Failure]:
+        """What its attempts have replaced, where the load of now would make that too busy again.
+
+        Rows that waited may have come long before: what worked them off was busy with more than
+        comes now, and need not be too small for that.
+        """
+        for attempt in self.attempts:
+            section = attempt.section
+            busy = load(section, self.origin, self.base, waiting).busy
+            now = load(section, plan, profile, waiting)
+            done, _ = _entering(section, self.origin, self.base)
+            again = bottleneck  # where nobody knows, better too careful
+            if busy is not None and now.rate is not None and done:
+                again = busy * now.rate / done
+            if again >= bottleneck:
+                yield too_small(section, attempt.before, now)
+
+    def failures(self, attempts: Iterable[Attempt], waiting: float) -> Iterator[Failure]:
+        """Some of its attempts as failed under the load before the trial."""
+        for attempt in attempts:
+            before = load(attempt.section, self.origin, self.base, waiting)
+            yield Failure(attempt.section, attempt.configuration, before)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Which attempts have not paid, in words too; `unknown` names what was not measured."""
+
+    lost: tuple[Attempt, ...]
+    words: str
+    numbers: Mapping[str, float]
+    unknown: tuple[str, ...] = ()
+
+
+def judged(
+    trial: Trial,
+    graph: Graph,
+    plan: Plan,
+    profile: Readings,
+    improvement: float,
+    waiting: float,
+    *,
+    headroom: bool = True,
+) -> Verdict:
+    """Whether growth has paid: by the sections nearest to the sources, for all that they feed.
+
+    It has if more rows enter by more than the share `improvement`, or if rows waited before the
+    trial and none do now: then there was no more to gain. Where none waited before either, all
+    that came went through already, and with `headroom` it has paid unless less of what comes does
+    now, or rows wait. Less that comes is no loss, nor is it that a backlog is worked off; where
+    nobody knows what comes, less that goes through is.
+    """
+    gains = trial.gains(plan, profile)
+    feeding = representatives(graph, trial.sections)
+    nearest = [s for s in trial.sections if s in feeding[s]]
+    caught_up = trial.base.behind(waiting) is True and profile.behind(waiting) is False
+    early = trial.base.behind(waiting) is False and profile.behind(waiting) is False and headroom
+    share = {s: taken(s, plan, profile) for s in nearest}
+    lost = {s: (gains[s] or 0.0) if (one := share[s]) is None else one - 1 for s in nearest}
+    held = {s for s in nearest if early and lost[s] >= -improvement}
+    paid = {s for s in nearest if caught_up or s in held or (gains[s] or 0.0) > improvement}
+    known = {s.name: gain for s in nearest if (gain := gains[s]) is not None}
+    said = [
+        _told_early(s, gain, share[s], improvement) if early else _told(s, gain, improvement)
+        for s in nearest
+        if (gain := gains[s]) is not None
+    ]
+    if caught_up:
+        said.append("rows waited and no longer do")
+    return Verdict(
+        tuple(a for a in trial.attempts if not feeding[a.section] <= paid),
+        listed(said),
+        {f"{name}.gain": gain for name, gain in known.items()},
+        tuple(s.name for s in nearest if gains[s] is None),
+    )
+
+
+def _told(section: Section, gain: float, improvement: float) -> str:
+    sign = ">" if gain > improvement else "<="
+    return f"throughput of {section.name} rose {gain:.0%} {sign} {improvement:.0%}"
+
+
+def _told_early(section: Section, gain: float, share: float | None, improvement: float) -> str:
+    said = "nothing waited and nothing does"
+    if share is not None:
+        return f"{said}, {section.name} takes {share:.0%} of what comes ({gain:+.0%} rows)"
+    held = f"fell by no more than {improvement:.0%}" if gain >= -improvement else "fell"
+    return f"{said}, throughput of {section.name} {held} ({gain:+.0%})"
+
+
+def taken(section: Section, plan: Plan, found: Readings) -> float | None:
+    """The share of the rows that come to a section that it takes; None where nobody knows."""
+    done, came = _entering(section, plan, found)
+    if done is None or came is None:
+        return None
+    return min(1.0, done / came) if came else 1.0
+
+
+def _entering(section: Section, plan: Plan, found: Readings) -> tuple[float | None, float | None]:
+    """Rows per second that the pipelines take by which a section is entered, and that come."""
+    heads = {plan.pipeline_of(name).name for name in section.entries}
+    readings = [found.pipelines.get(name, Reading()) for name in sorted(heads)]
+    rates = [r.rate for r in readings if r.rate is not None]
+    came = [r.arrival for r in readings if r.arrival is not None]
+    return (
+        sum(rates) if len(rates) == len(heads) else None,
+        sum(came) if len(came) == len(heads) else None,
+    )
+
+
+def progress(place: Sequence[str], plan: Plan, found: Readings) -> float | None:
+    """Rows per second that enter some operators; None where that is not measured."""
+    rates: Sequence[float | None] = [found.operators.get(name) for name in place]
+    if None in rates:
+        heads = {plan.pipeline_of(name).name for name in place}
+        metrics = [found.pipelines.get(name) for name in heads]
+        rates = [None if reading is None else reading.rate for reading in metrics]
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if known and len(known) == len(rates) else None
+
+
+def _gain(old: float, new: float) -> float:
+    if old > 0:
+        return new / old - 1
+    return math.inf if new > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What stays the same for a run: the groups of operators that belong together.
+
+    homes: for each operator the groups it is in. A group is a region, with the sinks that read
+    it, or a pipeline of the plan that the flow was started with.
+    """
+
+    groups: tuple[tuple[str, ...], ...]
+    homes: Mapping[str, tuple[frozenset[str], ...]]
+
+
+def ground(graph: Graph, plan: Plan) -> Ground:
+    """The ground of a flow that starts with a plan."""
+    found = [(*r.operators, *_sinks_of(graph, r.operators[-1])) for r in regions(graph)]
+    groups = tuple(dict.fromkeys([*found, *(p.operators for p in plan.pipelines)]))
+    homes: dict[str, tuple[frozenset[str], ...]] = {}
+    for group in groups:
+        home = frozenset(group)
+        for name in group:
+            homes[name] = (*homes.get(name, ()), home)
+    return Ground(groups, homes)
+
+
+def _sinks_of(graph: Graph, name: str) -> tuple[str, ...]:
+    return tuple(n for n in graph.successors[name] if graph[n].state is State.SINK)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the organic policy knows from one turn to the next.
+
+    expected: the plan that should be in force; since: when that was decided;
+    profile: what was measured of it; trial: what has to prove itself; failed: what did not;
+    calm: profiles in a row after which something could have been given back; before: what to go
+    back to if the last decision is not carried out.
+    """
+
+    ground: Ground
+    expected: Configuration
+    since: float = -math.inf
+    profile: Readings | None = None
+    trial: Trial | None = None
+    failed: tuple[Failure, ...] = ()
+    calm: int = 0
+    before: Memory | None = None
+
+
+def begun(graph: Graph, plan: Plan) -> Memory:
+    """Nothing known yet."""
+    return Memory(ground(graph, plan), configuration(plan.pipelines))
+
+
+def followed(memory: Memory, plan: Plan, now: float) -> Memory:
+    """The memory under the plan in force, which may be another than was decided.
+
+    A decision that was not carried out is taken back, and comes again after another profile.
+    Whatever else changed the plan makes everything known about it worthless.
+    """
+    found = configuration(plan.pipelines)
+    if found == memory.expected:
+        return replace(memory, before=None)
+    if memory.before is not None and found == memory.before.expected:
+        return replace(memory.before, profile=None, since=now)
+    return Memory(memory.ground, found, now)
+
+
+def profiled(
+    memory: Memory, snapshot: Snapshot, plan: Plan, share: float, whole: bool = False
+) -> Memory:
+    """The memory with one more snapshot in its profile, read as a `whole` or by its rows."""
+    new = bottlenecks.read(snapshot, plan, whole)
+    old = memory.profile
+    if old is None:
+        return replace(memory, profile=new)
+    return (
+        memory if new.at <= old.at else replace(memory, profile=bottlenecks.blend(old, new, share))
+    )
+
+
+def changed(
+    memory: Memory, plan: Plan, now: float, trial: Trial | None, failed: Iterable[Failure]
+) -> Memory:
+    """The memory after a decision for a plan."""
+    return Memory(
+        memory.ground,
+        configuration(plan.pipelines),
+        now,
+        trial=trial,
+        failed=tuple(failed),
+        before=replace(memory, before=None),
+    )

@@ -1,0 +1,1 @@
+"""Nephele: latency constraints kept with the fewest instances. The policy `latency`."""

@@ -1,0 +1,163 @@
+"""The latency constraints of a flow, as they were measured from end to end.
+
+The times of the pipelines, waiting and work, do not add up to all that a row takes: an operator may
+keep it until the next write, and something may take time that nobody measures. What is left over is
+no matter of instances, and has to be reckoned with like work.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from penstock.dataflow import duration
+from penstock.dataflow.graph import Constraint
+from penstock.dataflow.operators import Aggregate, Latency, Operator
+from penstock.metrics import windows
+from penstock.metrics.snapshot import PipelineMetrics, Snapshot
+from penstock.policies.base.policy import Context
+from penstock.policies.nephele.station import Station
+from penstock.policies.shared.topology import Topology
+
+_DIGITS = 1e-6
+
+
+@dataclass(frozen=True)
+class EndToEnd:
+    """Seconds from one end of a constraint to the other, and how many of them its parts explain."""
+
+    bound: float
+    mean: float
+    explained: float
+
+    @property
+    def missed(self) -> bool:
+        return self.mean > self.bound
+
+    @property
+    def rest(self) -> float:
+        """What the parts do not explain, but for the last digits."""
+        rest = self.mean - self.explained
+        return rest if rest > _DIGITS * self.mean else 0.0
+
+
+def passed(metrics: PipelineMetrics | None) -> float:
+    """Seconds in a pipeline, from a row's arrival to its output, as they were measured."""
+    if metrics is None:
+        return 0.0
+    worked = metrics.service if metrics.batch_seconds is None else metrics.batch_seconds
+    return (metrics.wait or 0.0) + (worked or 0.0)
+
+
+def explained(
+    names: Iterable[str],
+    upstream: Mapping[str, tuple[str, ...]],
+    seconds: Mapping[str, float],
+) -> float:
+    """The longest way through pipelines that take so many seconds, each after all that feed it."""
+    longest: dict[str, float] = {}
+    for name in names:
+        before = (longest[up] for up in upstream[name] if up in longest)
+        longest[name] = max(before, default=0.0) + seconds[name]
+    return max(longest.values(), default=0.0)
+
+
+def read_write(operators: Iterable[Operator]) -> bool:
+    """Whether one of them is asked for the time from a read to the next write."""
+    return any(one.latency is Latency.READ_WRITE for one in operators)
+
+
+def declared(operators: Iterable[Operator]) -> float:
+    """Seconds from a read to the next write, as far as they are written in the dataflow.
+
+    A row that waits for the end of its window waits for half of one on average, or of its slide,
+    and then for the watermark. Other operators do not say.
+    """
+    return math.fsum(_window(one.body) for one in operators if one.latency is Latency.READ_WRITE)
+
+
+def _window(body: object) -> float:
+    if not isinstance(body, Aggregate) or body.window is None or body.emit != "final":
+        return 0.0
+    step = body.window.slide or body.window.size
+    return duration.seconds(step) / 2 + duration.seconds(body.window.watermark or 0)
+
+
+class Ends:
+    """The constraints with their pipelines.
+
+    held: the pipelines on the way of a constraint that is missed.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        topology: Topology,
+        sequences: Mapping[Constraint, tuple[str, ...]],
+        snapshots: Sequence[Snapshot],
+    ) -> None:
+        self.context, self.topology, self.sequences = context, topology, sequences
+        self.times: dict[float, Mapping[str, float]] = {}
+        self.ends = {c: self._end(c, snapshots) for c in sequences}
+        self.held = frozenset(
+            n
+            for c, end in self.ends.items()
+            if end is not None and end.missed
+            for n in sequences[c]
+        )
+
+    def _end(self, constraint: Constraint, snapshots: Sequence[Snapshot]) -> EndToEnd | None:
+        """The last that is known of a constraint; None where nothing was measured."""
+        found = [s.latency[constraint.name] for s in snapshots if constraint.name in s.latency]
+        if not found:
+            return None
+        names, upstream = self.sequences[constraint], self.topology.upstream
+        parts = explained(names, upstream, self._times(constraint.window))
+        return EndToEnd(constraint.latency, found[-1].mean, parts)
+
+    def _times(self, window: float) -> Mapping[str, float]:
+        """Seconds in each pipeline, over the time for which a constraint looks back."""
+        if window not in self.times:
+            every = windows.settled_after(self.context.snapshots, -math.inf)
+            measured = windows.pipeline_averages(windows.since(every, every[-1].at - window))
+            self.times[window] = {n: passed(measured.get(n)) for n in self.topology.pipelines}
+        return self.times[window]
+
+    def steady(self, constraint: Constraint, stations: Mapping[str, Station], most: float) -> bool:
+        """Whether what was measured is what the plan in force takes, and nothing from before."""
+        names, shots = self.sequences[constraint], self.context.snapshots
+        recent = (s for s in shots if s.at > shots[-1].at - constraint.window)
+        return all(s.settled for s in recent) and not any(
+            stations[n].backlog or stations[n].utilisation >= most or windows.drained(shots, n)
+            for n in names
+        )
+
+    def read_write(self, constraint: Constraint) -> bool:
+        """Whether one of its operators is asked for the time from a read to the next write."""
+        return any(name in self._declared for name in self.sequences[constraint])
+
+    def declared(self, constraint: Constraint) -> float:
+        """Seconds from reads to writes, by the dataflow itself."""
+        if not self.read_write(constraint):
+            return 0.0
+        names, upstream = self.sequences[constraint], self.topology.upstream
+        times = {n: 0.0 if self._held(n) else self._declared.get(n, 0.0) for n in names}
+        return explained(names, upstream, times)
+
+    @cached_property
+    def _declared(self) -> Mapping[str, float]:
+        """The same by pipeline, for those that have an operator which is asked for it."""
+        graph, found = self.context.graph, {}
+        for name, pipeline in self.topology.pipelines.items():
+            operators = [graph[operator] for operator in pipeline.operators]
+            if read_write(operators):
+                found[name] = declared(operators)
+        return found
+
+    def _held(self, name: str) -> bool:
+        """Whether what a pipeline measures is the time to its output, windows and all."""
+        assert self.context.latest is not None
+        metrics = self.context.latest.pipelines.get(name)
+        return metrics is not None and metrics.batch_seconds is not None and not metrics.in_batches

@@ -1,0 +1,1 @@
+"""Mathematics that several policies use: rates through a plan, queues, bottlenecks."""

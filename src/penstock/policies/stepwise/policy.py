@@ -1,0 +1,310 @@
+"""Stepwise profiling: find the best plan for a flow under stress, in as few rounds as possible.
+
+First the features of the pipelines are measured, which say how their instances should relate.
+Then sources and the rest grow in turns, by these ratios, until the platform carries no more, and
+the sources are slowed down as far as the latency wants it. Last, single pipelines that are most at
+work get an instance more as long as that helps. A round is a plan that is observed for a while.
+When it is done the policy watches: a changed platform, another dataflow, or rows that are late or
+wait for too long start it anew.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from penstock.errors import InvalidInput
+from penstock.plan.decision import Decision
+from penstock.plan.plan import Plan
+from penstock.policies.base import options
+from penstock.policies.base.policy import Context
+from penstock.policies.joker.trials import listed
+from penstock.policies.shared.bottlenecks import usable
+from penstock.policies.stepwise import campaign as campaigns
+from penstock.policies.stepwise import campaign as tunings
+from penstock.policies.stepwise import profile as profiles
+from penstock.policies.stepwise.campaign import (
+    Campaign,
+    Rules,
+    Search,
+    Tuning,
+    admitting,
+    at_beat,
+    filled,
+    free,
+    grown,
+    limit,
+    next_step,
+    sized,
+    trying,
+)
+from penstock.policies.stepwise.observation import BEAT, clearing, least, means, observed, round_of
+from penstock.policies.stepwise.profile import Profile, Round
+from penstock.policies.stepwise.rounds import (
+    FREE,
+    Outcome,
+    Watch,
+    asked,
+    asked_again,
+    begun,
+    pairs,
+    sizes,
+    told,
+)
+
+
+@dataclass(frozen=True)
+class Stepwise:
+    """Find the best plan under stress in a few rounds, keep to it, and start anew if that fails.
+
+    latency: seconds, where the dataflow has no constraint; slice: the unit in which ratios become
+    whole numbers; k: how many times its least time a pipeline may take for a row in the end;
+    alpha: share of the best throughput below which the search goes back; observations: snapshots
+    of a round, which do not overlap; level: of significance; change: share that makes no
+    difference however significant it is; settle: seconds after a change that are not observed.
+
+    throttle: the first share by which sources are slowed down; fruitless: rounds without a gain at
+    which the limit is reached; revocations: of single instances in a row that end it; most_rounds:
+    at which it ends in any case; sample: rows of a batch while features are measured, None: as is.
+
+    queue: seconds of backlog at a source; patience: seconds for which it or the latency may be
+    beyond their bounds before all is profiled anew, and for which a plan is asked for again that
+    was not carried out; calm: seconds for which less must be enough before instances go that the
+    load does not need. They come back with it.
+    """
+
+    latency: float = 0.5
+    slice: float = 0.3
+    k: float = 2.0
+    alpha: float = 0.9
+    observations: int = 20
+    level: float = 0.05
+    change: float = 0.01
+    settle: float = 5.0
+    throttle: float = 0.1
+    fruitless: int = 4
+    revocations: int = 2
+    most_rounds: int = 40
+    sample: int | None = None
+    queue: float = 60.0
+    patience: float = 60.0
+    calm: float = 15.0
+
+    name = "stepwise"
+
+    def __post_init__(self) -> None:
+        options.check(
+            self,
+            zero_or_more=("change", "settle", "queue", "patience", "calm"),
+            above_zero=("latency",),
+            one_or_more=("k", "fruitless", "revocations", "most_rounds", "sample"),
+            shares=("slice", "alpha", "level", "throttle"),
+        )
+        if self.observations < 2:
+            raise InvalidInput("stepwise: a round takes 2 observations or more, to compare rounds")
+
+    def decide(self, context: Context, memory: Campaign | None) -> Outcome:
+        state = begun(context, -math.inf, self.sample) if memory is None else memory
+        changed = _changed(context, state)
+        if changed:
+            fresh = begun(context, context.now, self.sample)
+            return Decision(None, f"{changed}: profiling starts anew"), fresh
+        latest = context.latest
+        if state.phase == "done":
+            return self._watch.look(context, state)
+        if not campaigns.in_force(state, context.plan):
+            return self._insist(context, state)
+        if latest is None or not usable(latest, state.since, self.settle):
+            return Decision(None, f"waits for the flow to settle ({state.kind})"), state
+        patient = context.now - state.since < self.patience
+        if state.phase != "features" and patient and clearing(context.snapshots, self.latency):
+            said = "rows from before are worked off first"
+            return Decision(None, f"{said} ({state.kind})"), replace(state, seen=())
+        if state.phase != "features" and self._watch.slack(state, latest):
+            return self._watch.pause(context, state, latest)
+        state = replace(state, calm=None)
+        if not state.seen or latest.at >= state.seen[-1].at + latest.window - 1e-6:
+            one = observed(latest, self.latency)
+            if one is None:
+                return Decision(None, f"not measured: rows processed ({state.kind})"), state
+            state = replace(state, seen=(*state.seen, one))
+        if len(state.seen) < self.observations:
+            said = f"round {len(state.rounds) + 1} ({state.kind}): "
+            return Decision(None, f"{said}{len(state.seen)} of {self.observations} seen"), state
+        if state.phase == "features":
+            return self._featured(context, state)
+        seen = round_of(state.plan, state.kind, state.throttle, state.seen, state.features)
+        state = replace(state, rounds=(*state.rounds, seen))
+        if len(state.rounds) >= self.most_rounds:
+            return self._done(context, state, f"{self.most_rounds} rounds are the most")
+        if state.phase == "platform":
+            return self._searched(context, state, seen)
+        return self._tuned(context, state, seen)
+
+    def found(self, memory: Campaign) -> Profile | None:
+        """What is known of the flow by now; None before the first round."""
+        return campaigns.found(memory, self.level, self.change)
+
+    # --- features -------------------------------------------------------------------------------
+
+    def _featured(self, context: Context, state: Campaign) -> Outcome:
+        """The ratios, and the first round under stress."""
+        times = least(state.seen)
+        missing = [p.name for p in state.plan.pipelines if p.name not in times]
+        if missing:
+            said = f"the time for a row of {listed(missing, ', ')} is not measured"
+            return Decision(None, f"{said}: cannot profile"), replace(state, seen=(), stuck=said)
+        rates = means([o.rates for o in state.seen])
+        selectivity = means([o.selectivity for o in state.seen])
+        rates = profiles.flows(context.graph, state.plan, rates, selectivity)
+        features = profiles.features(context.graph, state.plan, times, rates)
+        ratios = profiles.ratios(features)
+        instances = ratios.instances(self.slice)
+        plan = free(state.plan, state.ground)
+        plan = sized(plan, {**instances, **ratios.fixed}, context.graph)
+        if context.limits.exceeded(plan):
+            plan = sized(plan, {}, context.graph)
+        known = replace(
+            state,
+            phase="platform",
+            features=features,
+            ratios=ratios,
+            instances=instances,
+            stuck=None,
+        )
+        words = f"instances relate as {listed(pairs(instances), ', ')}"
+        fixed = f"; fixed are {listed(pairs(ratios.fixed), ', ')}" if ratios.fixed else ""
+        return asked(context, known, plan, "start", f"{words}{fixed}")
+
+    # --- platform capability --------------------------------------------------------------------
+
+    def _searched(self, context: Context, state: Campaign, seen: Round) -> Outcome:
+        said = self._told(state.search.reference, seen)
+        search, step = next_step(state.search, seen, self._rules)
+        state = replace(state, search=search)
+        if step in ("source", "sinks"):
+            for kind in (step, "sinks" if step == "source" else "source"):
+                more = (
+                    state.instances if kind == "sinks" else dict.fromkeys(state.ground.sources, 1)
+                )
+                plan = grown(seen.plan, more, context.graph, context.limits)
+                if plan is None and kind == "sinks" and state.ratios is not None:
+                    scaled = state.ratios.scaled
+                    plan = filled(seen.plan, scaled, context.graph, context.limits)
+                if plan is not None:
+                    return asked(context, state, plan, kind, said)
+            search, step = limit(search, self._rules)  # nothing more fits
+            state = replace(state, search=search)
+        slower = self._slower(context, search) if step == "throttle" else None
+        if slower is not None:
+            return asked(context, state, slower, "throttle", said, search.strength)
+        return self._tune(context, state, said)
+
+    def _slower(self, context: Context, search: Search) -> Plan | None:
+        """The best plan with slower sources; None where they cannot take less.
+
+        Those that work in batches take so many rows with every beat.
+        """
+        best, latest = search.best, context.latest
+        assert best is not None
+        assert latest is not None
+        rows = {n: int(size * (1 - search.strength)) for n, size in best.batches.items()}
+        if not rows or min(rows.values()) < 1:
+            return None
+        beats = {n: BEAT for n in rows if latest.pipelines[n].in_batches}
+        return at_beat(admitting(best.plan, rows), beats)
+
+    @property
+    def _rules(self) -> Rules:
+        return Rules(self.alpha, self.level, self.change, self.throttle, self.fruitless)
+
+    # --- operator capacity ----------------------------------------------------------------------
+
+    def _tune(self, context: Context, state: Campaign, said: str) -> Outcome:
+        """Begin with the best round so far, if it leaves anything to tune."""
+        kept = profiles.best(state.rounds, self.level, self.change)
+        return self._one_more(context, replace(state, phase="operators", tuning=Tuning(kept)), said)
+
+    def _tuned(self, context: Context, state: Campaign, seen: Round) -> Outcome:
+        assert state.tuning is not None
+        said = self._told(state.tuning.kept, seen)
+        tuning = tunings.judged(state.tuning, seen, self.level, self.change)
+        if tuning.revoked >= self.revocations:
+            return self._done(context, state, f"{said}; {tuning.revoked} revocations in a row")
+        return self._one_more(context, replace(state, tuning=tuning), said)
+
+    def _one_more(self, context: Context, state: Campaign, said: str) -> Outcome:
+        """One instance for the pipeline most at work; the end where none can be given."""
+        tuning = state.tuning
+        assert tuning is not None
+        kept = tuning.kept
+        if tunings.swift(kept, state.features, self.k):
+            words = f"no pipeline takes more than {self.k:g} times its least time for a row"
+            return self._done(context, state, f"{said}; {words}")
+        inner = [n for n, f in state.features.items() if f.parallel and not f.source]
+        plan, vertex = None, None
+        while plan is None:
+            vertex = tunings.busiest(tuning, inner)
+            if vertex is None:
+                return self._done(context, state, f"{said}; no pipeline is left to try")
+            plan = grown(kept.plan, {vertex: 1}, context.graph, context.limits)
+            if plan is None:
+                tuning = replace(tuning, tried=tuning.tried | {vertex})
+        share = kept.capacities[vertex or ""]
+        words = f"{said}; {vertex} is most at work, {share:.2f}"
+        state = replace(state, tuning=replace(tuning, vertex=vertex))
+        return asked(context, state, plan, f"operator {vertex}", words, kept.throttle)
+
+    # --- the end, and after it ------------------------------------------------------------------
+
+    def _done(self, context: Context, state: Campaign, said: str) -> Outcome:
+        found = self.found(state)
+        assert found is not None
+        final = found.final
+        reason = (
+            f"{said}; done after {len(state.rounds)} rounds: {final.throughput:.4g}/s with "
+            f"{listed(sizes(final.plan), ', ')}"
+        )
+        numbers = {"throughput": final.throughput, "rounds": float(len(state.rounds)), **FREE}
+        later = trying(state, final.plan, "done", context.now, final.throttle)
+        plan = None if campaigns.in_force(later, context.plan) else final.plan
+        return Decision(plan, reason, numbers), replace(later, phase="done", profile=found)
+
+    # --- rounds ---------------------------------------------------------------------------------
+
+    def _insist(self, context: Context, state: Campaign) -> Outcome:
+        """Ask again for a plan that was not carried out; without it, end with what is known."""
+        again = asked_again(context, state, self.patience)
+        if again is not None:
+            return again
+        if not state.rounds:
+            said = f"the plan for {state.kind} is refused"
+            return Decision(None, f"{said}: cannot profile"), replace(state, stuck=said)
+        return self._done(context, state, f"the plan for {state.kind} is refused")
+
+    def _told(self, before: Round | None, seen: Round) -> str:
+        return told(before, seen, self.level, self.change)
+
+    @property
+    def _watch(self) -> Watch:
+        return Watch(
+            self.latency,
+            self.alpha,
+            self.level,
+            self.change,
+            self.settle,
+            self.sample,
+            self.queue,
+            self.patience,
+            self.calm,
+        )
+
+
+def _changed(context: Context, state: Campaign) -> str | None:
+    """What is no longer as it was when profiling began."""
+    now = campaigns.ground(context.graph, context.plan)
+    if now.fingerprint != state.ground.fingerprint:
+        return "the dataflow has changed"
+    if now.executors != state.ground.executors:
+        return f"the platform has changed, {state.ground.executors} -> {now.executors} executors"
+    return None if now.groups == state.ground.groups else "the pipelines have changed"

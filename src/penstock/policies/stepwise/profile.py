@@ -1,0 +1,357 @@
+"""What profiling finds out about a dataflow: features, ratios, rounds and the plan in the end.
+
+One function of it is all that is needed of statistics here, so it is written out: the tail of
+Student's distribution is a regularised incomplete beta function, taken as a continued fraction.
+
+The vertices are pipelines. A task load is the time that one row costs a vertex times its share of
+all rows that flow between vertices: it says how many instances a vertex needs, relative to others.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import pairwise
+from typing import Any, Literal
+
+from penstock.dataflow.graph import Graph
+from penstock.dataflow.operators import Selectivity, State
+from penstock.errors import InvalidInput, InvalidPlan
+from penstock.plan import fusion
+from penstock.plan.plan import Plan
+
+Change = Literal["increased", "unchanged", "decreased"]
+
+
+def compare(
+    before: Sequence[float], after: Sequence[float], level: float = 0.05, least: float = 0.0
+) -> Change:
+    """How the mean has changed, if that is significant and more than the share `least` of it."""
+    old, new = statistics.fmean(before), statistics.fmean(after)
+    if abs(new - old) <= least * abs(old) or p_value(before, after) >= level:
+        return "unchanged"
+    return "increased" if new > old else "decreased"
+
+
+def p_value(one: Sequence[float], other: Sequence[float]) -> float:
+    """The chance of such a difference of means, or a greater one, if there is none.
+
+    Series without variation differ for certain or not at all. One observation alone tells nothing.
+    """
+    difference = statistics.fmean(one) - statistics.fmean(other)
+    if min(len(one), len(other)) < 2:
+        return 1.0
+    errors = [statistics.variance(series) / len(series) for series in (one, other)]
+    total = sum(errors)
+    if total == 0:
+        return 1.0 if difference == 0 else 0.0
+    freedom = 1 / sum(  # from shares, which do not vanish when they are squared
+        (error / total) ** 2 / (len(series) - 1)
+        for error, series in zip(errors, (one, other), strict=True)
+    )
+    return incomplete_beta(
+        freedom / 2, 0.5, freedom / (freedom + difference * (difference / total))
+    )
+
+
+def incomplete_beta(a: float, b: float, x: float) -> float:
+    """The regularised incomplete beta function, by Lentz's continued fraction."""
+    if x <= 0 or x >= 1:
+        return 0.0 if x <= 0 else 1.0
+    if x > (a + 1) / (a + b + 2):  # the fraction converges fast on the other side
+        return 1 - incomplete_beta(b, a, 1 - x)
+    log = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    front = math.exp(log + a * math.log(x) + b * math.log1p(-x)) / a
+    tiny = 1e-300
+    value, c, d = 1.0, 1.0, 0.0
+    for m in range(400):
+        for even in (True, False):
+            if even:
+                term = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)) if m else 1.0
+            else:
+                term = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+            d = 1 / (1 + term * d or tiny)
+            c = 1 + term / c or tiny
+            value *= c * d
+        if abs(1 - c * d) < 1e-14:
+            break
+    return front * (value - 1)
+
+
+_AGAIN = 0.03
+"""By which share at most the means of a plan differed where it was tried again, in the seed."""
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One vertex.
+
+    latency: the least time that one instance needs for a row; share: of all rows that flow between
+    vertices those that flow into it; parallel: whether it stands several instances; dominated:
+    whether all that comes to it passed a logic-dependent operator, so that its input does not
+    grow with throughput; source: whether it takes rows from outside.
+    """
+
+    latency: float
+    share: float
+    parallel: bool = True
+    dominated: bool = False
+    source: bool = False
+
+    @property
+    def load(self) -> float:
+        """The task load."""
+        return self.latency * self.share
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "service_ms": 1000 * self.latency,
+            "share": self.share,
+            "load": self.load,
+            "parallel": self.parallel,
+            "dominated": self.dominated,
+            "source": self.source,
+        }
+
+
+@dataclass(frozen=True)
+class Ratios:
+    """How the instances of vertices relate.
+
+    scaled: ratios of those that grow with throughput, at most 1; fixed: instances of the others;
+    total_flow: rows per second between all vertices that those with one instance can stand.
+    """
+
+    scaled: Mapping[str, float]
+    fixed: Mapping[str, int]
+    total_flow: float
+
+    def instances(self, unit: float) -> dict[str, int]:
+        """The ratios as whole numbers, in steps of a unit, divided by what they have in common."""
+        if not self.scaled:
+            return {}
+        wanted = {n: max(1, math.ceil(r / unit - 1e-9)) for n, r in self.scaled.items()}
+        common = reduce(math.gcd, wanted.values())
+        return {name: number // common for name, number in wanted.items()}
+
+
+def ratios(features: Mapping[str, Feature]) -> Ratios:
+    """The ratios that follow from the features.
+
+    A vertex that stands one instance bounds the rows that flow at all. A dominated one gets as
+    many as that flow needs, or one where nothing bounds it: it can never be the largest load.
+    """
+    inner = {name: feature for name, feature in features.items() if not feature.source}
+    flow = min(
+        (1 / f.load for f in inner.values() if not f.parallel and f.load > 0), default=math.inf
+    )
+    largest = max((f.load for f in inner.values()), default=0.0)
+    scaled: dict[str, float] = {}
+    fixed: dict[str, int] = {}
+    for name, feature in inner.items():
+        if not feature.parallel:
+            fixed[name] = 1
+        elif feature.dominated:
+            needed = feature.load * flow if flow < math.inf else 1.0
+            fixed[name] = max(1, math.ceil(needed - 1e-9))
+        else:
+            scaled[name] = feature.load / largest if largest else 1.0
+    return Ratios(scaled, fixed, flow)
+
+
+def dominated(graph: Graph) -> frozenset[str]:
+    """Operators to which every path from the sources leads through a logic-dependent one."""
+    found: set[str] = set()
+    for name in graph.topological:
+        operator = graph[name]
+        if operator.inputs and all(
+            graph[i].selectivity is Selectivity.LOGIC or i in found for i in operator.inputs
+        ):
+            found.add(name)
+    return frozenset(found)
+
+
+def flows(
+    graph: Graph, plan: Plan, rates: Mapping[str, float], selectivity: Mapping[str, float]
+) -> dict[str, float]:
+    """Rows per second that would enter each pipeline if none held another one back.
+
+    They follow from what the sources take and from the rows out for a row in of each pipeline.
+    Where that was not measured, what was measured behind it counts.
+    """
+    place = {name: at for at, name in enumerate(graph.topological)}
+    sources = {plan.pipeline_of(source.name).name for source in graph.sources}
+    into: dict[str, float] = {}
+    for pipeline in sorted(plan.pipelines, key=lambda p: place[_tail(graph, p.operators)]):
+        edges = ((i, n) for n in pipeline.operators for i in graph[n].inputs)
+        writers = [plan.pipeline_of(i).name for i, _ in edges if i not in pipeline.operators]
+        known = all(name in selectivity for name in writers)
+        if pipeline.name in sources or not known:
+            into[pipeline.name] = rates[pipeline.name]
+        else:
+            into[pipeline.name] = sum(into[name] * selectivity[name] for name in writers)
+    return into
+
+
+def _tail(graph: Graph, operators: tuple[str, ...]) -> str:
+    """The operator of a pipeline whose output leaves it."""
+    body = [name for name in operators if graph[name].state is not State.SINK]
+    return (body or list(operators))[-1]
+
+
+def features(
+    graph: Graph, plan: Plan, latency: Mapping[str, float], rates: Mapping[str, float]
+) -> dict[str, Feature]:
+    """Features of the pipelines of a plan, from the least time for a row and rows per second."""
+    steady = dominated(graph)
+    sources = {plan.pipeline_of(source.name).name for source in graph.sources}
+    flow = sum(rate for name, rate in rates.items() if name not in sources)
+    found = {}
+    for pipeline in plan.pipelines:
+        name = pipeline.name
+        inside = set(pipeline.operators)
+        entries = [n for n in inside if not inside.issuperset(graph[n].inputs)]
+        found[name] = Feature(
+            latency[name],
+            rates[name] / flow if flow else 0.0,
+            parallel=fusion.bounds(graph, inside).most != 1,
+            dominated=bool(entries)
+            and all(_after_logic(graph, n, inside, steady) for n in entries),
+            source=name in sources,
+        )
+    return found
+
+
+def _after_logic(graph: Graph, name: str, inside: set[str], steady: frozenset[str]) -> bool:
+    """Whether what enters a pipeline at an operator does not grow with throughput."""
+    outer = [i for i in graph[name].inputs if i not in inside]
+    return all(graph[i].selectivity is Selectivity.LOGIC or i in steady for i in outer)
+
+
+@dataclass(frozen=True)
+class Round:
+    """A plan, and what was observed under it.
+
+    kind: what was changed for it; throttle: share by which the sources were slowed down;
+    throughputs: one for each observation; latency: over its bound, so at most 1 is met, None where
+    nothing says; services and capacities: time for a row, and share of the time at work, by vertex;
+    batches: rows of each source in a beat.
+    """
+
+    plan: Plan
+    kind: str
+    throughputs: tuple[float, ...]
+    latency: float | None = None
+    throttle: float = 0.0
+    services: Mapping[str, float] = field(default_factory=dict)
+    capacities: Mapping[str, float] = field(default_factory=dict)
+    batches: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def throughput(self) -> float:
+        return statistics.fmean(self.throughputs)
+
+    @property
+    def met(self) -> bool:
+        """Whether latency is within its bound, as far as that is known."""
+        return self.latency is None or self.latency <= 1
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "plan": self.plan.to_json(),
+            "throughput": self.throughput,
+            "throughputs": list(self.throughputs),
+            "latency_over_bound": self.latency,
+            "throttle": self.throttle,
+            "capacities": dict(self.capacities),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Round:
+        return cls(
+            Plan.from_json(data["plan"]),
+            data["kind"],
+            tuple(map(float, data["throughputs"])),
+            data.get("latency_over_bound"),
+            data.get("throttle", 0.0),
+            capacities=dict(data.get("capacities", {})),
+        )
+
+
+@dataclass(frozen=True)
+class Profile:
+    """All that profiling has found; `final` is the round whose plan is best."""
+
+    features: Mapping[str, Feature]
+    ratios: Ratios
+    instances: Mapping[str, int]
+    rounds: tuple[Round, ...]
+    final: Round
+
+    def to_json(self) -> dict[str, Any]:
+        flow = self.ratios.total_flow
+        return {
+            "features": {name: feature.to_json() for name, feature in self.features.items()},
+            "ratios": dict(self.ratios.scaled),
+            "fixed": dict(self.ratios.fixed),
+            "instances": dict(self.instances),
+            "total_flow": None if flow == math.inf else flow,
+            "rounds": [r.to_json() for r in self.rounds],
+            "final": self.rounds.index(self.final),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Profile:
+        """What `to_json` wrote. Raises `InvalidInput`."""
+        try:
+            features = {
+                name: Feature(
+                    one["service_ms"] / 1000,
+                    one["share"],
+                    one["parallel"],
+                    one["dominated"],
+                    one["source"],
+                )
+                for name, one in data["features"].items()
+            }
+            flow = math.inf if data["total_flow"] is None else data["total_flow"]
+            rounds = tuple(Round.from_json(one) for one in data["rounds"])
+            ratios = Ratios(data["ratios"], data["fixed"], flow)
+            return cls(features, ratios, data["instances"], rounds, rounds[data["final"]])
+        except KeyError as missing:
+            raise InvalidInput(f"{missing} is missing") from None
+        except (InvalidPlan, AttributeError, IndexError, TypeError, ValueError) as error:
+            raise InvalidInput(str(error)) from None
+
+
+def kept(rounds: Sequence[Round], final: Round) -> tuple[bool, ...]:
+    """Of each round whether the next one, or the end, built on it.
+
+    If that takes an instance away anywhere, or slows the sources down less, it went back.
+    """
+    return tuple(_builds_on(a, b) for a, b in pairwise([*rounds, final]))
+
+
+def _builds_on(before: Round, after: Round) -> bool:
+    sizes = {p.name: p.parallelism for p in after.plan.pipelines}
+    larger = all(sizes.get(p.name, 0) >= p.parallelism for p in before.plan.pipelines)
+    return larger and after.throttle >= before.throttle
+
+
+def best(rounds: tuple[Round, ...], level: float = 0.05, least: float = 0.0) -> Round:
+    """The round with the highest throughput of those that meet their latency, or of all if none.
+
+    Of rounds that do not differ from it, the one with the fewest instances. Where observations vary
+    much no test tells them apart: more than `_AGAIN` apart they differ all the same.
+    """
+    fit = [r for r in rounds if r.met] or list(rounds)
+    top = max(fit, key=lambda r: r.throughput)
+    near = [r for r in fit if r.throughput >= (1 - _AGAIN) * top.throughput]
+    alike = [
+        r for r in near if compare(r.throughputs, top.throughputs, level, least) == "unchanged"
+    ]
+    return min([top, *alike], key=lambda r: (r.plan.slots, -r.throughput))

@@ -1,0 +1,1 @@
+"""Predictions: calibration of the simulator, what-if, advice, profiling."""

@@ -1,0 +1,1 @@
+"""What is kept in a run directory: options, history, mailbox, and how files are written."""

@@ -1,0 +1,209 @@
+"""Writing the history of a run: one turn of the loop is one transaction."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from penstock.control.loop import Tick
+from penstock.plan.plan import Plan
+from penstock.plan.transition import Transition
+from penstock.store import tables, thinning
+
+_PATIENCE = 0.5  # seconds that a turn waits for somebody who writes to the file by hand
+_ORPHANS = """DELETE FROM plans WHERE plan NOT IN (
+    SELECT plan FROM snapshots WHERE plan IS NOT NULL
+    UNION SELECT plan FROM decisions WHERE plan IS NOT NULL
+    UNION SELECT wanted FROM decisions WHERE wanted IS NOT NULL)"""
+_OLDEST_NEWS = """DELETE FROM snapshots WHERE turn = (
+    SELECT turn FROM snapshots WHERE news ORDER BY turn DESC LIMIT 1 OFFSET ?)"""
+
+
+class History:
+    """Writes the history of one run. A directory that has one already gets a longer one.
+
+    What cannot be written is lost, which is told once, and the run goes on.
+    """
+
+    def __init__(
+        self, run_dir: Path, wall: Callable[[], float], tell: Callable[[str], None] | None = None
+    ) -> None:
+        self._path = run_dir / tables.FILE
+        self._wall = wall
+        self._tell: Callable[[str], None] | None = tell or _complain
+        self._connection: sqlite3.Connection | None = None
+        self._closed = False
+        self._turn = self._run = 0
+        self._before: object = None
+        self._unsettled: dict[float, tuple[int, float, Transition]] = {}
+        with self._forgiving():
+            self._open()
+
+    def append(self, tick: Tick) -> None:
+        """Keep one turn of the loop."""
+        if self._closed:
+            return
+        with self._forgiving():
+            connection = self._connection or self._open()
+            with connection:  # one transaction
+                self._write(connection, self._turn + 1, tick)
+            self._turn += 1
+            self._before = _outcome(tick)
+            made = tick.transition
+            if made is not None and not made.settled:
+                self._unsettled[made.at] = (self._turn, round(self._wall(), 3), made)
+
+    def settle(self, transitions: Iterable[Transition]) -> None:
+        """Put in what has been found out since about the changes of this run."""
+        for one in transitions if self._unsettled and self._connection else ():
+            turn, time, known = self._unsettled.get(one.at, (0, 0.0, one))
+            if one != known and self._connection is not None:
+                with self._forgiving(), self._connection as connection:
+                    row = tables.TRANSITIONS.row((turn, time), one)
+                    connection.execute("DELETE FROM transitions WHERE turn = ?", (turn,))
+                    connection.execute(tables.TRANSITIONS.insert, row)
+                self._unsettled[one.at] = (turn, time, one)
+                if one.settled:
+                    del self._unsettled[one.at]
+
+    def close(self) -> None:
+        """Close the file; harmless when done twice."""
+        self._closed = True
+        self._let_go()
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            self._connection = _opened(self._path)
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise
+            aside = self._put_aside()  # a run must not fail for what is only told of it
+            self._told(f"{self._path} was no history; it is {aside} now, and a new one begins")
+            self._connection = _opened(self._path)
+        if self._run == 0:
+            row = self._connection.execute("SELECT max(turn), max(run) FROM snapshots").fetchone()
+            self._turn, self._run = row[0] or 0, (row[1] or 0) + 1
+        return self._connection
+
+    def _put_aside(self) -> str:
+        """The file and what SQLite keeps beside it, which it would take for the new one's."""
+        aside = f"{tables.FILE}.broken-{int(self._wall())}"
+        for suffix in ("-wal", "-shm", ""):
+            with suppress(FileNotFoundError):
+                self._path.with_name(f"{tables.FILE}{suffix}").replace(
+                    self._path.with_name(f"{aside}{suffix}")
+                )
+        return aside
+
+    def _write(self, connection: sqlite3.Connection, turn: int, tick: Tick) -> None:
+        time = round(self._wall(), 3)  # tells runs of one directory apart: `at` begins at 0 in each
+        news = self._is_news(tick)
+        keys = (turn, self._run, time, _plan_id(connection, tick.plan), news)
+        connection.execute(tables.SNAPSHOTS.insert, tables.SNAPSHOTS.row(keys, tick.snapshot))
+        for name, table in tables.PARTS.items():
+            parts: Mapping[str, Any] = getattr(tick.snapshot, name)
+            rows = [table.row((turn, i, k), v) for i, (k, v) in enumerate(parts.items())]
+            if rows:
+                connection.executemany(table.insert, rows)
+        if tick.decision is not None:
+            row = tables.DECISIONS.row((turn, time), _decision(connection, tick))
+            connection.execute(tables.DECISIONS.insert, row)
+        if tick.transition is not None:
+            row = tables.TRANSITIONS.row((turn, time), tick.transition)
+            connection.execute(tables.TRANSITIONS.insert, row)
+        for old in thinning.leaving(turn):
+            connection.execute("DELETE FROM snapshots WHERE turn = ? AND NOT news", (old,))
+        if news:
+            connection.execute(_OLDEST_NEWS, (thinning.NEWS,))
+        if turn % 1000 == 0:
+            connection.execute(_ORPHANS)
+
+    def _is_news(self, tick: Tick) -> bool:
+        """Whether a turn differs from the one before in more than its measurements."""
+        return tick.transition is not None or _outcome(tick) != self._before
+
+    @contextmanager
+    def _forgiving(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError, OverflowError) as error:
+            self._let_go()  # the next turn tries anew
+            self._told(f"cannot write to {self._path}, the flow goes on without: {error}")
+
+    def _told(self, what: str) -> None:
+        if self._tell is not None:
+            self._tell(what)
+            self._tell = None
+
+    def _let_go(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(sqlite3.Error):
+                connection.close()
+
+
+def _complain(what: str) -> None:
+    print(f"penstock: {what}", file=sys.stderr, flush=True)
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=_PATIENCE, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")  # readers and the writer do not wait
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        with connection:
+            for table in tables.ALL:
+                table.prepare(connection)
+            connection.execute("CREATE INDEX IF NOT EXISTS news ON snapshots (turn) WHERE news")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _plan_id(connection: sqlite3.Connection, plan: Plan | None) -> int | None:
+    """The number of a plan in this file."""
+    if plan is None:
+        return None
+    text = json.dumps(plan.to_json())
+    connection.execute("INSERT OR IGNORE INTO plans (json) VALUES (?)", (text,))
+    found = connection.execute("SELECT plan FROM plans WHERE json = ?", (text,)).fetchone()
+    return int(found[0])
+
+
+def _decision(connection: sqlite3.Connection, tick: Tick) -> dict[str, Any]:
+    """A decision and what became of it; `wanted` is the policy's plan if it is another one."""
+    assert tick.decision is not None
+    return {
+        "at": tick.at,
+        "plan": _plan_id(connection, tick.decision.plan),
+        "reason": tick.decision.reason,
+        "numbers": tick.decision.numbers,
+        "refused": tick.refused,
+        "vetoes": [] if tick.review is None else tick.review.vetoes,
+        "wanted": _plan_id(connection, _wanted(tick)),
+        "mode": tick.mode.value,
+        "error": tick.error,
+    }
+
+
+def _wanted(tick: Tick) -> Plan | None:
+    if tick.review is None or tick.decision is None:
+        return None
+    wanted = tick.review.wanted.plan
+    return None if wanted == tick.decision.plan else wanted
+
+
+def _outcome(tick: Tick) -> object:
+    """What is not worth keeping a second time: the same but for the numbers in its words."""
+    rules = () if tick.review is None else tuple(veto.rule for veto in tick.review.vetoes)
+    words = tuple(re.sub(r"\d+", "#", text or "") for text in (tick.refused, tick.error))
+    decided = None if tick.decision is None else tick.decision.plan
+    return tick.plan, decided, _wanted(tick), rules, words, tick.mode

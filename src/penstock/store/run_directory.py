@@ -1,0 +1,269 @@
+"""The run directory: whose it is, who holds it, and which wiring is in force.
+
+run.json            what runs here, since when, in which version of this layout
+lock                held by the running process; let go by the system when it dies
+wirings/000003.json the plan in force and, for every pipeline, its checkpoint and where it began
+control/  sources/  valves and generators, for the sources' processes
+channels/ checkpoints/ dead/
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import unquote, urlsplit
+
+from penstock.dataflow.connectors import FileSink
+from penstock.dataflow.graph import Graph
+from penstock.dataflow.operators import Write
+from penstock.errors import RunDirectoryError
+from penstock.plan.plan import Plan
+
+VERSION = 1
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?:/|$)")
+
+
+def local(given: str | Path) -> Path:
+    """The path of a run directory as a user writes it.
+
+    `~` and `file:///path` are understood. Raises `RunDirectoryError` for a place that is not on
+    this machine, such as `s3a://bucket/run`.
+    """
+    text = str(given)
+    scheme = _SCHEME.match(text)
+    if scheme is None:
+        return Path(text).expanduser()
+    parts = urlsplit(text)
+    if scheme[1].lower() != "file" or parts.netloc not in ("", "localhost"):
+        raise RunDirectoryError(
+            f"the run directory '{text}' is not on this machine; it has to be a directory of this "
+            "machine, or one that is mounted here, such as /data/runs/mine"
+        )
+    return Path(unquote(parts.path))
+
+
+@dataclass(frozen=True)
+class Wired:
+    """How a pipeline is connected: its checkpoint, since which wiring, and where it began to read.
+
+    `first` maps each input to a row; `partitions` is into how many parts its state is cut.
+    """
+
+    checkpoint: str
+    epoch: int
+    first: Mapping[str, int]
+    partitions: int
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """A plan in force, with everything needed to start it again exactly where it was."""
+
+    number: int
+    plan: Plan
+    pipelines: Mapping[str, Wired]
+
+    def to_json(self) -> dict[str, Any]:
+        pipelines = {name: asdict(wired) for name, wired in self.pipelines.items()}
+        return {"number": self.number, "plan": self.plan.to_json(), "pipelines": pipelines}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Wiring:
+        pipelines = {name: Wired(**wired) for name, wired in data["pipelines"].items()}
+        return cls(data["number"], Plan.from_json(data["plan"]), pipelines)
+
+
+class RunDirectory:
+    """An open run directory. Exactly one process holds it at a time."""
+
+    def __init__(self, path: Path, lock: IO[str], run: Mapping[str, Any]) -> None:
+        self.path = path
+        self._lock = lock
+        self.run_id: str = run["run"]
+        self.created: float = run["created"]
+
+    @classmethod
+    def open(
+        cls, path: Path, graph: Graph, engine: str, **settings: int | float | str
+    ) -> RunDirectory:
+        """Take a new or an existing directory, or say why it cannot be taken.
+
+        settings: what else is noted of the engine as it runs now.
+        """
+        path = local(path).absolute()
+        head = path / "run.json"
+        if path.exists() and not path.is_dir():
+            raise RunDirectoryError(f"the run directory {path} is a file")
+        known = _read(head) if head.exists() else None
+        if known is None and path.exists() and not _only_begun(path):
+            raise RunDirectoryError(
+                f"{path} is not empty and not a run directory; choose another with --run-dir"
+            )
+        if known is not None:
+            _check(path, known, graph, engine)
+            _check_sinks(path, known, graph)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            lock = (path / "lock").open("a+")
+        except OSError as error:
+            raise RunDirectoryError(f"cannot write to {path}: {error.strerror}") from None
+        try:
+            _take(lock)
+        except OSError:
+            lock.close()
+            raise RunDirectoryError(
+                f"{path} is in use by another process; wait for it or choose another directory"
+            ) from None
+        if known is None and head.exists():  # another process was here between look and lock
+            lock.close()
+            return cls.open(path, graph, engine, **settings)
+        if known is None:
+            now = time.time()
+            stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now))
+            known = {
+                "version": VERSION,
+                "flow": graph.name,
+                "fingerprint": graph.fingerprint,
+                "engine": engine,
+                "run": f"{stamp}-{secrets.token_hex(2)}",
+                "created": now,
+                "sinks": _sinks(path, graph),
+                "settings": settings,
+            }
+            write_json(head, known)
+        elif known["settings"] != settings:
+            write_json(head, {**known, "settings": settings})
+        for name in ("wirings", "control", "sources", "channels", "checkpoints", "dead"):
+            (path / name).mkdir(exist_ok=True)
+        return cls(path, lock, known)
+
+    def __truediv__(self, name: str) -> Path:
+        return self.path / name
+
+    def wiring(self) -> Wiring | None:
+        """The wiring in force, None in a new directory."""
+        files = sorted((self.path / "wirings").glob("[0-9]*.json"))
+        return Wiring.from_json(json.loads(files[-1].read_text())) if files else None
+
+    def commit(self, wiring: Wiring) -> None:
+        """Put a wiring in force. This one file is the instant at which a change has happened."""
+        write_json(self.path / "wirings" / f"{wiring.number:06d}.json", wiring.to_json())
+
+    def close(self) -> None:
+        self._lock.close()
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a file whole and on disk, or not at all."""
+    draft = path.with_name(f".{path.name}.draft")
+    with draft.open("w") as file:
+        json.dump(value, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
+def _only_begun(path: Path) -> bool:
+    """Whether there is nothing but what a process leaves that died before it wrote run.json."""
+    return all(file.name in ("lock", ".run.json.draft") for file in path.iterdir())
+
+
+def _read(head: Path) -> Mapping[str, Any]:
+    try:
+        data = json.loads(head.read_text())
+        needed = ("version", "flow", "fingerprint", "engine", "run", "created")
+        known = {key: data[key] for key in needed}
+        return {**known, **{key: dict(data.get(key, {})) for key in ("sinks", "settings")}}
+    except (OSError, ValueError, KeyError, TypeError):
+        raise RunDirectoryError(f"{head} cannot be read; it is not a run directory") from None
+
+
+def _take(lock: IO[str]) -> None:
+    """Lock a directory for good. Who only asks whether it is locked has it for a moment."""
+    for patience in (0.05, 0.1, 0.2, None):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if patience is None:
+                raise
+            time.sleep(patience)
+
+
+def is_held(path: Path) -> bool:
+    """Whether a process has the directory open: the system lets its lock go when it dies."""
+    try:
+        with (path / "lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def settings(path: Path) -> Mapping[str, Any]:
+    """What is noted of the engine that ran there last; nothing in older directories."""
+    return dict(_read(path / "run.json")["settings"]) if (path / "run.json").exists() else {}
+
+
+def check_version(path: Path) -> None:
+    """Raise `RunDirectoryError` for a directory of another layout; one without a head is let be."""
+    if (path / "run.json").exists():
+        _check_version(path, _read(path / "run.json"))
+
+
+def _check_version(path: Path, known: Mapping[str, Any]) -> None:
+    if known["version"] != VERSION:
+        raise RunDirectoryError(
+            f"{path} was written in layout {known['version']}, this is layout {VERSION}; "
+            "finish that run with its own version, or choose another directory"
+        )
+
+
+def _check(path: Path, known: Mapping[str, Any], graph: Graph, engine: str) -> None:
+    _check_version(path, known)
+    if known["flow"] != graph.name:
+        raise RunDirectoryError(
+            f"{path} belongs to dataflow '{known['flow']}', not '{graph.name}'; "
+            "choose another directory with --run-dir"
+        )
+    if known["fingerprint"] != graph.fingerprint:
+        raise RunDirectoryError(
+            f"{path} belongs to another shape of dataflow '{graph.name}' (operators, keys or "
+            "schemas differ); its state would not fit, choose another directory"
+        )
+    if known["engine"] != engine:
+        raise RunDirectoryError(f"{path} was written by the {known['engine']} engine, not {engine}")
+
+
+def _sinks(path: Path, graph: Graph) -> dict[str, str]:
+    """Where file sinks write; what is inside the run directory is told relative to it."""
+    found = {}
+    for operator in graph.sinks:
+        sink = operator.body.sink if isinstance(operator.body, Write) else None
+        if isinstance(sink, FileSink):
+            place = Path(sink.path).absolute()
+            inside = "://" not in sink.path and place.is_relative_to(path)
+            found[operator.name] = str(place.relative_to(path) if inside else sink.path)
+    return found
+
+
+def _check_sinks(path: Path, known: Mapping[str, Any], graph: Graph) -> None:
+    for name, place in _sinks(path, graph).items():
+        before = known["sinks"].get(name, place)
+        if Path(before).absolute() != Path(place).absolute():
+            raise RunDirectoryError(
+                f"sink '{name}' of the run in {path} writes to {before}, now it is to write to "
+                f"{place}: its output would be in two places; choose another directory with "
+                "--run-dir, or the output that it had"
+            )

@@ -1,0 +1,1 @@
+"""Whether the sinks hold exactly what follows from the input."""

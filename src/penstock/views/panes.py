@@ -1,0 +1,266 @@
+"""The parts of the live view, each drawn from values into a given room."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from penstock.control.status import Status
+from penstock.metrics import derived
+from penstock.metrics.snapshot import LatencyMetrics, PipelineMetrics, Snapshot
+from penstock.plan.plan import Pipeline, Plan
+from penstock.views import text
+from penstock.views.trace import Trace
+
+_PHASES = {
+    "starting": "yellow",
+    "running": "green",
+    "draining": "cyan",
+    "verifying": "cyan",
+    "stopping": "red",
+}
+_NARROW = 76
+_NAME, _VALUE = 10, 9
+_KINDS = {"error": "red", "refused": "red", "trouble": "red"}
+
+
+# --- the top ------------------------------------------------------------------------------------
+
+
+def header(status: Status, elapsed: float, width: int) -> list[Text]:
+    """Which flow, how it is, and how much of its time has passed."""
+    phase = Text(status.phase, f"bold {_PHASES.get(status.phase, 'white')}")
+    title = Text.assemble(
+        " ",
+        (status.graph.name, "bold"),
+        f" on {status.engine}",
+        ("  policy ", "dim"),
+        status.policy,
+    )
+    room = max(1, width - len(phase) - 2)
+    title.truncate(room, overflow="ellipsis", pad=True)
+    top = title + Text(" ") + phase
+    if status.seconds is None:
+        return [top, Text(f" {text.clock(elapsed)} since the start", "dim")]
+    times = f"{text.clock(min(elapsed, status.seconds))} / {text.clock(status.seconds)}"
+    over = status.phase not in ("starting", "running")
+    part = 1.0 if over else min(1.0, elapsed / status.seconds)
+    bar = max(4, width - len(times) - 4)
+    full = round(part * bar)
+    line = Text.assemble(
+        " ", ("━" * full, "green"), ("━" * (bar - full), "grey35"), (f"  {times}", "dim")
+    )
+    return [top, line]
+
+
+def alarm(words: str, width: int) -> Text:
+    """A line that nobody overlooks."""
+    line = Text(f" {words} ", "bold white on red")
+    line.truncate(width, overflow="ellipsis")
+    return line
+
+
+# --- what flows, how late, how much waits -------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """A name, its value now, its course, and what else is to be said."""
+
+    name: str
+    value: str
+    course: Text
+    more: Text
+
+
+def gauges(status: Status, trace: Trace, width: int) -> list[Text]:
+    """A line for each: offered above ingested on one scale, so that a gap between is seen."""
+    assert status.tick is not None
+    snapshot = status.tick.snapshot
+    room = max(6, min(70, (width - _NAME - _VALUE - 3) // 2))
+    shown = [*_flows(snapshot, trace, room), *_latencies(status, trace, room)]
+    if trace.backlog:
+        course = Text(text.spark(tuple(trace.backlog), room), "magenta")
+        shown.append(Gauge("waiting", text.count(trace.backlog[-1]), course, Text("rows", "dim")))
+    plan = status.plan or status.tick.plan
+    few = Text(text.spark(tuple(trace.instances), room), "yellow")
+    executors = len(snapshot.executors) or plan.executors
+    more = Text(f"on {executors} executor{'s' * (executors != 1)}", "dim")
+    shown.append(Gauge("instances", str(plan.slots), few, more))
+    return [_gauge(one, room, width) for one in shown]
+
+
+def _flows(snapshot: Snapshot, trace: Trace, room: int) -> list[Gauge]:
+    top = max((*trace.offered, *trace.ingested), default=0.0)
+    found = []
+    for name, values, total, style in (
+        ("offered", trace.offered, snapshot.rows_offered, "blue"),
+        ("ingested", trace.ingested, snapshot.rows_ingested, "green"),
+    ):
+        more = Text(f"{text.count(total)} rows", "dim")
+        if name == "ingested" and snapshot.rows_dead:
+            more.append(f", {snapshot.rows_dead:,} dead", "yellow")
+        if name == "ingested" and snapshot.rows_late:
+            more.append(f", {snapshot.rows_late:,} late", "yellow")
+        now = f"{text.rate(values[-1])}/s" if values else "-"
+        found.append(Gauge(name, now, Text(text.spark(tuple(values), room, top), style), more))
+    return found
+
+
+def _latencies(status: Status, trace: Trace, room: int) -> list[Gauge]:
+    """Constraints with the nearest to its bound, or farthest beyond it, first."""
+    assert status.tick is not None
+    measured = status.tick.snapshot.latency
+
+    def pressed(name: str, bound: float) -> float:
+        one = measured.get(name)
+        return -1.0 if one is None or bound <= 0 or math.isnan(one.mean) else one.mean / bound
+
+    known = sorted(status.graph.constraints, key=lambda c: -pressed(c.name, c.latency))
+    found = []
+    for one in known:
+        now = measured.get(one.name)
+        path = f"{one.first} → {one.last}"
+        course = _against(trace.latency.get(one.name, ()), one.latency, room)
+        value = "-" if now is None else text.span(now.mean)
+        found.append(Gauge("latency", value, course, _verdict(now, one.latency, path)))
+    return found
+
+
+def _verdict(now: LatencyMetrics | None, bound: float, path: str) -> Text:
+    limit = f"bound {text.span(bound)}"
+    if now is None:
+        return Text(f"{limit}, not measured yet, {path}", "dim")
+    word, style = ("met", "green") if now.met else ("missed", "bold red")
+    return Text.assemble((word, style), (f", {limit}, p95 {text.span(now.p95)}, {path}", "dim"))
+
+
+def _against(values: Iterable[float], bound: float, room: int) -> Text:
+    """A course in which what is beyond the bound is seen."""
+    shown = [0.0 if math.isnan(v) else v for v in values][-room:]
+    bars = text.spark(shown, room, max((*shown, 1.25 * bound)))
+    line = Text()
+    for bar, value in zip(bars, shown, strict=True):
+        line.append(bar, "red" if value > bound else "green")
+    return line
+
+
+def _gauge(one: Gauge, room: int, width: int) -> Text:
+    line = Text.assemble(
+        (f" {one.name:<{_NAME}}", "dim"), (f"{one.value:>{_VALUE}} ", "bold"), one.course
+    )
+    line.append(" " * (room - len(one.course) + 1))
+    line.append_text(one.more)
+    line.truncate(width, overflow="ellipsis")
+    return line
+
+
+# --- pipelines ----------------------------------------------------------------------------------
+
+
+def pipelines(plan: Plan, snapshot: Snapshot, width: int, rows: int) -> RenderableType:
+    """A line for each pipeline; where there are more than `rows`, those that are busiest."""
+    wide = width >= _NARROW
+    name_width = max(12, width - (58 if wide else 34))
+    table = Table(box=None, padding=(0, 1), expand=False, header_style="dim", pad_edge=True)
+    table.add_column("pipeline", no_wrap=True, min_width=12, max_width=name_width)
+    heads = (
+        (("inst", 4), ("in/s", 6), ("out/s", 6), ("batch", 7))
+        if wide
+        else (("inst", 4), ("in/s", 6))
+    )
+    for head, least in heads:
+        table.add_column(head, justify="right", no_wrap=True, min_width=least)
+    table.add_column("busy", no_wrap=True, min_width=13 if wide else 4)
+    table.add_column("backlog", justify="right", no_wrap=True, min_width=7)
+    known = [(p, snapshot.pipelines.get(p.name)) for p in plan.pipelines]
+    for pipeline, measured in _busiest(known, rows):
+        table.add_row(*_row(pipeline, measured, name_width, wide))
+    if len(known) > rows:
+        table.add_row(Text(f"… and {len(known) - rows + 1} more", "dim"))
+    return table
+
+
+_Known = tuple[Pipeline, PipelineMetrics | None]
+
+
+def _busiest(known: Sequence[_Known], rows: int) -> Sequence[_Known]:
+    """In the order of the plan; one line is for those that are left out."""
+    if len(known) <= rows:
+        return known
+    ranked = sorted(known, key=lambda one: -((derived.at_work(one[1]) if one[1] else None) or 0.0))
+    kept = {id(one[0]) for one in ranked[: max(0, rows - 1)]}
+    return [one for one in known if id(one[0]) in kept]
+
+
+def _row(
+    pipeline: Pipeline, measured: PipelineMetrics | None, width: int, wide: bool
+) -> tuple[RenderableType, ...]:
+    name = text.chain(pipeline.operators, width)
+    if measured is None:
+        return (name, str(pipeline.parallelism), *("-" * (5 if wide else 3)))
+    ends = (text.rate(measured.rate_out), text.span(measured.batch_seconds)) if wide else ()
+    return (
+        name,
+        str(measured.parallelism),
+        text.rate(measured.rate_in),
+        *ends,
+        _busy(derived.at_work(measured), wide),
+        text.count(measured.backlog_rows),
+    )
+
+
+def _busy(value: float | None, wide: bool) -> Text:
+    if value is None:
+        return Text("-", "dim")
+    style = "red" if value > 0.9 else "yellow" if value > 0.7 else "green"
+    if not wide:
+        return Text(f"{text.share(value):>4}", style)
+    full, rest = text.bar(value, 8)
+    return Text.assemble((full, style), (rest, "grey35"), f" {text.share(value):>4}")
+
+
+# --- what was decided ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something to tell: when, what, what it cost if that is known, and why."""
+
+    at: float
+    what: str
+    cost: str = ""
+    why: str = ""
+    kind: str = ""
+
+
+def notes(told: Sequence[Note], width: int, lines: int) -> list[Text]:
+    """The newest of them, oldest first, in so many lines; a reason may take two."""
+    found: list[Text] = []
+    for one in reversed(told):
+        drawn = _note(one, width)
+        if found and len(found) + len(drawn) > lines:
+            break
+        found = [*drawn[: max(1, lines)], *found]
+    return found
+
+
+def _note(one: Note, width: int) -> list[Text]:
+    """What and what it cost, then why; the cost goes with the reason where there is no room."""
+    at = f" {text.clock(one.at):>6}  "
+    kind = (f"{one.kind}: ", _KINDS.get(one.kind, "yellow")) if one.kind else ""
+    first, why = Text.assemble((at, "dim"), kind, text.line(one.what)), text.line(one.why)
+    if len(first) + len(one.cost) <= width:
+        first.append(one.cost, "dim")
+    else:
+        why = f"{one.cost.strip()} {why}".strip()
+    first.truncate(width, overflow="ellipsis")
+    room = max(20, width - len(at) - 1)
+    reason = textwrap.wrap(why, room, max_lines=2, placeholder=" …") if why else []
+    return [first, *(Text(" " * len(at) + line, "dim") for line in reason)]

@@ -1,0 +1,146 @@
+"""Profiles, rankings and capacities as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from penstock.policies.stepwise.profile import Profile, Round, kept
+from penstock.views import text
+
+if TYPE_CHECKING:
+    from penstock.policies.stepwise.capacity import Need, Point, Rank
+    from penstock.predict.profiling import Profiled
+
+
+def profile_tables(found: Profiled) -> RenderableType:
+    """Features and ratios, the rounds, and what came of them."""
+    words: list[RenderableType] = ["", _features(found.profile), "", _rounds(found.profile), ""]
+    final = found.profile.final
+    best = f"{found.flow}: {text.rate(final.throughput)} rows/s with {sizes(final)}"
+    words.append(Text(f" {best}", "bold"))
+    words += [Text(f" {line}", "yellow") for line in remarks(found)]
+    return Group(*words)
+
+
+def remarks(found: Profiled) -> list[str]:
+    """What has to be known about a profile before it is believed."""
+    said = []
+    if not found.complete:
+        said.append(f"ended early: the best of {len(found.profile.rounds)} rounds, not of all")
+    if found.carried_all:
+        load = text.rate(found.offered)
+        said.append(f"all of the load was carried, {load} rows/s: a higher --load may tell more")
+    if not found.profile.final.met:
+        said.append(
+            f"{unkept(found.profile)}: this is the smallest plan of those with the highest "
+            "throughput, as far as they can be told apart"
+        )
+    return said
+
+
+def unkept(profile: Profile) -> str:
+    """That no round kept the latency, how near one came, and what can be done about it."""
+    nearest = min(one.latency for one in profile.rounds if one.latency is not None)
+    wider = "a wider bound is a --set latency=, or a constraint of the dataflow"
+    return f"no round kept the latency, the nearest took {text.share(nearest)} of it ({wider})"
+
+
+def ranking_table(ranks: Sequence[Rank]) -> RenderableType:
+    """Dataflows, the best first."""
+    table = _table(
+        "dataflow", ">rows/s", ">of the best", ">instances", ">rows/s each", ">rounds", ""
+    )
+    for rank in ranks:
+        alike = "" if rank.against_best == "decreased" else "as good"
+        table.add_row(
+            Text(rank.name),
+            text.rate(rank.throughput),
+            text.share(rank.share),
+            str(rank.slots),
+            text.rate(rank.per_slot),
+            str(rank.rounds),
+            "best" if rank is ranks[0] else alike,
+        )
+    return table
+
+
+def capacity_table(points: Iterable[Point]) -> RenderableType:
+    """What was sustained with what."""
+    table = _table(">executors", ">instances", ">rows/s")
+    for point in points:
+        table.add_row(str(point.executors), str(point.slots), text.rate(point.throughput))
+    return table
+
+
+def need_words(need: Need) -> str:
+    """What a throughput takes."""
+    one = need.executors == 1
+    words = (
+        f"{text.rate(need.target)} rows/s take {need.slots} instances on {need.executors} "
+        f"executor{'' if one else 's'}"
+    )
+    return words if need.measured else f"{words}, reckoned from the largest that was measured"
+
+
+def sizes(one: Round) -> str:
+    """Instances of the pipelines: `parse=2 count=3`."""
+    slowed = f", sources {one.throttle:.0%} slower" if one.throttle else ""
+    return " ".join(f"{p.name}={p.parallelism}" for p in one.plan.pipelines) + slowed
+
+
+def _features(profile: Profile) -> Table:
+    table = _table("pipeline", ">time for a row", ">share of rows", ">ratio", ">instances", "")
+    for name, one in profile.features.items():
+        ratio, fixed = profile.ratios.scaled.get(name), profile.ratios.fixed.get(name)
+        instances = profile.instances.get(name, fixed)
+        why = (
+            "source"
+            if one.source
+            else "one instance only"
+            if not one.parallel
+            else "does not grow with throughput"
+            if one.dominated
+            else ""
+        )
+        table.add_row(
+            Text(name),
+            _time(one.latency),
+            text.share(one.share),
+            "" if ratio is None else f"{ratio:.2f}",
+            "" if instances is None else str(instances),
+            why,
+        )
+    return table
+
+
+def _rounds(profile: Profile) -> Table:
+    table = _table(">round", "changed", "instances", ">rows/s", ">latency of bound", "")
+    outcomes = kept(profile.rounds, profile.final)
+    for number, (one, stays) in enumerate(zip(profile.rounds, outcomes, strict=True), start=1):
+        outcome = "final" if one is profile.final else "kept" if stays else "reverted"
+        table.add_row(
+            str(number),
+            Text(one.kind),
+            Text(sizes(one)),
+            text.rate(one.throughput),
+            "" if one.latency is None else text.share(one.latency),
+            Text(outcome, "green" if outcome == "final" else "" if stays else "dim"),
+        )
+    return table
+
+
+def _time(seconds: float) -> str:
+    return f"{1e6 * seconds:.3g} us" if seconds < 1e-3 else text.span(seconds)
+
+
+def _table(*columns: str) -> Table:
+    """A plain table; the columns of numbers are marked with `>`."""
+    table = Table(box=None, padding=(0, 1), pad_edge=True, header_style="dim")
+    for column in columns:
+        table.add_column(column.lstrip(">"), justify="right" if column[:1] == ">" else "left")
+    return table

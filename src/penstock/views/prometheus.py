@@ -1,0 +1,243 @@
+"""The last snapshot of a run for Prometheus, over HTTP.
+
+Everything in the vocabulary that is a number has a metric: `penstock_`, what is measured, the name,
+the base unit. What was not measured is left out, never 0; what has no bound is +Inf. A channel has
+its operators for labels, and the pipeline that reads. Nothing is computed until it is asked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.control.loop import Tick
+from penstock.control.status import Status
+from penstock.errors import InvalidInput
+from penstock.metrics import derived
+from penstock.metrics.catalog import Level, Measure, Unit, of
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+LOOPBACK = "127.0.0.1"
+
+
+class Exporter:
+    """Serves the run that it is shown, as a view is; from its making until it is closed."""
+
+    def __init__(self, port: int, address: str = LOOPBACK) -> None:
+        """Port 0 is any that is free; `port` says which. Raises `InvalidInput` if it is taken."""
+        from prometheus_client import CollectorRegistry, start_http_server
+
+        if not 0 <= port <= 65535:
+            raise InvalidInput(f"{port} is no port for metrics: write 1 to 65535")
+        self._status: Status | None = None
+        self._counts: Counter[tuple[str, str]] = Counter()
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(self)
+        try:
+            self._server, self._thread = start_http_server(port, address, registry)
+        except OSError as error:
+            raise InvalidInput(
+                f"cannot serve metrics at {address}:{port}: {error.strerror or error}"
+            ) from None
+        self.port = int(self._server.server_port)
+        host = f"[{address}]" if ":" in address else address
+        self.url = f"http://{host}:{self.port}/metrics"
+
+    def show(self, status: Status) -> None:
+        """The run as it is now."""
+        before, self._status = self._status, status
+        if status.tick is not None and (before is None or before.tick is not status.tick):
+            counts = Counter(self._counts)  # another one: somebody may be reading this
+            counts.update(_happened(status.tick))
+            self._counts = counts
+
+    def close(self) -> None:
+        """Serve no more; harmless when done twice."""
+        self._server.shutdown()
+        with suppress(OSError):
+            self._server.server_close()
+        self._thread.join(5)
+
+    def collect(self) -> Iterator[Metric]:
+        """What Prometheus is given when it asks."""
+        status, counts = self._status, self._counts
+        if status is None:
+            return iter(())
+        families = _Families(status.graph.name)
+        _run(families, status)
+        for (what, rule), count in counts.items():
+            families.add(_EVENTS[what], count, {"rule": rule} if rule else {})
+        if status.tick is not None:
+            _snapshot(families, status.tick)
+        return families.all()
+
+
+@dataclass(frozen=True)
+class Family:
+    """A metric: its name without a suffix for counters, what it means, and whether it counts."""
+
+    name: str
+    meaning: str
+    total: bool = False
+
+
+_INFO = Family("penstock_run_info", "always 1; the labels say what runs")
+_PLANNED = Family("penstock_plan_instances", "instances of a pipeline in the plan in force")
+_EXECUTORS = Family("penstock_plan_executors", "executors in the plan in force")
+_EVENTS = {
+    "changes": Family("penstock_changes", "changes of the plan in this run", total=True),
+    "vetoes": Family("penstock_vetoes", "changes that the guard held back, by rule", total=True),
+    "refusals": Family("penstock_refusals", "changes that could not be made", total=True),
+    "errors": Family("penstock_policy_errors", "turns in which the policy failed", total=True),
+}
+
+
+def family(measure: Measure) -> tuple[Family, dict[str, str]] | None:
+    """The metric of a measure, and the labels that tell it from others in it; None for no number.
+
+    Numbers of one kind share a metric: in and out (`direction`), percentiles (`quantile`).
+    """
+    if measure.unit in (Unit.NAME, Unit.PARTS):
+        return None
+    name, labels = measure.name, {}
+    if name in ("rows_in", "rows_out", "rate_in", "rate_out"):
+        name, labels["direction"] = name.split("_")
+    if measure.level is Level.LATENCY and name in ("p50", "p95", "p99"):
+        name, labels["quantile"] = "", f"0.{name[1:].rstrip('0')}"
+    stem = _STEMS.get((measure.level, name)) or _with_unit(name, measure.unit)
+    level = "" if measure.level is Level.FLOW else f"{measure.level}_"
+    return Family(f"penstock_{level}{stem}", _meaning(measure), measure.total), labels
+
+
+_STEMS = {
+    (Level.FLOW, "at"): "elapsed_seconds",
+    (Level.FLOW, "sinks"): "sink_rows",
+}
+
+
+def _with_unit(name: str, unit: Unit) -> str:
+    stem = name.removesuffix("_rate").removesuffix("_seconds").removesuffix("_bytes")
+    suffix = {
+        Unit.RATE: "rows_per_second",
+        Unit.SECONDS: "seconds",
+        Unit.SLOT_SECONDS: "seconds",
+        Unit.SHARE: "ratio",
+        Unit.BYTES: "bytes",
+        Unit.BYTE_RATE: "bytes_per_second",
+    }.get(unit)
+    if suffix is None:
+        return name
+    return suffix if stem in ("", "rate") else f"{stem}_{suffix}"
+
+
+def _meaning(measure: Measure) -> str:
+    """The meaning, for all that share a metric."""
+    if measure.name in ("p50", "p95", "p99"):
+        return "what the given share of rows did not exceed"
+    other = {"in": "out", "out": "in"}.get(measure.name.rpartition("_")[2])
+    if other is None:
+        return measure.meaning
+    names = [f"{measure.name.rpartition('_')[0]}_{way}" for way in ("in", "out")]
+    return "; ".join(m.meaning for m in of(measure.level) if m.name in names)
+
+
+class _Families:
+    """Metrics on the way to Prometheus."""
+
+    def __init__(self, flow: str) -> None:
+        self._flow = flow
+        self._found: dict[str, Metric] = {}
+
+    def all(self) -> Iterator[Metric]:
+        return iter(self._found.values())
+
+    def add(self, what: Family, value: Any, labels: Mapping[str, str]) -> None:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        if value is None or math.isnan(value):
+            return
+        found = self._found.get(what.name)
+        if found is None:
+            kind = CounterMetricFamily if what.total else GaugeMetricFamily
+            found = kind(what.name, what.meaning, labels=("flow", *labels))
+            self._found[what.name] = found
+        found.add_metric((self._flow, *labels.values()), float(value))  # type: ignore[attr-defined]
+
+    def add_all(self, level: Level, item: Any, labels: Mapping[str, str], **known: Any) -> None:
+        """All measures of a level; `known` are those that the item does not know itself."""
+        for measure in of(level):
+            found = family(measure)
+            if found is None:
+                continue
+            what, more = found
+            value = known.get(measure.name, getattr(item, measure.name, None))
+            if isinstance(value, Mapping):
+                for name, one in value.items():
+                    self.add(what, one, {**labels, **more, _KEYS[measure.name]: name})
+            else:
+                self.add(what, value, {**labels, **more})
+
+
+_KEYS = {"sinks": "sink", "parts": "part", "instances": "pipeline", "state_parts": "pipeline"}
+
+
+def _run(families: _Families, status: Status) -> None:
+    words = {"engine": status.engine, "policy": status.policy, "phase": status.phase}
+    families.add(_INFO, 1, words)
+    if status.plan is not None:
+        families.add(_EXECUTORS, status.plan.executors, {})
+        for one in status.plan.pipelines:
+            families.add(_PLANNED, one.parallelism, {"pipeline": one.name})
+
+
+def _snapshot(families: _Families, tick: Tick) -> None:
+    snapshot = tick.snapshot
+    families.add_all(Level.FLOW, snapshot, {})
+    parallelism = {name: p.parallelism for p in tick.plan.pipelines for name in p.operators}
+    home = {name: p.name for p in tick.plan.pipelines for name in p.operators}
+    for name, operator in snapshot.operators.items():
+        capacity = derived.capacity(operator, parallelism[name]) if name in parallelism else None
+        families.add_all(Level.OPERATOR, operator, {"operator": name}, capacity=capacity)
+    for name, pipeline in snapshot.pipelines.items():
+        labels = {"pipeline": name}
+        families.add_all(
+            Level.PIPELINE,
+            pipeline,
+            labels,
+            utilisation=derived.utilisation(pipeline),
+            at_work=derived.at_work(pipeline),
+            congestion=derived.congestion(pipeline),
+            true_rate=derived.true_rate(pipeline),
+        )
+        if (queue := derived.queue(pipeline)) is not None:
+            families.add_all(Level.QUEUE, queue, labels)
+        for one in pipeline.instances:
+            own = {**labels, "number": str(one.index)}
+            families.add_all(Level.INSTANCE, one, own, index=None, part=None)
+    for channel in snapshot.channels.values():
+        labels = {
+            "writer": channel.writer,
+            "reader": channel.reader,
+            "pipeline": home.get(channel.reader, ""),
+        }
+        families.add_all(Level.CHANNEL, channel, labels)
+    for name, executor in snapshot.executors.items():
+        families.add_all(Level.EXECUTOR, executor, {"executor": name})
+    for name, latency in snapshot.latency.items():
+        families.add_all(Level.LATENCY, latency, {"constraint": name})
+
+
+def _happened(tick: Tick) -> Counter[tuple[str, str]]:
+    found: Counter[tuple[str, str]] = Counter()
+    found["changes", ""] = int(tick.transition is not None)
+    found["refusals", ""] = int(tick.refused is not None)
+    found["errors", ""] = int(tick.error is not None)
+    for veto in () if tick.review is None else tick.review.vetoes:
+        found["vetoes", veto.rule] += 1
+    return found
