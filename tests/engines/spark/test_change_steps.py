@@ -6,6 +6,7 @@ import json
 import random
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import settings
@@ -132,7 +133,7 @@ class ChangingFlow(RuleBasedStateMachine):
         self._restart(None)
 
     def _planned(self, data: st.DataObject) -> tuple[Plan, Sequence[Step]]:
-        plan = data.draw(plans_with_ceilings(self.graph))
+        plan = data.draw(st.one_of(plans_with_ceilings(self.graph), self._adjusted()))
         can = [
             p.name
             for p in self.flow.wiring.plan.pipelines
@@ -142,6 +143,21 @@ class ChangingFlow(RuleBasedStateMachine):
         overlap = data.draw(st.sets(st.sampled_from(can))) if can else set()
         steps = plan_change(Situation(self.graph, self.flow.wiring, frozenset(overlap)), plan)
         return plan, steps
+
+    def _adjusted(self) -> st.SearchStrategy[Plan]:
+        """The plan in force, with other settings of its keyed pipelines."""
+
+        def adjusted(more: int, executors: int) -> Plan:
+            plan = replace(self.flow.wiring.plan, executors=executors)
+            for spec in plan.pipelines:
+                operator = pipeline_graph.stateful(self.graph, spec.operators)
+                if operator is not None and operator.keys:
+                    parts = self.flow.wiring.pipelines[spec.name].partitions
+                    ceiling = max(spec.parallelism, parts + more)
+                    plan = plan.with_pipeline(spec.name, ceiling=ceiling)
+            return fusion.normalise(plan, self.graph)
+
+        return st.builds(adjusted, st.integers(-1, 2), st.integers(1, 3))
 
     def _carry_out(self, steps: Sequence[Step], kind: type[Execution] = Execution) -> None:
         fragile = self.flow.bomb if self.flow.bomb.error is Crash else Bomb()
