@@ -25,7 +25,7 @@ from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
 from penstock.policies.stepwise.policy import Stepwise
 from penstock.policies.stepwise.profile import Profile
-from penstock.policies.stepwise.profiling_state import Campaign
+from penstock.policies.stepwise.profiling_state import StepwiseMemory
 from penstock.predict import stress_load
 from penstock.store.serialization import plain
 
@@ -109,7 +109,7 @@ def profile(
     graph = run_input.graph(flow, load)
     check(graph)
     graph = stress_load.stressed(graph, load)
-    memory: Campaign | None = None
+    memory: StepwiseMemory | None = None
 
     def done(tick: Tick) -> bool:
         nonlocal memory

@@ -12,7 +12,7 @@ from penstock.dataflow.operators import Operator, Read
 from penstock.errors import InvalidInput
 from penstock.plan import fusion
 from penstock.plan.plan import Plan
-from penstock.policies.stepwise.profiling_state import admitting
+from penstock.policies.stepwise.profiling_state import with_admissions
 
 FACTOR = 10.0
 """Times the highest rate of a generator's own load. How much a platform carries is not known before
@@ -41,12 +41,14 @@ def offered(graph: Graph) -> float | None:
 def first_plan(graph: Graph, executors: int = 1) -> Plan:
     """Every operator alone with one instance, and batches of the sources that do not grow."""
     plan = fusion.finest_plan(graph, 1, executors)
-    return admitting(plan, {plan.pipeline_of(n).name: rows for n, rows in _batches(graph).items()})
+    return with_admissions(
+        plan, {plan.pipeline_of(n).name: rows for n, rows in _batches(graph).items()}
+    )
 
 
 def relieved(plan: Plan, graph: Graph) -> Plan:
     """A plan of a profile without the limits that only the stress was for."""
-    return admitting(plan, {plan.pipeline_of(name).name: None for name in _batches(graph)})
+    return with_admissions(plan, {plan.pipeline_of(name).name: None for name in _batches(graph)})
 
 
 def channel_rows(graph: Graph) -> int | None:
