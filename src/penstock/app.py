@@ -16,7 +16,7 @@ from penstock.control import dead_letters, run_input
 from penstock.control.dead_letters import DeadLetters
 from penstock.control.guard import Guard
 from penstock.control.interrupts import Interrupts
-from penstock.control.loop import Rules, Tick, control
+from penstock.control.loop import Rules, Tick, control, taken_events
 from penstock.control.requests import Asked
 from penstock.control.scripted_changes import Script, Scripted
 from penstock.control.status import Status, View
@@ -31,6 +31,7 @@ from penstock.dataflow.validation import check
 from penstock.engines.abilities import Evidence, LatencyTotals, OwnTime, Transitions
 from penstock.engines.port import Engine
 from penstock.errors import InvalidInput
+from penstock.metrics.events import Event, EventKind
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan import fusion
 from penstock.plan.limits import Limits
@@ -217,17 +218,24 @@ class _Run:
                 keep_dataflow(self.run_dir, self.graph)
                 if self.terms is not None:
                     run_options.keep(self.run_dir, self.terms)
+            kind = EventKind.RESUME if history.resumed else EventKind.START
+            self.report(history, kind, f"{self.engine.name}, policy {self.policy.name}{self.hint}")
             try:
                 self.steer(history)
                 if self.drains:
+                    self.report(history, EventKind.DRAIN, self.why_over())
                     self.drain(history)
                 else:
                     self.show("stopping")
                     self.engine.stop(drain=False)
-            except BaseException:
+            except BaseException as error:
+                self.report(history, EventKind.FAILED, f"{type(error).__name__}: {error}")
                 with suppress(Exception):  # the first error is the one to tell
                     self.engine.stop(drain=False)
                 raise
+            else:
+                drained = "drained" if self.drains else f"{self.why_over()}; not drained"
+                self.report(history, EventKind.STOP, drained)
             finally:
                 history.close()
             ended = self.now()
@@ -239,6 +247,22 @@ class _Run:
             summary = self.sum_up(ended)
         _write(self.run_dir / "summary.json", summary.to_json())
         return summary
+
+    def report(self, history: History, kind: EventKind, text: str) -> None:
+        """Record the engine's latest events and one about the run as a whole."""
+        for event in taken_events(self.engine):
+            history.add_event(event)
+        history.add_event(Event(self.now(), kind, " ".join(text.split())))
+
+    def why_over(self) -> str:
+        """Why the control loop ended."""
+        if self.interrupts.finish:
+            return "interrupted"
+        if self.seconds is not None and self.now() >= self.seconds:
+            return f"{duration.text(self.seconds)} are over"
+        if self.until is not None and self.last is not None and self.until(self.last):
+            return "its condition to end holds"
+        return "all input is read"
 
     def note(self, trouble: str) -> None:
         self.trouble = trouble
@@ -344,7 +368,9 @@ class _Run:
 
     def observed(self) -> Tick:
         plan = self.engine.plan
-        return Tick(self.now(), plan, self.engine.observe(), mode=self.mode)
+        snapshot = self.engine.observe()
+        events = taken_events(self.engine)
+        return Tick(self.now(), plan, snapshot, mode=self.mode, events=events)
 
     def keep(self, tick: Tick, history: History, phase: str) -> None:
         history.append(tick)
