@@ -24,8 +24,8 @@ from penstock.plan import fusion
 from penstock.plan.decision import Decision
 from penstock.plan.limits import Limits
 from penstock.policies.base.policy import Context
-from penstock.policies.stepwise.observation import BEAT
 from penstock.policies.stepwise.policy import Stepwise
+from penstock.policies.stepwise.rounds import BEAT
 from tests.control.doubles import FakeTime
 from tests.engines.spark.flows import source
 from tests.speed import seconds

@@ -12,7 +12,7 @@ from penstock.dataflow.operators import Operator, Read
 from penstock.errors import InvalidInput
 from penstock.plan import fusion
 from penstock.plan.plan import Plan
-from penstock.policies.stepwise.campaign import admitting
+from penstock.policies.stepwise.profiling_state import admitting
 
 FACTOR = 10.0
 """Multiple of a generator's highest rate. The capacity of a platform is unknown before it is
