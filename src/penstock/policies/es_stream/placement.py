@@ -11,7 +11,6 @@ that is not measured is not there, and bounds nothing.
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,49 +20,13 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.metrics.snapshot import ExecutorMetrics
-from penstock.policies.shared import queueing
-
-
-def objective(load: float, instances: int, share: float) -> float:
-    """z(k)."""
-    return share * instances + (1 - share) * queueing.mmk(load, 1.0, instances).number
-
-
-def spared(load: float, instances: int) -> float:
-    """Q(k) - Q(k + 1): the rows that one instance more takes away; infinite where k are too few."""
-    now, then = (queueing.mmk(load, 1.0, k).number for k in (instances, instances + 1))
-    return math.inf if math.isinf(now) else now - then
-
-
-def worth(share: float) -> float:
-    """The rows that one instance has to take away: what it costs over what a row costs."""
-    return share / (1 - share)
-
-
-def best(load: float, share: float, least: int = 1, most: int | None = None) -> int:
-    """k*: the instances with the least z, within bounds; the most where even these are too few.
-
-    `load` is arrival rate times service time.
-    """
-    if not 0 < share < 1:
-        raise ValueError(f"the share of one instance is {share}, it must be between 0 and 1")
-    price = worth(share)
-    start = max(least, math.floor(load) + 1)
-    if most is not None and start >= most:
-        return most
-    numbers = queueing.numbers(load, start)
-    for k, (now, then) in enumerate(itertools.pairwise(numbers), start):
-        if now - then <= price or k == most:
-            return k
-    raise AssertionError  # the numbers have no end
-
 
 Shares = Mapping[str, float]
 """By resource: processor, memory, input and output."""
 
 
 @dataclass(frozen=True)
-class Node:
+class ExecutorLoad:
     """An executor: its load by resource, and its instances by pipeline."""
 
     name: str
@@ -88,7 +51,9 @@ class Node:
         return dict.fromkeys(counts, 1 / sum(counts.values())) if counts else {}
 
 
-def node(executor: ExecutorMetrics, io_capacity: float | None = None) -> Node | None:
+def executor_load(
+    executor: ExecutorMetrics, io_capacity: float | None = None
+) -> ExecutorLoad | None:
     """None if nothing of its load was measured. A slot at work counts like a processor at work.
 
     Bytes per second become a share by the capacity, if that is given.
@@ -99,7 +64,7 @@ def node(executor: ExecutorMetrics, io_capacity: float | None = None) -> Node | 
         shares["memory"] = executor.memory
     if executor.io_bytes is not None and io_capacity:
         shares["io"] = executor.io_bytes / io_capacity
-    return Node(executor.name, shares, dict(executor.instances)) if shares else None
+    return ExecutorLoad(executor.name, shares, dict(executor.instances)) if shares else None
 
 
 def skewness(loads: Sequence[float]) -> float:
@@ -124,15 +89,19 @@ def fits(shares: Shares, more: Shares, limits: Shares) -> bool:
     )
 
 
-def need(nodes: Iterable[Node], pipeline: str, work: Mapping[str, float]) -> Shares:
+def instance_need(
+    nodes: Iterable[ExecutorLoad], pipeline: str, work: Mapping[str, float]
+) -> Shares:
     """What one more instance of a pipeline takes: the mean of those it has, where they are.
 
     work: shares of the time that an instance is at work, by pipeline.
     """
-    return needs(nodes, work).get(pipeline, {})
+    return instance_needs(nodes, work).get(pipeline, {})
 
 
-def needs(nodes: Iterable[Node], work: Mapping[str, float]) -> Mapping[str, Shares]:
+def instance_needs(
+    nodes: Iterable[ExecutorLoad], work: Mapping[str, float]
+) -> Mapping[str, Shares]:
     """The `need` of every pipeline that has an instance somewhere."""
     totals: dict[str, dict[str, float]] = {}
     counts: dict[str, int] = {}
@@ -149,7 +118,9 @@ def needs(nodes: Iterable[Node], work: Mapping[str, float]) -> Mapping[str, Shar
     }
 
 
-def place(nodes: Sequence[Node], more: Iterable[tuple[Shares, int]], limits: Shares) -> int:
+def count_unplaced(
+    nodes: Sequence[ExecutorLoad], more: Iterable[tuple[Shares, int]], limits: Shares
+) -> int:
     """How many new instances find no executor: each goes to the least loaded that it fits on.
 
     `more` is what each of the new ones takes, and how many there are of them one after the other.
@@ -175,7 +146,7 @@ class _Loads:
     A resource that is not measured of an executor bounds nothing there.
     """
 
-    def __init__(self, nodes: Sequence[Node], limits: Shares) -> None:
+    def __init__(self, nodes: Sequence[ExecutorLoad], limits: Shares) -> None:
         self.names = sorted({name for one in nodes for name in one.shares})
         size = len(nodes), len(self.names)
         found = [[one.shares.get(name, -math.inf) for name in self.names] for one in nodes]

@@ -8,118 +8,27 @@ bounds the throughput, so a cut multiplies it by 1 / (overhead + costliest part)
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import State
 from penstock.plan import fusion
 from penstock.plan.plan import Pipeline, Plan
+from penstock.policies.base.messages import listed
 from penstock.policies.joker.sections import Section
-from penstock.policies.joker.shrinking import resized
-from penstock.policies.joker.trials import Attempt, listed
-from penstock.policies.shared.bottlenecks import Reading, Readings, at_work
+from penstock.policies.joker.splitting import (
+    Cut,
+    apply,
+    best_cut,
+)
+from penstock.policies.joker.trials import SectionChange
+from penstock.policies.shared.bottlenecks import PipelineReading, Readings, busy_text
+from penstock.policies.shared.scaling import resized
 
 
 @dataclass(frozen=True)
-class Cut:
-    """A pipeline cut in front of an operator: what fed it, and the part that begins with it.
-
-    An operator with several inputs in the pipeline leaves a part for each of them. A sink is cut
-    off alone, and what it reads stays with the other sinks.
-    """
-
-    before: str
-    parts: tuple[tuple[str, ...], ...]
-
-
-def utility(shares: Sequence[float]) -> float:
-    """Throughput after a cut over throughput before it, from the costs of its parts.
-
-    Costs that add up to more than 1 are measured amiss; they are taken in proportion.
-    """
-    whole = sum(shares)
-    scale = max(1.0, whole)
-    overhead = 1 - whole / scale
-    slowest = overhead + max(shares) / scale
-    return 1 / slowest if slowest > 0 else 1.0
-
-
-def gains(graph: Graph, operators: Sequence[str], costs: Mapping[str, float]) -> dict[str, float]:
-    """By which share throughput would rise with a cut in front of each operator that has one.
-
-    An operator without a cost counts as overhead: nobody knows which part it would burden.
-    """
-    whole = sum(costs.get(name, 0.0) for name in operators)
-    feeding: dict[str, float] = {}  # the cost of an operator and of all that feeds it
-    found: dict[str, float] = {}
-    for name in operators:
-        own = costs.get(name, 0.0)
-        inside = [i for i in dict.fromkeys(graph[name].inputs) if i in feeding]
-        off = [own] if _is_sink(graph, name) else [feeding[i] for i in inside]
-        feeding[name] = own + sum(feeding[i] for i in inside)
-        if inside:
-            found[name] = utility([*off, max(0.0, whole - sum(off))]) - 1
-    return found
-
-
-def best_cut(
-    graph: Graph, operators: Sequence[str], costs: Mapping[str, float]
-) -> tuple[Cut, float] | None:
-    """The cut that gains most, the earliest of equals, and its gain; None if there is no cut."""
-    found = gains(graph, operators, costs)
-    if not found:
-        return None
-    before = max(found, key=lambda name: found[name])
-    return cut(graph, operators, before), found[before]
-
-
-def cut(graph: Graph, operators: Sequence[str], before: str) -> Cut:
-    """A valid pipeline cut in front of one of its operators.
-
-    Every part is valid too: it is an in-tree whose tail is what the operator reads, or it is what
-    is left of the whole.
-    """
-    members = set(operators)
-    inside = [i for i in dict.fromkeys(graph[before].inputs) if i in members]
-    if _is_sink(graph, before):
-        groups = [members - {before}, {before}]
-    else:
-        off = [_feeding(graph, i, members) for i in inside]
-        groups = [*off, members.difference(*off)]
-    return Cut(before, tuple(tuple(n for n in operators if n in group) for group in groups))
-
-
-def apply(graph: Graph, pipeline: Pipeline, cut: Cut) -> tuple[Pipeline, ...]:
-    """The pipelines after a cut: all keep the settings, the one with the state its ceiling."""
-    return tuple(
-        replace(
-            pipeline,
-            operators=part,
-            ceiling=pipeline.ceiling if any(graph[n].stateful for n in part) else None,
-        )
-        for part in cut.parts
-    )
-
-
-def _feeding(graph: Graph, name: str, members: set[str]) -> set[str]:
-    """An operator and all that feeds it among the members."""
-    found: set[str] = set()
-    stack = [name]
-    while stack:
-        current = stack.pop()
-        if current not in found:
-            found.add(current)
-            stack.extend(i for i in graph[current].inputs if i in members)
-    return found
-
-
-def _is_sink(graph: Graph, name: str) -> bool:
-    return graph[name].state is State.SINK
-
-
-@dataclass(frozen=True)
-class Growth:
+class GrowthRules:
     """How bottlenecks are met; the fields are those of the organic policy."""
 
     bottleneck: float = 0.8
@@ -145,7 +54,7 @@ class Growth:
 
     def attempts(
         self, section: Section, plan: Plan, graph: Graph, readings: Readings
-    ) -> Iterator[Attempt]:
+    ) -> Iterator[SectionChange]:
         """What to try for the bottlenecks of a section, best first. Each is for all of them."""
         busy = self.bottlenecks(section, plan, graph, readings)
         if not busy:
@@ -155,7 +64,9 @@ class Growth:
             after = tuple(part for p in work.pipelines for part in change.get(p.name, (p,)))
             if change:
                 why, numbers = work.reason(change)
-                yield Attempt(section, work.pipelines, after, why, numbers, work.promise(change))
+                yield SectionChange(
+                    section, work.pipelines, after, why, numbers, work.promise(change)
+                )
 
     def steps(self, parallelism: int) -> tuple[int, ...]:
         """How many instances more to try, most first: a smaller step where a larger one fails."""
@@ -173,7 +84,7 @@ Change = Mapping[str, tuple[Pipeline, ...]]
 class _Work:
     """One section and its bottlenecks."""
 
-    how: Growth
+    how: GrowthRules
     graph: Graph
     pipelines: tuple[Pipeline, ...]
     busy: tuple[Pipeline, ...]
@@ -232,7 +143,7 @@ class _Work:
         for pipeline in self.busy:
             busy = self.readings.pipelines[pipeline.name].busy or 0.0
             numbers[f"{pipeline.name}.busy"] = busy
-            words = [f"{at_work(pipeline.name, busy)} > {self.how.bottleneck:.2f}"]
+            words = [f"{busy_text(pipeline.name, busy)} > {self.how.bottleneck:.2f}"]
             if self.how.order != "fission":
                 cut, gain = self._cut_words(pipeline)
                 words.append(cut)
@@ -272,7 +183,7 @@ class _Work:
         return {p.name: best_cut(self.graph, p.operators, self._shares(p)) for p in self.busy}
 
     def _shares(self, pipeline: Pipeline) -> Mapping[str, float]:
-        return self.readings.pipelines.get(pipeline.name, Reading()).shares
+        return self.readings.pipelines.get(pipeline.name, PipelineReading()).shares
 
     def _larger(self, pipeline: Pipeline, wanted: int) -> Pipeline | None:
         """The pipeline with that many instances, or as many as it stands; None if no more."""

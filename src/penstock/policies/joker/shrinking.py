@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 
 from penstock.dataflow.graph import Graph
 from penstock.plan import fusion
 from penstock.plan.plan import Pipeline, Plan
+from penstock.policies.base.messages import listed
 from penstock.policies.joker.sections import Section
-from penstock.policies.joker.trials import Attempt, listed
+from penstock.policies.joker.trials import SectionChange
 from penstock.policies.shared.bottlenecks import Readings
+from penstock.policies.shared.scaling import resized
 
 Homes = Mapping[str, Sequence[frozenset[str]]]
 
@@ -34,7 +36,7 @@ def neighbours(pipelines: Iterable[Pipeline], graph: Graph) -> Iterator[tuple[Pi
         yield from ((w, reader) for w in writers.values() if w is not reader)
 
 
-def together(
+def merged(
     first: Pipeline, second: Pipeline, place: Mapping[str, int], graph: Graph, homes: Homes
 ) -> Pipeline | None:
     """One pipeline of a writer and its reader with the least parallelism; None if forbidden.
@@ -55,18 +57,12 @@ def together(
     return resized(least, fusion.bounds(graph, operators).least)
 
 
-def resized(pipeline: Pipeline, parallelism: int) -> Pipeline:
-    """The same pipeline with other instances; a ceiling that was set is raised where it must."""
-    ceiling = None if pipeline.ceiling is None else max(pipeline.ceiling, parallelism)
-    return replace(pipeline, parallelism=parallelism, ceiling=ceiling)
-
-
 Work = Mapping[str, float]
 """Instances that a pipeline could keep at work all the time, by its name."""
 
 
 @dataclass(frozen=True)
-class Shrinking:
+class ShrinkRules:
     """How full the instances may become.
 
     homes: for each operator the sets of operators that may be one pipeline again; worth: the share
@@ -80,7 +76,7 @@ class Shrinking:
 
     def attempts(
         self, section: Section, plan: Plan, graph: Graph, readings: Readings
-    ) -> Iterator[Attempt]:
+    ) -> Iterator[SectionChange]:
         """What to try, that which gives back most first."""
         pipelines = section.pipelines(plan)
         need = {p.name: r.need for p in pipelines if (r := readings.pipelines.get(p.name))}
@@ -94,7 +90,7 @@ class Shrinking:
 
     def _fewer(
         self, section: Section, pipelines: tuple[Pipeline, ...], graph: Graph, work: Work
-    ) -> Iterator[Attempt]:
+    ) -> Iterator[SectionChange]:
         """Fewer instances, in ever smaller steps."""
         wanted = {p.name: self._instances(graph, p.operators, work[p.name]) for p in pipelines}
         if self.replicas == "region":
@@ -109,15 +105,15 @@ class Shrinking:
                 for old, new in zip(pipelines, after, strict=True)
                 if old.parallelism != new.parallelism
             )
-            yield Attempt(section, pipelines, after, listed(said), numbers)
+            yield SectionChange(section, pipelines, after, listed(said), numbers)
             spare = {name: less // 2 for name, less in spare.items()}
 
     def _merged(
         self, section: Section, pipelines: tuple[Pipeline, ...], graph: Graph, work: Work
-    ) -> Iterator[Attempt]:
+    ) -> Iterator[SectionChange]:
         """Two pipelines as one, where that needs fewer instances."""
         for first, second in neighbours(pipelines, graph):
-            whole = together(first, second, section.place, graph, self.homes)
+            whole = merged(first, second, section.place, graph, self.homes)
             if whole is None:
                 continue
             load = work[first.name] + work[second.name]
@@ -133,7 +129,7 @@ class Shrinking:
             )
             numbers = {f"{p.name}.work": work[p.name] for p in (first, second)}
             after = (*kept, resized(whole, wanted))
-            yield Attempt(section, pipelines, after, why, numbers)
+            yield SectionChange(section, pipelines, after, why, numbers)
 
     def _instances(self, graph: Graph, operators: Sequence[str], work: float) -> int:
         """Instances that this much work fills to the target, no fewer than the bounds allow."""
