@@ -16,7 +16,7 @@ import pytest
 from penstock.engines.simulator.machines import place
 from penstock.errors import FlowFailed
 from penstock.plan.plan import Plan
-from penstock.policies.es_stream.placement import best
+from penstock.policies.es_stream.marginal_analysis import best
 from penstock.policies.shared import queueing
 from penstock_lab import experiments
 from penstock_lab.experiments import (
