@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock import workloads
-from penstock.app import run
+from penstock.app import profile, run
 from penstock.clock import Clock
 from penstock.control import run_input
 from penstock.control.guard import Guard
@@ -30,7 +30,6 @@ from penstock.policies.shared import scaling
 from penstock.policies.stepwise.policy import Stepwise
 from penstock.policies.stepwise.profile import Feature, features
 from penstock.predict import stress_load
-from penstock.predict.profiling import profile
 from penstock_lab.experiments.climb import Attempts, Grow, Rival, records, stela, threshold
 from penstock_lab.experiments.experiment import Case, Claim, Data, Read, Record, Setting
 from penstock_lab.experiments.stepwise import final, rounds
