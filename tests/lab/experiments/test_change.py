@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from penstock import Dataflow, Memory, experiments
+from penstock import Dataflow, Memory
 from penstock.plan import fusion
 from penstock.plan.change import Change, Regroup, Rescale
 from penstock.plan.plan import Pipeline, Plan
+from penstock_lab import experiments
 from penstock_lab.experiments import change_cost, change_spark
 from penstock_lab.experiments.change_cost import CUT, THREE, TWO
 from penstock_lab.experiments.change_spark import CEILING, KEYED, PLAIN, Changed

@@ -22,7 +22,7 @@ from penstock_lab.experiments.experiment import Record, Setting
 from penstock_lab.experiments.play import Watch
 from penstock_lab.experiments.removal_spark import SCORE, TAG, Removal, Usher
 from penstock_lab.experiments.table import tabulate
-from tests.experiments.test_on_spark import data, seconds, tick, value
+from tests.lab.experiments.test_on_spark import data, seconds, tick, value
 
 SIZE = experiments.get("stela-8").spark_size
 HELD = {"0": {SCORE: 2}, "1": {SCORE: 2}, "2": {TAG: 2}, "3": {TAG: 1}}
