@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import Dataflow, Discard, Pipeline, Plan
+from penstock.app import profile
 from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput
 from penstock.plan import fusion
 from penstock.plan.limits import Limits
 from penstock.policies.stepwise.policy import Stepwise
-from penstock.predict.profiling import profile
 from tests.control.doubles import FakeTime
 from tests.engines.spark.flows import source
 from tests.policies.stepwise.platforms import Table, linear
