@@ -225,7 +225,8 @@ class Gauges:
             max(pipeline.positions[entry.key], pipeline.taken_in.get(entry.key, 0))
             for pipeline in tuple(self._pipelines.values())
             for entry in pipeline.inputs
-            if not entry.upstream and self._site.generator(entry.operator) is not None
+            if not entry.upstream
+            and pipeline_graph.generator(self._site.graph, entry.operator) is not None
         )
 
     def offered(self, now: float) -> dict[str, int]:
