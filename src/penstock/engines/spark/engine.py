@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -29,6 +28,7 @@ from penstock.engines.spark.run_context import Site
 from penstock.engines.spark.running_flow import RunningFlow
 from penstock.engines.spark.session.flow_session import active, overridden, own, session
 from penstock.errors import FlowFailed, Refused
+from penstock.metrics.events import Event
 from penstock.metrics.snapshot import LatencyMetrics, Snapshot
 from penstock.plan import fusion
 from penstock.plan.change import Change
@@ -38,8 +38,6 @@ from penstock.store.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
-
-log = logging.getLogger(__name__)
 
 
 class SparkEngine:
@@ -180,6 +178,10 @@ class SparkEngine:
         with self.flow.lock:
             return tuple(self.flow.transitions.done)
 
+    def take_events(self) -> tuple[Event, ...]:
+        """The events since the last call, oldest first."""
+        return () if self._state == "new" else self.flow.events.take()
+
     def latency_totals(self) -> Mapping[str, LatencyMetrics]:
         """Latency over the whole run, by constraint."""
         with self.flow.lock:
@@ -218,9 +220,9 @@ class SparkEngine:
         try:
             self.flow.find_wiring(plan)
             recovered = recover(SparkPipelines(self.flow), Journal(directory / "changes"))
-            if recovered is not None:
-                log.warning("%s", recovered)
             self.flow.start()
+            if recovered is not None:
+                self.flow.events.add(*recovered)
         except BaseException:
             self.flow.abandon()
             directory.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 import time
@@ -17,6 +16,7 @@ from penstock.engines.spark import pipeline_graph
 from penstock.engines.spark.changes import wiring as wirings
 from penstock.engines.spark.changes.executors import Executors
 from penstock.engines.spark.changes.interruption import Aftermath, Changes
+from penstock.engines.spark.event_log import EventLog
 from penstock.engines.spark.measuring.gauges import Gauges
 from penstock.engines.spark.measuring.native_profiler import Profiler
 from penstock.engines.spark.measuring.observer import Observer
@@ -31,8 +31,6 @@ from penstock.metrics.snapshot import Snapshot
 from penstock.plan import fusion
 from penstock.plan.plan import Pipeline, Plan
 from penstock.store.run_directory import Wired, Wiring
-
-log = logging.getLogger(__name__)
 
 
 class RunningFlow:
@@ -58,8 +56,16 @@ class RunningFlow:
         self.gauges = Gauges(
             site, self.observer, self.pipelines, self.clocks, self.limits, executors
         )
+        self.events = EventLog(lambda: self.now)
         self.supervisor = Supervisor(
-            site, self.pipelines, self.observer, self.gauges, self.transitions, self.lock
+            site,
+            self.pipelines,
+            self.observer,
+            self.gauges,
+            self.transitions,
+            executors,
+            self.events,
+            self.lock,
         )
         self.cut_short = cut_short
         self.last: Snapshot | None = None
