@@ -9,10 +9,9 @@ import pytest
 
 from penstock import Dataflow, Memory
 from penstock.dataflow.graph import Graph
-from penstock.engines.spark.measuring.batches import Batch, arrival_cv, parts, span_of, waits
+from penstock.engines.spark.measuring.batches import Batch, Span, arrival_cv, parts, span_of, waits
 from penstock.engines.spark.measuring.breakdown import Estimate, Window
 from penstock.engines.spark.measuring.executor_usage import Work, in_python
-from penstock.engines.spark.measuring.lineage import Span
 from penstock.engines.spark.measuring.meter import Report
 from penstock.engines.spark.measuring.task_statistics import ExecutorFacts, Running, Task
 from penstock.metrics.snapshot import ExecutorMetrics, KeyRange, OperatorMetrics

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from penstock.dataflow.connectors import Files, Kafka, Spark
-from penstock.engines.spark.measuring.spark_sources import Queue, left
+from penstock.engines.spark.measuring.batches import Queue, left
 
 HELD = Kafka(subscribe="orders", maxOffsetsPerTrigger=100)
 

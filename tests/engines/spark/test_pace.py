@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock import Pipeline
-from penstock.engines.spark.channels.batch_size import Pace
+from penstock.engines.spark.channels.valve import Pace
 
 
 def test_a_batch_is_as_long_as_a_window() -> None:

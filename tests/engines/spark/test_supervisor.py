@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.spark.event_log import EventLog
-from penstock.engines.spark.supervisor import Supervisor
+from penstock.engines.spark.supervisor import EventLog, Supervisor
 
 
 class Pipe:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.engines.spark.measuring.row_counts import Tally
+from penstock.engines.spark.queries.sinks import Tally
 
 
 def test_a_batch_that_runs_again_counts_once(tmp_path: Path) -> None:

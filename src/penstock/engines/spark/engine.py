@@ -18,7 +18,7 @@ from penstock.engines.spark.changes.executors import Executors
 from penstock.engines.spark.changes.journal import Journal
 from penstock.engines.spark.changes.spark_pipelines import SparkPipelines
 from penstock.engines.spark.channels import python_sources
-from penstock.engines.spark.channels.batch_size import Pace
+from penstock.engines.spark.channels.valve import Pace
 from penstock.engines.spark.measuring.meter import Mail
 from penstock.engines.spark.measuring.observer import Observer
 from penstock.engines.spark.queries import spark_checks

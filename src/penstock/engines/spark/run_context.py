@@ -11,13 +11,12 @@ from penstock.dataflow.graph import Graph
 from penstock.dataflow.load_profile import Load, parse
 from penstock.dataflow.schema import Schema
 from penstock.engines.spark import pipeline_graph
-from penstock.engines.spark.channels.batch_size import Pace
 from penstock.engines.spark.channels.channel import Channel
 from penstock.engines.spark.channels.event_time import EventTimes
 from penstock.engines.spark.channels.remote_files import Store
+from penstock.engines.spark.channels.valve import Pace
 from penstock.engines.spark.measuring.meter import Mail
-from penstock.engines.spark.measuring.row_counts import Tally
-from penstock.engines.spark.queries.sinks import Outlets
+from penstock.engines.spark.queries.sinks import Outlets, Tally
 from penstock.engines.spark.session.flow_session import CHANNEL, unmet
 from penstock.store.run_directory import RunDirectory
 

@@ -16,7 +16,6 @@ from penstock.engines.spark import pipeline_graph
 from penstock.engines.spark.changes import wiring as wirings
 from penstock.engines.spark.changes.executors import Executors
 from penstock.engines.spark.changes.interruption import Aftermath, Changes
-from penstock.engines.spark.event_log import EventLog
 from penstock.engines.spark.measuring.gauges import Gauges
 from penstock.engines.spark.measuring.native_profiler import Profiler
 from penstock.engines.spark.measuring.observer import Observer
@@ -25,7 +24,7 @@ from penstock.engines.spark.queries.diagnosis import reason
 from penstock.engines.spark.queries.pipeline import RunningPipeline
 from penstock.engines.spark.run_context import Site
 from penstock.engines.spark.session.flow_session import default_parallelism
-from penstock.engines.spark.supervisor import Supervisor
+from penstock.engines.spark.supervisor import EventLog, Supervisor
 from penstock.errors import FlowFailed, InvalidInput, Refused
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan import fusion

@@ -6,19 +6,19 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from penstock.engines.spark.changes.executors import Executors
 from penstock.engines.spark.changes.interruption import Changes
-from penstock.engines.spark.event_log import EventLog
 from penstock.engines.spark.measuring.gauges import Gauges
 from penstock.engines.spark.measuring.observer import Observer
 from penstock.engines.spark.queries import diagnosis
 from penstock.engines.spark.queries.pipeline import RunningPipeline
 from penstock.engines.spark.run_context import Site
 from penstock.errors import FlowFailed
-from penstock.metrics.events import EventKind
+from penstock.metrics.events import Event, EventKind
 
 log = logging.getLogger(__name__)
 
@@ -188,3 +188,23 @@ class Supervisor:
             concerned = [p for p in tuple(self._pipelines.values()) if watched.touches(p.spec)]
             waiting = self._gauges.waiting(concerned)
             self._changes.look(self._observer.outputs, waiting, time.time())
+
+
+class EventLog:
+    """Events may be added from any thread. `clock` tells the seconds since the start of the run."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._waiting: deque[Event] = deque(maxlen=1000)
+
+    def add(self, kind: EventKind, text: str, pipeline: str | None = None) -> None:
+        event = Event(self._clock(), kind, text, pipeline)
+        self._waiting.append(event)
+        log.log(logging.WARNING if event.is_problem else logging.INFO, "%s: %s", kind, text)
+
+    def take(self) -> tuple[Event, ...]:
+        """The events since the last call, oldest first."""
+        taken = []
+        while self._waiting:
+            taken.append(self._waiting.popleft())
+        return tuple(taken)

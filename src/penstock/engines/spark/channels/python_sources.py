@@ -26,7 +26,7 @@ from penstock.dataflow.load_profile import parse
 from penstock.engines.spark.channels.channel import MARK, Log, Piece, read
 from penstock.engines.spark.channels.remote_files import Store
 from penstock.engines.spark.channels.valve import Valve, ValveFile
-from penstock.engines.spark.session.worker_setup import settled
+from penstock.engines.spark.session.pickling import settled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
+from collections import OrderedDict, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from penstock.engines.spark.measuring.lineage import Span
+from penstock.dataflow.connectors import Files, Kafka, Spark
+from penstock.dataflow.graph import Constraint
+from penstock.metrics.snapshot import LatencyMetrics
 
 PARTS = {
     "planning": ("latestOffset", "getBatch", "queryPlanning"),
@@ -148,3 +154,204 @@ def overdue(batches: Sequence[Batch], now: float) -> bool:
         return True
     last = batches[-1].at
     return now - last > 2 * (last - batches[0].before) / len(batches)
+
+
+_POINTS = 1000
+_UNBOUNDED = ("rate", "socket")
+
+
+def left(sources: Collection[Mapping[str, Any]], read: Iterable[Any]) -> int | None:
+    """Rows that were there and not taken when a batch was planned; None if nobody can know.
+
+    sources: of a progress report; read: the connectors that they belong to. A source that may
+    take all there is leaves nothing behind; of those that may not, Kafka says how far behind.
+    """
+    if all(_takes_all(one) for one in read):
+        return 0
+    found = [_behind(one) for one in sources]
+    return None if None in found or not found else sum(rows or 0 for rows in found)
+
+
+def _takes_all(connector: Files | Kafka | Spark) -> bool:
+    if isinstance(connector, Spark) and connector.format not in _UNBOUNDED:
+        return False  # who knows what bounds it has
+    names = {name.lower() for name in connector.options}
+    return not any(name.startswith("max") and name.endswith("pertrigger") for name in names)
+
+
+def _behind(source: Mapping[str, Any]) -> int | None:
+    if not str(source.get("description")).startswith("Kafka"):
+        return None
+    latest, end = _offsets(source.get("latestOffset")), _offsets(source.get("endOffset"))
+    return None if latest is None or end is None else max(0, latest - end)
+
+
+def _offsets(said: Any) -> int | None:
+    """The sum over topics and partitions; Spark gives them as JSON, or as text that holds JSON."""
+    topics = json.loads(said) if isinstance(said, str) else said
+    if not isinstance(topics, Mapping):
+        return None
+    return sum(int(offset) for partitions in topics.values() for offset in partitions.values())
+
+
+class Queue:
+    """When the rows of a source arrived, from what was there at the start of each batch.
+
+    waiting: rows that the last batch left behind, None if that is not known.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: int | None = None
+        self._taken = 0
+        self._points: deque[tuple[float, int]] = deque(maxlen=_POINTS)
+
+    def take(
+        self, started: float, rows: int, waiting: int | None, idle: float | None = None
+    ) -> list[Span]:
+        """A batch took that many rows and left so many; when did those that it took arrive?
+
+        idle: a time until which there was nothing to do, so that nothing can have come before it.
+        """
+        arrived = self._points[-1][1] if self._points else 0
+        if self._points and idle is not None:
+            self._points.append((idle, arrived))
+        self._points.append((started, max(arrived, self._taken + rows + (waiting or 0))))
+        first, self._taken = self._taken, self._taken + rows
+        self.waiting = waiting
+        begin, there = self._points[0]
+        before = min(there, self._taken) - first
+        spans = [Span(begin, begin, before)] if before > 0 else []
+        for (t, n), (t_next, n_next) in itertools.pairwise(self._points):
+            low, high = max(n, first), min(n_next, self._taken)
+            if low < high:
+                pace = (t_next - t) / (n_next - n)
+                spans.append(Span(t + (low - n) * pace, t + (high - n) * pace, high - low))
+        return spans
+
+    def rate(self, since: float, until: float | None = None) -> float | None:
+        """Rows a second that arrived since then, or between the last two batches.
+
+        until: up to when nothing more has come, where that is known.
+        """
+        if self.waiting is None or len(self._points) < 2:
+            return None
+        points = [*self._points]
+        if until is not None and until > points[-1][0]:
+            points.append((until, points[-1][1]))
+        before = [n for n, point in enumerate(points) if point[0] <= since]
+        base = min(before[-1] if before else 0, len(points) - 2)
+        (start, first), (end, last) = points[base], points[-1]
+        return (last - first) / (end - start) if end > start else None
+
+
+_SPANS = 64
+_KEPT_BATCHES = 2000
+_RESOLUTION = 1.01
+
+
+@dataclass(frozen=True)
+class Span:
+    """Rows that arrived evenly between two instants."""
+
+    start: float
+    end: float
+    rows: float
+
+
+def scaled(spans: Iterable[Span], share: float) -> list[Span]:
+    return [Span(s.start, s.end, s.rows * share) for s in spans]
+
+
+def merged(spans: list[Span], most: int = _SPANS) -> list[Span]:
+    """At most so many spans, neighbours in time joined."""
+    if len(spans) <= most:
+        return spans
+    spans = sorted(spans, key=lambda s: s.start)
+    size = math.ceil(len(spans) / most)
+    groups = (spans[i : i + size] for i in range(0, len(spans), size))
+    return [
+        Span(min(s.start for s in g), max(s.end for s in g), sum(s.rows for s in g)) for g in groups
+    ]
+
+
+@dataclass
+class Origins:
+    """Arrival spans of recent batches for a constraint, by the operator they left and tag."""
+
+    known: OrderedDict[tuple[str, str], list[Span]] = field(default_factory=OrderedDict)
+
+    def put(self, tail: str, tag: str, spans: list[Span]) -> None:
+        self.known[tail, tag] = merged(spans)
+        while len(self.known) > _KEPT_BATCHES:
+            self.known.popitem(last=False)
+
+    def get(self, tail: str, tag: str) -> list[Span] | None:
+        return self.known.get((tail, tag))
+
+
+class LatencyMeter:
+    """Latencies of one constraint: over its window, and over the run as a histogram."""
+
+    def __init__(self, constraint: Constraint) -> None:
+        self.constraint = constraint
+        self._recent: list[tuple[float, list[Span]]] = []
+        self._bins: dict[int, float] = {}
+        self._sum = 0.0
+        self._rows = 0.0
+
+    def add(self, at: float, arrivals: list[Span]) -> None:
+        """Rows that arrived in these spans were done at an instant."""
+        done = [Span(at - s.end, at - s.start, s.rows) for s in arrivals if s.rows > 0]
+        self._recent.append((at, done))
+        for span in done:
+            self._sum += span.rows * (span.start + span.end) / 2
+            self._rows += span.rows
+            for number, rows in _spread(span):
+                self._bins[number] = self._bins.get(number, 0.0) + rows
+
+    def window(self, now: float) -> LatencyMetrics | None:
+        """Over the constraint's window up to now; None if nothing was measured in it."""
+        self._recent = [(at, s) for at, s in self._recent if at > now - self.constraint.window]
+        spans = [span for _, found in self._recent for span in found]
+        if not spans:
+            return None
+        rows = sum(s.rows for s in spans)
+        mean = sum(s.rows * (s.start + s.end) / 2 for s in spans) / rows
+        points = np.concatenate([np.linspace(s.start, s.end, 9) for s in spans])
+        weights = np.repeat([s.rows / 9 for s in spans], 9)
+        order = np.argsort(points)
+        share = np.cumsum(weights[order]) / rows
+        quantiles = [float(points[order][np.searchsorted(share, q)]) for q in (0.5, 0.95, 0.99)]
+        return self._metrics(mean, quantiles, rows)
+
+    def total(self) -> LatencyMetrics | None:
+        """Over the whole run."""
+        if not self._rows:
+            return None
+        numbers = sorted(self._bins)
+        share = np.cumsum([self._bins[n] for n in numbers]) / self._rows
+        found = [
+            numbers[min(int(np.searchsorted(share, q)), len(numbers) - 1)]
+            for q in (0.5, 0.95, 0.99)
+        ]
+        return self._metrics(self._sum / self._rows, [_RESOLUTION**n for n in found], self._rows)
+
+    def _metrics(self, mean: float, quantiles: list[float], rows: float) -> LatencyMetrics:
+        c = self.constraint
+        p50, p95, p99 = quantiles
+        return LatencyMetrics(c.name, c.latency, mean, p50, p95, p99, round(rows))
+
+
+def _spread(span: Span) -> Iterable[tuple[int, float]]:
+    """The rows of a span by bin: as many in each as the part of the span's time inside it."""
+    low, high = _bin(span.start), _bin(span.end)
+    if low == high:
+        return [(low, span.rows)]
+    borders = _RESOLUTION ** (np.arange(low + 1, high + 1) - 0.5)
+    edges = np.concatenate([[span.start], borders, [span.end]])
+    shares = np.diff(edges) / (span.end - span.start)
+    return zip(range(low, high + 1), (shares * span.rows).tolist(), strict=True)
+
+
+def _bin(latency: float) -> int:
+    return round(math.log(max(latency, 1e-4), _RESOLUTION))

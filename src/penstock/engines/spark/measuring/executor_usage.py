@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+
+import numpy as np
 
 from penstock.engines.spark.measuring.meter import Report
 from penstock.engines.spark.measuring.task_statistics import (
@@ -107,3 +111,70 @@ class Work:
             t for t in of_instances(self.tasks) if t.number in behind or t.run not in shuffling
         )
         return {(t.run, t.index): t.executor for t in sorted(chosen, key=lambda t: t.ended)}
+
+
+_SPREAD = 0.1
+"""Rows per task must vary by this much, as a coefficient of variation, to tell the two apart."""
+
+Sample = tuple[int, int, float]
+"""Tasks, rows and seconds of one batch."""
+
+
+def fixed_and_per_row(samples: Sequence[Sample]) -> tuple[float, float] | None:
+    """The seconds of a task and of a row, neither below 0; None where they cannot be told apart."""
+    if len(samples) < 3:
+        return None
+    tasks, rows, seconds = (np.array(column, dtype=float) for column in zip(*samples, strict=True))
+    size = rows / np.maximum(tasks, 1)
+    if not rows.sum() or size.std() < _SPREAD * size.mean():
+        return None
+    (fixed, per_row), *_ = np.linalg.lstsq(np.column_stack([tasks, rows]), seconds, rcond=None)
+    if fixed < 0:
+        return 0.0, float(seconds.sum() / rows.sum())
+    if per_row < 0:
+        return float(seconds.sum() / tasks.sum()), 0.0
+    return float(fixed), float(per_row)
+
+
+_PARENT, _TIMES = 1, slice(11, 15)
+"""Fields of `/proc/N/stat` behind the name: the parent; user and system time, its own and that of
+children that have ended."""
+
+
+def processor_seconds(root: int | None = None, proc: Path = Path("/proc")) -> float | None:
+    """Seconds on processors of a process and all that it has started; None where nobody tells.
+
+    root: the process, this one if not given; those that run elsewhere are not seen.
+    """
+    stats = [one for path in _numbered(proc) if (one := _stat(path)) is not None]
+    parents = {number: int(fields[_PARENT]) for number, fields in stats}
+    ours = _descendants(os.getpid() if root is None else root, parents)
+    ticks = [sum(int(t) for t in fields[_TIMES]) for number, fields in stats if number in ours]
+    return sum(ticks) / os.sysconf("SC_CLK_TCK") if ticks else None
+
+
+def _numbered(proc: Path) -> list[Path]:
+    try:
+        return [path for path in proc.iterdir() if path.name.isdigit()]
+    except OSError:
+        return []
+
+
+def _stat(path: Path) -> tuple[int, list[str]] | None:
+    """A process and its fields behind the name, which may hold anything; None if it has ended."""
+    try:
+        return int(path.name), (path / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+
+
+def _descendants(root: int, parents: Mapping[int, int]) -> set[int]:
+    children: dict[int, list[int]] = {}
+    for number, parent in parents.items():
+        children.setdefault(parent, []).append(number)
+    found: set[int] = set()
+    waiting: Iterable[int] = [root] if root in parents else []
+    while waiting:
+        found.update(waiting)
+        waiting = [child for one in waiting for child in children.get(one, ())]
+    return found

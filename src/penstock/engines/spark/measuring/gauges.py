@@ -10,9 +10,13 @@ from penstock.engines.spark import pipeline_graph
 from penstock.engines.spark.changes.executors import Executors
 from penstock.engines.spark.measuring.batches import waits
 from penstock.engines.spark.measuring.breakdown import Estimate, Window
-from penstock.engines.spark.measuring.executor_usage import Places, Work, in_python
+from penstock.engines.spark.measuring.executor_usage import (
+    Places,
+    Work,
+    in_python,
+    processor_seconds,
+)
 from penstock.engines.spark.measuring.observer import Observer
-from penstock.engines.spark.measuring.process_times import processor_seconds
 from penstock.engines.spark.measuring.task_statistics import Statistics
 from penstock.engines.spark.queries.pipeline import RunningPipeline
 from penstock.engines.spark.run_context import Site

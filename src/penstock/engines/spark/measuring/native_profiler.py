@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 
 from penstock.dataflow import operators as op
 from penstock.engines.spark.channels.remote_files import Store
-from penstock.engines.spark.measuring import sample
 from penstock.engines.spark.measuring.breakdown import Estimate
 from penstock.engines.spark.measuring.task_statistics import Spent, Statistics
 from penstock.engines.spark.queries import diagnosis
@@ -226,10 +225,10 @@ class Profiler:
             first = max(0, stop - rows)
             if entry.upstream:  # what is behind is soon gone, what is ahead is not
                 first, stop = stop, min(stop + rows, pipeline.site.channel(entry.upstream).end)
-            table = sample.table(pipeline, entry, first, stop)
+            table = diagnosis.read_table(pipeline, entry, first, stop)
             if table is None or not table.num_rows:
                 return None
-            found.append(_Sampled(sample.frame(pipeline, entry, table).coalesce(1)))
+            found.append(_Sampled(diagnosis.as_frame(pipeline, entry, table).coalesce(1)))
         return found
 
     def _tried(self, sampled: _Sampled) -> _Sampled:

@@ -15,16 +15,23 @@ import numpy as np
 from penstock.dataflow.graph import Constraint
 from penstock.dataflow.operators import Read
 from penstock.engines.spark import pipeline_graph
-from penstock.engines.spark.measuring.batches import Batch, parts
+from penstock.engines.spark.channels.event_time import LATE
+from penstock.engines.spark.measuring.batches import (
+    Batch,
+    LatencyMeter,
+    Origins,
+    Queue,
+    Span,
+    left,
+    parts,
+    scaled,
+)
 from penstock.engines.spark.measuring.breakdown import Estimate, Window
-from penstock.engines.spark.measuring.lineage import LatencyMeter, Origins, Span, scaled
 from penstock.engines.spark.measuring.meter import Report
-from penstock.engines.spark.measuring.spark_sources import Queue, left
 from penstock.engines.spark.measuring.task_statistics import Task
 from penstock.engines.spark.pipeline_graph import Input
 from penstock.engines.spark.queries.checkpoint import rows_of
 from penstock.engines.spark.queries.dead_letters import tag
-from penstock.engines.spark.queries.late_rows import LATE
 from penstock.engines.spark.queries.pipeline import RunningPipeline
 from penstock.engines.spark.run_context import Site
 from penstock.metrics.snapshot import LatencyMetrics

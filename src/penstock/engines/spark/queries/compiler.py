@@ -16,11 +16,18 @@ from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import OnError, Operator
 from penstock.dataflow.schema import Schema
 from penstock.engines.spark.channels import event_time
-from penstock.engines.spark.channels.event_time import DELAY, feeds_state, interval, microseconds
+from penstock.engines.spark.channels.event_time import (
+    DELAY,
+    LATE,
+    Watermark,
+    feeds_state,
+    interval,
+    late,
+    microseconds,
+)
 from penstock.engines.spark.channels.remote_files import Store
 from penstock.engines.spark.measuring.meter import Mail
 from penstock.engines.spark.queries.dead_letters import Desk
-from penstock.engines.spark.queries.late_rows import LATE, Watermark, late
 from penstock.engines.spark.queries.record_functions import Stage, Stages
 from penstock.engines.spark.queries.stateful_processors import (
     ALL,

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from penstock.dataflow import operators as op
+from penstock.dataflow.generator import records
 from penstock.dataflow.operators import Operator
+from penstock.dataflow.schema import arrow_schema as arrow
+from penstock.engines.spark import pipeline_graph
+from penstock.engines.spark.channels import channel
 from penstock.engines.spark.channels.remote_files import Store
-from penstock.engines.spark.measuring import sample
 from penstock.engines.spark.pipeline_graph import Input
 from penstock.engines.spark.queries import checkpoint
-from penstock.engines.spark.queries.compiler import Compiler, Result
+from penstock.engines.spark.queries.compiler import Compiler, Result, struct_of
 from penstock.engines.spark.queries.pipeline import RunningPipeline
 from penstock.engines.spark.session.flow_session import SOCKETS
 
@@ -94,5 +100,35 @@ def _input(pipeline: RunningPipeline, operator: str, upstream: str) -> DataFrame
     """The rows of the batch that was begun last, as far as Penstock can read them itself."""
     entry = Input(operator, upstream)
     _, rows, _ = checkpoint.progress(pipeline.checkpoint, pipeline.wired.epoch)
-    found = sample.table(pipeline, entry, pipeline.positions[entry.key], rows.get(entry.key, 0))
-    return None if found is None else sample.frame(pipeline, entry, found)
+    found = read_table(pipeline, entry, pipeline.positions[entry.key], rows.get(entry.key, 0))
+    return None if found is None else as_frame(pipeline, entry, found)
+
+
+_BATCHES = 50
+"""At most so many record batches are read."""
+
+
+def read_table(pipeline: RunningPipeline, entry: Input, first: int, stop: int) -> pa.Table | None:
+    """Rows [first, stop) of an input; None where Penstock cannot read them itself.
+
+    Rows of a channel that all its readers have committed may be gone: then there are fewer.
+    """
+    site = pipeline.site
+    generator = None if entry.upstream else pipeline_graph.generator(site.graph, entry.operator)
+    if generator is not None:
+        schema = generator.schema
+        batches = records(generator, first, stop)
+    elif entry.upstream:
+        schema = site.schemas[entry.upstream]
+        source = site.channel(entry.upstream)
+        batches = channel.read(source.store, source.log.pieces(first, stop), arrow(schema))
+    else:
+        return None
+    return pa.Table.from_batches(islice(batches, _BATCHES), arrow(schema))
+
+
+def as_frame(pipeline: RunningPipeline, entry: Input, rows: pa.Table) -> DataFrame:
+    """The rows as Spark has them."""
+    site = pipeline.site
+    source = entry.upstream or entry.operator
+    return site.spark.createDataFrame(rows, struct_of(site.schemas[source]))

@@ -20,6 +20,7 @@ from penstock.dataflow.operators import Operator
 from penstock.engines.spark import pipeline_graph
 from penstock.engines.spark.changes.executors import Executors
 from penstock.engines.spark.channels import event_time
+from penstock.engines.spark.channels.event_time import Watermark
 from penstock.engines.spark.channels.valve import Valve, acknowledged
 from penstock.engines.spark.pipeline_graph import Input
 from penstock.engines.spark.queries import checkpoint, dead_letters
@@ -34,7 +35,6 @@ from penstock.engines.spark.queries.compiler import (
     struct_of,
 )
 from penstock.engines.spark.queries.dead_letters import tag
-from penstock.engines.spark.queries.late_rows import Watermark
 from penstock.engines.spark.queries.spark_checks import foreign
 from penstock.engines.spark.run_context import Site
 from penstock.engines.spark.session.flow_session import STATE, active, settings

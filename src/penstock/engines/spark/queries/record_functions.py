@@ -15,8 +15,8 @@ import pyarrow as pa
 from penstock.dataflow.operators import Arrow, Filter, FlatMap, Map
 from penstock.engines.spark.measuring.meter import SAMPLED, Mail, Meter
 from penstock.engines.spark.queries.dead_letters import Desk, Letters, OperatorError
+from penstock.engines.spark.session.pickling import settled
 from penstock.engines.spark.session.time_zones import in_zone
-from penstock.engines.spark.session.worker_setup import settled
 
 Batches = Iterator[pa.RecordBatch]
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -15,7 +18,6 @@ from penstock.dataflow.delivery import remembers_files
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.schema import Schema, arrow_schema
 from penstock.engines.spark.queries import checkpoint
-from penstock.engines.spark.queries.sink_directory import Folder
 from penstock.engines.spark.session.time_zones import collected
 from penstock.errors import InvalidInput
 from penstock.verify.exactness import read_files
@@ -127,3 +129,152 @@ class Outlets:
 def _is_data(file: str) -> bool:
     """Whether Spark wrote rows into a file, not that it is done or what its checksum is."""
     return file.rpartition("/")[2].startswith("part-")
+
+
+class Tally:
+    """Rows that a source has given or that a sink has got.
+
+    rows: all of them, each batch counted once. repeated: rows of batches that were handed over more
+    than once to a sink that cannot take them back; up to so many are there more than once.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            data = json.loads(path.read_text())
+        except (FileNotFoundError, ValueError):
+            data = {}
+        self._tag = str(data.get("tag", ""))
+        self._before = int(data.get("before", 0))
+        self.rows = int(data.get("after", 0))
+        self._begun = str(data.get("begun", ""))
+        self._attempts = int(data.get("attempts", 0))
+        self.repeated = int(data.get("repeated", 0))
+
+    def begin(self, tag: str) -> None:
+        """A batch is about to be handed to a sink that cannot take it back."""
+        self._attempts = self._attempts + 1 if tag == self._begun else 1
+        self._begun = tag
+        self._save()
+
+    def add(self, tag: str, rows: int) -> None:
+        """A batch is through; if it was the last one counted, this count replaces that one."""
+        if tag != self._tag:
+            self._before = self.rows
+        self._tag, self.rows = tag, self._before + rows
+        if tag == self._begun and self._attempts > 1:
+            self.repeated += rows * (self._attempts - 1)
+            self._attempts = 1
+        self._save()
+
+    def reach(self, rows: int) -> None:
+        """All batches so far have so many rows together."""
+        if rows != self.rows:
+            self._tag, self._before, self.rows = "", rows, rows
+            self._save()
+
+    def _save(self) -> None:
+        draft = self._path.with_name(f".{self._path.name}.draft")
+        data = {
+            "tag": self._tag,
+            "before": self._before,
+            "after": self.rows,
+            "begun": self._begun,
+            "attempts": self._attempts,
+            "repeated": self.repeated,
+        }
+        draft.write_text(json.dumps(data))
+        draft.replace(self._path)
+
+
+class Folder(Protocol):
+    """Names are relative to the directory; "" is the directory itself."""
+
+    @staticmethod
+    def at(path: str, spark: SparkSession) -> Folder:
+        """A directory of this machine, or of any file system that Hadoop knows."""
+        return _Remote(path, spark) if "://" in path else _Local(Path(path).absolute())
+
+    def path(self, name: str) -> str:
+        """The path as Spark wants it."""
+
+    def files(self, name: str) -> list[str]:
+        """All files inside, at any depth, as names relative to it; sorted."""
+
+    def holds(self, name: str) -> bool:
+        """Whether there is something of that name; False if the directory is missing."""
+
+    def move(self, old: str, new: str) -> None:
+        """Give a file another name, in a directory that is made if needed.
+
+        Raises if that did not work.
+        """
+
+    def remove(self, name: str) -> None:
+        """Delete a file, or a directory with all that is in it."""
+
+
+class _Local(Folder):
+    """Plain calls: a trip to the JVM for each of them would be most of a small batch."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def path(self, name: str) -> str:
+        return f"file://{self._root / name}"
+
+    def files(self, name: str) -> list[str]:
+        top = self._root / name
+        found = (Path(folder, file) for folder, _, files in os.walk(top) for file in files)
+        return sorted(str(file.relative_to(top)) for file in found)
+
+    def holds(self, name: str) -> bool:
+        return (self._root / name).exists()
+
+    def move(self, old: str, new: str) -> None:
+        source, target = self._root / old, self._root / new
+        target.parent.mkdir(parents=True, exist_ok=True)
+        source.replace(target)
+        # Spark leaves a checksum beside each file, under the name it had.
+        source.with_name(f".{source.name}.crc").unlink(missing_ok=True)
+
+    def remove(self, name: str) -> None:
+        target = self._root / name
+        if target.is_dir():
+            shutil.rmtree(target)
+        else:
+            target.unlink()
+
+
+class _Remote(Folder):
+    """Through Hadoop's own file systems, as Spark's writer goes."""
+
+    def __init__(self, root: str, spark: SparkSession) -> None:
+        jvm: Any = spark._jvm
+        self._root = root.rstrip("/")
+        self._path = jvm.org.apache.hadoop.fs.Path
+        settings = spark.sparkContext._jsc.hadoopConfiguration()
+        self._files = self._path(self._root).getFileSystem(settings)
+
+    def path(self, name: str) -> str:
+        return f"{self._root}/{name}" if name else self._root
+
+    def files(self, name: str) -> list[str]:
+        top = self._files.makeQualified(self._path(self.path(name)))
+        found, each = [], self._files.listFiles(top, True)
+        while each.hasNext():
+            path = each.next().getPath()
+            found.append(str(path.toUri().getPath())[len(top.toUri().getPath()) :].lstrip("/"))
+        return sorted(found)
+
+    def holds(self, name: str) -> bool:
+        return bool(self._files.exists(self._path(self.path(name))))
+
+    def move(self, old: str, new: str) -> None:
+        target = self._path(self.path(new))
+        self._files.mkdirs(target.getParent())
+        if not self._files.rename(self._path(self.path(old)), target):
+            raise OSError(f"cannot move {self.path(old)} to {self.path(new)}")
+
+    def remove(self, name: str) -> None:
+        self._files.delete(self._path(self.path(name)), True)
