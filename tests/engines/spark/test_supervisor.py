@@ -47,10 +47,10 @@ def supervisor(pipe: Pipe, executors: Any, monkeypatch: pytest.MonkeyPatch) -> S
     observer: Any = SimpleNamespace(take=lambda p: p.reported, last=lambda name: None)
     idle: Any = SimpleNamespace(watched=None)
     gauges: Any = SimpleNamespace()
-    site: Any = SimpleNamespace(channels={})
+    context: Any = SimpleNamespace(channels={})
     pipelines: Any = {"one": pipe}
     return Supervisor(
-        site,
+        context,
         pipelines,
         observer,
         gauges,

@@ -14,17 +14,17 @@ from penstock.dataflow.graph import Graph
 from penstock.engines.spark.changes.apply import apply
 from penstock.engines.spark.changes.draining import drain as drain_flow
 from penstock.engines.spark.changes.execution import recover
-from penstock.engines.spark.changes.executors import Executors
+from penstock.engines.spark.changes.executors import ClusterExecutors
 from penstock.engines.spark.changes.journal import Journal
 from penstock.engines.spark.changes.spark_pipelines import SparkPipelines
 from penstock.engines.spark.channels import python_sources
-from penstock.engines.spark.channels.valve import Pace
-from penstock.engines.spark.measuring.meter import Mail
+from penstock.engines.spark.channels.valve import BatchSize
+from penstock.engines.spark.measuring.meter import MeterReports
 from penstock.engines.spark.measuring.observer import Observer
 from penstock.engines.spark.queries import spark_checks
 from penstock.engines.spark.queries.pipeline import RunningPipeline
 from penstock.engines.spark.queries.sinks import Outlets, check_native
-from penstock.engines.spark.run_context import Site
+from penstock.engines.spark.run_context import RunContext
 from penstock.engines.spark.running_flow import RunningFlow
 from penstock.engines.spark.session.flow_session import active, overridden, own, session
 from penstock.errors import FlowFailed, Refused
@@ -137,7 +137,7 @@ class SparkEngine:
             self.flow.stop()
             self._snapshot()
             self._state = "stopped"
-            self.flow.site.directory.close()
+            self.flow.context.directory.close()
 
     # --- more than the port ---------------------------------------------------------------------
 
@@ -161,12 +161,12 @@ class SparkEngine:
 
     def rows(self, sink: str) -> list[Row]:
         """The rows of a memory sink."""
-        return self.flow.site.outlets.rows(sink)
+        return self.flow.context.outlets.rows(sink)
 
     def read_sink(self, sink: str) -> Iterator[Any] | None:
         """This run's rows of a sink, as Arrow data in the order of writing; None if unreadable."""
-        site = self.flow.site
-        return site.outlets.read(sink, site.graph, site.schemas[sink])
+        context = self.flow.context
+        return context.outlets.read(sink, context.graph, context.schemas[sink])
 
     def ingested(self) -> dict[str, int]:
         """Records taken in and committed, by source with a generator."""
@@ -191,7 +191,7 @@ class SparkEngine:
 
     def _start(self, graph: Graph, plan: Plan | None, run_dir: Path, spark: SparkSession) -> None:
         resolved = spark_checks.check(graph, spark)
-        executors = Executors(spark)
+        executors = ClusterExecutors(spark)
         if plan is not None:
             plan = _checked(plan, graph)
             executors.check(plan.executors)
@@ -201,18 +201,18 @@ class SparkEngine:
             spark_checks.make_directories(graph)
             check_native(graph, directory / "checkpoints", spark)
             python_sources.register(spark)
-            site = Site(
+            context = RunContext(
                 spark,
                 graph,
                 resolved.schemas,
                 directory,
                 Outlets(directory.run_id),
                 self._channel_rows,
-                Mail(spark.sparkContext) if self._metering else None,
-                Pace(self._window),
+                MeterReports(spark.sparkContext) if self._metering else None,
+                BatchSize(self._window),
                 times=resolved.times,
             )
-            self.flow = RunningFlow(site, executors, self._window, self._cut_short)
+            self.flow = RunningFlow(context, executors, self._window, self._cut_short)
         except BaseException:
             directory.close()
             self._state = "stopped"

@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from penstock.engines.spark.changes.executors import Executors
-from penstock.engines.spark.changes.interruption import Changes
+from penstock.engines.spark.changes.executors import ClusterExecutors
+from penstock.engines.spark.changes.transitions import TransitionLog
 from penstock.engines.spark.measuring.gauges import Gauges
 from penstock.engines.spark.measuring.observer import Observer
 from penstock.engines.spark.queries import diagnosis
 from penstock.engines.spark.queries.pipeline import RunningPipeline
-from penstock.engines.spark.run_context import Site
+from penstock.engines.spark.run_context import RunContext
 from penstock.errors import FlowFailed
 from penstock.metrics.events import Event, EventKind
 
@@ -44,16 +44,16 @@ class Supervisor:
 
     def __init__(
         self,
-        site: Site,
+        context: RunContext,
         pipelines: Mapping[str, RunningPipeline],
         observer: Observer,
         gauges: Gauges,
-        changes: Changes,
-        executors: Executors,
+        changes: TransitionLog,
+        executors: ClusterExecutors,
         events: EventLog,
         lock: threading.RLock,
     ) -> None:
-        self._site = site
+        self._context = context
         self._pipelines = pipelines
         self._observer = observer
         self._gauges = gauges
@@ -96,7 +96,7 @@ class Supervisor:
         last, valve = self._observer.last(pipeline.name), pipeline.valve
         if last is None or not valve.open:
             return
-        pace = self._site.pace
+        pace = self._context.pace
         rows = pace.hastened(pipeline.spec, valve.admission, last.rows_in, last.seconds)
         if rows:
             pipeline.turn(admission=rows)
@@ -178,7 +178,7 @@ class Supervisor:
             self._events.add(EventKind.EXECUTOR_LOST, f"executor {name}")
 
     def _clean(self) -> None:
-        for operator, channel in tuple(self._site.channels.items()):
+        for operator, channel in tuple(self._context.channels.items()):
             kept = [rows[operator] for rows in self._kept.values() if operator in rows]
             channel.clean(min([self._gauges.slowest(operator), *kept]))
 

@@ -49,7 +49,7 @@ def _read_all_files(flow: RunningFlow) -> None:
     """
     began = time.time()
     left = [
-        (pipeline, Unread(listing(flow.site.spark, source), pipeline.checkpoint, name, by_name))
+        (pipeline, Unread(listing(flow.context.spark, source), pipeline.checkpoint, name, by_name))
         for pipeline in flow.pipelines.values()
         for name, source, by_name in _file_sources(pipeline)
     ]

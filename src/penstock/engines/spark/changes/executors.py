@@ -34,7 +34,7 @@ Placement = Mapping[int, str | None]
 """Which executor holds each part of a state; None where it is not known."""
 
 
-class Executors:
+class ClusterExecutors:
     """The executors of one session. A local master is one executor for good.
 
     dynamic: Spark alone decides how many there are, by its dynamic allocation; released: executors

@@ -94,7 +94,7 @@ _FASTER = 10
 """So many times as many rows as in the batch before, at most."""
 
 
-class Pace:
+class BatchSize:
     """Remembers what a row took, so that a changed pipeline has the right batches from the first.
 
     Pipelines that were never measured are taken to need what those need that had their operators.

@@ -56,7 +56,7 @@ class Batch:
         return self.started + self.seconds
 
     @cached_property
-    def waited(self) -> Mapping[str, Waits]:
+    def waited(self) -> Mapping[str, ChannelWait]:
         """By input. A row that came while the batch before was running waits for that one to end
         first; from then on it waits because rows are being gathered.
         """
@@ -70,7 +70,7 @@ class Batch:
             came = np.minimum(np.linspace(ends[:, 0], ends[:, 1], 9), self.started)
             waited = self.started - came.mean(axis=0)
             gathered = self.started - np.maximum(came, free).mean(axis=0)
-            found[key] = Waits(
+            found[key] = ChannelWait(
                 float(rows.sum()),
                 float(np.average(waited, weights=rows)),
                 float(np.average(gathered, weights=rows)),
@@ -87,7 +87,7 @@ def parts(durations: Mapping[str, float], seconds: float) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class Waits:
+class ChannelWait:
     """Mean time that rows waited for their batch, and what of it the pipeline was idle for."""
 
     rows: float
@@ -95,14 +95,14 @@ class Waits:
     batching: float
 
 
-def waits(batches: Iterable[Batch], entry: str | None = None) -> Waits | None:
+def waits(batches: Iterable[Batch], entry: str | None = None) -> ChannelWait | None:
     """Over all rows of some batches, of one input or of all; None if no arrival is known."""
     found = [one for b in batches for key, one in b.waited.items() if entry is None or key == entry]
     rows = sum(one.rows for one in found)
     if not rows:
         return None
     wait = sum(one.rows * one.wait for one in found) / rows
-    return Waits(rows, wait, sum(one.rows * one.batching for one in found) / rows)
+    return ChannelWait(rows, wait, sum(one.rows * one.batching for one in found) / rows)
 
 
 def arrival_cv(batches: Iterable[Batch], entries: Collection[str] | None = None) -> float | None:
@@ -194,7 +194,7 @@ def _offsets(said: Any) -> int | None:
     return sum(int(offset) for partitions in topics.values() for offset in partitions.values())
 
 
-class Queue:
+class SourceQueue:
     """When the rows of a source arrived, from what was there at the start of each batch.
 
     waiting: rows that the last batch left behind, None if that is not known.

@@ -12,7 +12,7 @@ from penstock.dataflow import operators as op
 from penstock.dataflow.graph import Graph
 from penstock.engines.spark.measuring.batches import Batch, arrival_cv, overdue, span_of, waits
 from penstock.engines.spark.measuring.executor_usage import Sample, fixed_and_per_row
-from penstock.engines.spark.measuring.meter import Report
+from penstock.engines.spark.measuring.meter import MeterReport
 from penstock.engines.spark.measuring.task_statistics import Task, behind_shuffle, of_instances
 from penstock.metrics.snapshot import InstanceMetrics, OperatorMetrics, PipelineMetrics
 
@@ -21,7 +21,7 @@ _KEEPING = (op.Read, op.Map, op.Union)
 
 
 @dataclass(frozen=True)
-class Estimate:
+class CostEstimate:
     """What trials on samples said of a native operator: seconds for a row, rows out per row.
 
     rows: of the samples together, by which estimates weigh.
@@ -31,11 +31,11 @@ class Estimate:
     selectivity: float
     rows: int = 1
 
-    def pooled(self, newer: Estimate, most: int) -> Estimate:
+    def pooled(self, newer: CostEstimate, most: int) -> CostEstimate:
         """Both together; what was seen in more than so many rows before counts as that many."""
         kept = min(self.rows, most)
         share = newer.rows / (kept + newer.rows)
-        return Estimate(
+        return CostEstimate(
             self.service + share * (newer.service - self.service),
             self.selectivity + share * (newer.selectivity - self.selectivity),
             kept + newer.rows,
@@ -43,7 +43,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Window:
+class PipelineWindow:
     """What was seen of one pipeline between `since` and `now`; batches oldest first.
 
     Where none ended in the window, batches is the last one before. tasks and reports are those of
@@ -60,8 +60,8 @@ class Window:
     now: float
     batches: Sequence[Batch]
     tasks: Sequence[Task] = ()
-    reports: Sequence[Report] = ()
-    estimates: Mapping[str, Estimate] = field(default_factory=dict)
+    reports: Sequence[MeterReport] = ()
+    estimates: Mapping[str, CostEstimate] = field(default_factory=dict)
     samples: Sequence[Sample] = ()
     metered_whole: bool = False
     key_parts: int | None = None
@@ -229,11 +229,11 @@ class Window:
         seen = {r.operator for r in self.reports}
         return next((name for name in self.operators if name in seen), None)
 
-    def _metered(self) -> dict[str, Report]:
+    def _metered(self) -> dict[str, MeterReport]:
         """The reports of each operator added up."""
-        sums: dict[str, Report] = {}
+        sums: dict[str, MeterReport] = {}
         for r in self.reports:
-            s = sums.setdefault(r.operator, Report(r.operator, r.epoch, 0))
+            s = sums.setdefault(r.operator, MeterReport(r.operator, r.epoch, 0))
             s.rows_in += r.rows_in
             s.rows_out += r.rows_out
             s.seconds += r.seconds
@@ -310,7 +310,7 @@ class Window:
         return {}
 
     def _rows(
-        self, graph: Graph, metered: Mapping[str, Report]
+        self, graph: Graph, metered: Mapping[str, MeterReport]
     ) -> dict[str, tuple[float | None, float | None]]:
         """Rows in and out. Python operators count; natives are counted by their neighbours.
 
@@ -382,7 +382,7 @@ class Window:
     def _seconds(
         self,
         graph: Graph,
-        metered: Mapping[str, Report],
+        metered: Mapping[str, MeterReport],
         rows: Mapping[str, tuple[float | None, float | None]],
     ) -> dict[str, tuple[float, bool]]:
         """Seconds of instances by operator, and whether they were measured.
@@ -419,14 +419,14 @@ def _range(batch: Batch, entry: str) -> tuple[int, int]:
     return batch.ranges.get(entry, (0, 0))
 
 
-def _cv(report: Report) -> float | None:
+def _cv(report: MeterReport) -> float | None:
     if report.calls < 2 or not report.total:
         return None
     mean = report.total / report.calls
     return math.sqrt(max(0.0, report.squares / report.calls - mean**2)) / mean
 
 
-def _on_processor(report: Report) -> float | None:
+def _on_processor(report: MeterReport) -> float | None:
     if report.cpu is None or not report.seconds:
         return None
     return min(1.0, report.cpu / report.seconds)

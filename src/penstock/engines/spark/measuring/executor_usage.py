@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.engines.spark.measuring.meter import Report
+from penstock.engines.spark.measuring.meter import MeterReport
 from penstock.engines.spark.measuring.task_statistics import (
     ExecutorFacts,
     Running,
@@ -25,7 +25,9 @@ Places = Mapping[str, tuple[str, int, bool]]
 """By operator: the run and the epoch of its pipeline, and whether it is behind a shuffle there."""
 
 
-def in_python(tasks: Sequence[Task], reports: Iterable[Report], places: Places) -> dict[int, float]:
+def in_python(
+    tasks: Sequence[Task], reports: Iterable[MeterReport], places: Places
+) -> dict[int, float]:
     """Seconds on a processor of the Python processes of each task, by its number."""
     behind = behind_shuffle(tasks)
     known = {(t.run, t.batch, t.index, t.number in behind): t.number for t in tasks}
@@ -42,7 +44,7 @@ def in_python(tasks: Sequence[Task], reports: Iterable[Report], places: Places) 
 
 
 @dataclass(frozen=True)
-class Work:
+class ExecutorWork:
     """What was seen between `since` and `now`.
 
     owners: the pipeline of each run; python: time on processors beside that of Spark's own threads,

@@ -7,19 +7,19 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 
 from penstock.engines.spark import pipeline_graph
-from penstock.engines.spark.changes.executors import Executors
+from penstock.engines.spark.changes.executors import ClusterExecutors
 from penstock.engines.spark.measuring.batches import waits
-from penstock.engines.spark.measuring.breakdown import Estimate, Window
+from penstock.engines.spark.measuring.breakdown import CostEstimate, PipelineWindow
 from penstock.engines.spark.measuring.executor_usage import (
+    ExecutorWork,
     Places,
-    Work,
     in_python,
     processor_seconds,
 )
 from penstock.engines.spark.measuring.observer import Observer
 from penstock.engines.spark.measuring.task_statistics import Statistics
 from penstock.engines.spark.queries.pipeline import RunningPipeline
-from penstock.engines.spark.run_context import Site
+from penstock.engines.spark.run_context import RunContext
 from penstock.metrics.snapshot import ChannelMetrics, ExecutorMetrics, Snapshot
 from penstock.plan.plan import Plan
 
@@ -39,30 +39,32 @@ class Gauges:
 
     def __init__(
         self,
-        site: Site,
+        context: RunContext,
         observer: Observer,
         pipelines: Mapping[str, RunningPipeline],
         clocks: Mapping[str, float],
         limits: Mapping[str, int],
-        executors: Executors,
+        executors: ClusterExecutors,
     ) -> None:
-        self._site = site
+        self._context = context
         self._observer = observer
         self._pipelines = pipelines
         self._clocks = clocks
         self._limits = limits
         self._executors = executors
-        self.statistics = Statistics(site.spark, site.directory / "control" / "statistics.json")
+        self.statistics = Statistics(
+            context.spark, context.directory / "control" / "statistics.json"
+        )
         self._arrived: dict[str, deque[tuple[float, int]]] = {}
         self._slots = (time.time(), 0, 0.0)  # since when how many instances; seconds before
         self._placed: tuple[float, Mapping[str, Mapping[str, list[int]]]] = (0.0, {})
-        self.estimates: dict[str, Estimate] = {}
+        self.estimates: dict[str, CostEstimate] = {}
 
     def snapshot(self, at: float, plan: Plan, *, settled: bool, ending: bool) -> Snapshot:
         """Everything measured over the observer's window; `at` is the time of the run."""
         now = time.time()
         self.listen()
-        site, window = self._site, self._observer.window
+        context, window = self._context, self._observer.window
         pipelines = tuple(self._pipelines.values())
         offered = self.offered(now)
         windows = {p.name: self._observer.look(p, now, self.estimates) for p in pipelines}
@@ -76,25 +78,29 @@ class Gauges:
             for p in pipelines
         }
         executors = self._executor_metrics(pipelines, now)
-        delivered = site.delivered  # before what was taken in: rows arrive first, whatever is late
+        delivered = (
+            context.delivered
+        )  # before what was taken in: rows arrive first, whatever is late
         return Snapshot(
             at=at,
             window=window,
             rows_offered=sum(offered.values()) if offered else None,
-            rows_ingested=self._taken_in() + site.foreign_rows,
+            rows_ingested=self._taken_in() + context.foreign_rows,
             rows_delivered=sum(delivered.values()),
-            rows_dead=site.dead_letters,
+            rows_dead=context.dead_letters,
             pipelines=metrics,
             latency=self._observer.latency(now),
             sinks=delivered,
-            rows_repeated=site.repeated,
+            rows_repeated=context.repeated,
             drained=self._drained(),
             load=self._load(executors.values()) if at >= window / 2 else None,
-            source_pipelines=frozenset(plan.pipeline_of(s.name).name for s in site.graph.sources),
+            source_pipelines=frozenset(
+                plan.pipeline_of(s.name).name for s in context.graph.sources
+            ),
             operators={
                 name: found
                 for w in windows.values()
-                for name, found in w.operators_in(site.graph).items()
+                for name, found in w.operators_in(context.graph).items()
             },
             channels=self._channels(pipelines, windows),
             executors=executors,
@@ -107,11 +113,11 @@ class Gauges:
 
     @property
     def _can_be_late(self) -> bool:
-        return any(operator.stateful for operator in self._site.graph.operators)
+        return any(operator.stateful for operator in self._context.graph.operators)
 
     def listen(self) -> None:
         """Take in what tasks and Python operators have said since the last time."""
-        mail = self._site.mail
+        mail = self._context.mail
         said = mail.collect() if mail else ()
         self._observer.hear(self.statistics.new_tasks(), said, time.time())
 
@@ -122,7 +128,7 @@ class Gauges:
         return self._slots[2]
 
     def _arrival_rate(
-        self, pipeline: RunningPipeline, waiting: int | None, window: Window, now: float
+        self, pipeline: RunningPipeline, waiting: int | None, window: PipelineWindow, now: float
     ) -> float | None:
         """Rows a second that came to a pipeline, whether it has taken them or not.
 
@@ -155,7 +161,7 @@ class Gauges:
         return (queue.waiting if queue else None) or None
 
     def _channels(
-        self, pipelines: Iterable[RunningPipeline], windows: Mapping[str, Window]
+        self, pipelines: Iterable[RunningPipeline], windows: Mapping[str, PipelineWindow]
     ) -> dict[str, ChannelMetrics]:
         found = {}
         for pipeline in pipelines:
@@ -164,7 +170,7 @@ class Gauges:
             for entry in pipeline.inputs:
                 if not entry.upstream:
                     continue
-                backlog = self._site.channel(entry.upstream).end - pipeline.positions[entry.key]
+                backlog = self._context.channel(entry.upstream).end - pipeline.positions[entry.key]
                 read = sum(b.ranges.get(entry.key, (0, 0))[1] for b in batches[-1:])
                 read -= sum(b.ranges.get(entry.key, (0, 0))[0] for b in batches[:1])
                 rate = window.rate(read)
@@ -183,9 +189,9 @@ class Gauges:
         self, pipelines: Collection[RunningPipeline], now: float
     ) -> dict[str, ExecutorMetrics]:
         tasks, python = self._observer.tasks(now), None
-        if self._site.mail is not None:
+        if self._context.mail is not None:
             python = in_python(tasks, self._observer.reports(now), _places(pipelines))
-        work = Work(
+        work = ExecutorWork(
             since=now - self._observer.window,
             now=now,
             tasks=tasks,
@@ -220,7 +226,7 @@ class Gauges:
             for pipeline in tuple(self._pipelines.values())
             for entry in pipeline.inputs
             if not entry.upstream
-            and pipeline_graph.generator(self._site.graph, entry.operator) is not None
+            and pipeline_graph.generator(self._context.graph, entry.operator) is not None
         }
 
     def _taken_in(self) -> int:
@@ -230,16 +236,16 @@ class Gauges:
             for pipeline in tuple(self._pipelines.values())
             for entry in pipeline.inputs
             if not entry.upstream
-            and pipeline_graph.generator(self._site.graph, entry.operator) is not None
+            and pipeline_graph.generator(self._context.graph, entry.operator) is not None
         )
 
     def offered(self, now: float) -> dict[str, int]:
         """Rows that were due by now, by source with a generator."""
         found = {}
-        for source in self._site.graph.sources:
-            generator = pipeline_graph.generator(self._site.graph, source.name)
+        for source in self._context.graph.sources:
+            generator = pipeline_graph.generator(self._context.graph, source.name)
             if generator is not None:
-                due = self._site.load(source.name).offered(now - self._clocks[source.name])
+                due = self._context.load(source.name).offered(now - self._clocks[source.name])
                 known = [due, generator.limit, self._limits.get(source.name)]
                 found[source.name] = min(rows for rows in known if rows is not None)
         return found
@@ -256,7 +262,7 @@ class Gauges:
 
     def backlog(self, operator: str) -> int:
         """Rows in an operator's channel that its slowest reader has not committed."""
-        return self._site.channel(operator).end - self.slowest(operator)
+        return self._context.channel(operator).end - self.slowest(operator)
 
     def waiting(self, pipelines: Iterable[RunningPipeline]) -> int | None:
         """Rows that wait for some pipelines; None where a source of Spark's own hides them."""
@@ -276,7 +282,7 @@ class Gauges:
         if pipeline.foreign:
             return None
         return sum(
-            (self._site.channel(i.upstream).end if i.upstream else offered[i.operator])
+            (self._context.channel(i.upstream).end if i.upstream else offered[i.operator])
             - pipeline.positions[i.key]
             for i in pipeline.inputs
         )
@@ -292,9 +298,9 @@ class Gauges:
         for pipeline in self._pipelines.values():
             for entry in pipeline.inputs:
                 if entry.upstream:
-                    if pipeline.positions[entry.key] < self._site.channel(entry.upstream).end:
+                    if pipeline.positions[entry.key] < self._context.channel(entry.upstream).end:
                         return False
-                elif pipeline_graph.generator(self._site.graph, entry.operator) is not None:
+                elif pipeline_graph.generator(self._context.graph, entry.operator) is not None:
                     limit = self._limits.get(entry.operator)
                     if limit is None or pipeline.positions[entry.key] < limit:
                         return False
@@ -306,7 +312,7 @@ def _places(pipelines: Iterable[RunningPipeline]) -> Places:
     found = {}
     for pipeline in pipelines:
         stateful = pipeline.stateful
-        behind = pipeline.site.graph.reachable(stateful.name) if stateful else frozenset()
+        behind = pipeline.context.graph.reachable(stateful.name) if stateful else frozenset()
         for name in pipeline.spec.operators:
             found[name] = (pipeline.run, pipeline.wired.epoch, name in behind)
     return found

@@ -22,7 +22,7 @@ SAMPLED = 16
 
 
 @dataclass
-class Report:
+class MeterReport:
     """One operator in one task. seconds: without what it waited for its input.
 
     calls, total and squares describe the calls that were timed one by one; cpu: seconds of
@@ -46,26 +46,26 @@ class Report:
     heard: float = 0.0
 
 
-class _Mailbag(AccumulatorParam[list[Report]]):
-    def zero(self, value: list[Report]) -> list[Report]:
+class _Mailbag(AccumulatorParam[list[MeterReport]]):
+    def zero(self, value: list[MeterReport]) -> list[MeterReport]:
         return []
 
-    def addInPlace(self, value1: list[Report], value2: list[Report]) -> list[Report]:
+    def addInPlace(self, value1: list[MeterReport], value2: list[MeterReport]) -> list[MeterReport]:
         value1.extend(value2)
         return value1
 
 
-class Mail:
+class MeterReports:
     """Where reports arrive; made in the driver, sent along with the operators."""
 
     def __init__(self, context: SparkContext) -> None:
         self._box: Any = context.accumulator([], _Mailbag())
 
-    def send(self, report: Report) -> None:
+    def send(self, report: MeterReport) -> None:
         """From a worker, before the task ends."""
         self._box.add([report])
 
-    def collect(self) -> list[Report]:
+    def collect(self) -> list[MeterReport]:
         """In the driver: what has come since the last call."""
         box = self._box.value
         came = len(box)
@@ -78,7 +78,7 @@ class Mail:
 class Meter:
     """Counts and times what goes through one operator in one task."""
 
-    report: Report
+    report: MeterReport
     _waited: float = field(default=0.0)
     _others: float = field(default=0.0)
     _first: float = field(default_factory=process_time)
@@ -113,7 +113,7 @@ class Meter:
             self.report.rows_out += batch.num_rows
             yield batch
 
-    def whole(self) -> Report:
+    def whole(self) -> MeterReport:
         """The report, with all that this process has done since the meter was made."""
         self.report.worker = process_time() - self._first
         return self.report

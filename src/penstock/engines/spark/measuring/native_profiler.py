@@ -20,11 +20,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from penstock.dataflow import operators as op
-from penstock.engines.spark.channels.remote_files import Store
-from penstock.engines.spark.measuring.breakdown import Estimate
-from penstock.engines.spark.measuring.task_statistics import Spent, Statistics
+from penstock.engines.spark.channels.remote_files import FileStore
+from penstock.engines.spark.measuring.breakdown import CostEstimate
+from penstock.engines.spark.measuring.task_statistics import Statistics, TaskSeconds
 from penstock.engines.spark.queries import diagnosis
-from penstock.engines.spark.queries.compiler import Compiler, Result
+from penstock.engines.spark.queries.compiler import Compiler, PendingFrame
 from penstock.engines.spark.queries.pipeline import RunningPipeline
 from penstock.metrics.snapshot import Snapshot
 
@@ -55,7 +55,7 @@ _PATIENCE = 10.0
 _LOOK = 0.5
 _COPY = "penstock_copy"
 
-Estimates = dict[str, Estimate]
+Estimates = dict[str, CostEstimate]
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class _Sampled:
 
     frame: DataFrame
     rows: int = 0
-    spent: Spent | None = None
+    spent: TaskSeconds | None = None
 
     def kept(self, stack: ExitStack) -> _Sampled:
         """The same in Spark's cache from the first use on, until the stack is unwound."""
@@ -137,16 +137,16 @@ class Profiler:
 
     def trial(self, pipeline: RunningPipeline, snapshot: Snapshot) -> Estimates:
         """Run the operators of a pipeline on a sample, as far as they can be run by themselves."""
-        site = pipeline.site
+        context = pipeline.context
         found: Estimates = {}
         made: dict[str, _Sampled] = {}
         with self._excused(pipeline), ExitStack() as stack:
             rows = self._sample_size(pipeline, snapshot)
             last = natives(pipeline)[-1]
             aside = stack.enter_context(TemporaryDirectory())
-            compiler = Compiler(site.graph, Store(aside))
+            compiler = Compiler(context.graph, FileStore(aside))
             for name in pipeline.spec.operators:
-                operator = site.graph[name]
+                operator = context.graph[name]
                 inputs = self._inputs(pipeline, name, made, rows)
                 if inputs is None or isinstance(operator.body, op.Write):
                     break
@@ -156,7 +156,7 @@ class Profiler:
                 native = isinstance(operator.body, op.Frame)
                 if native:
                     inputs = [self._tried(i.kept(stack)) if i.spent is None else i for i in inputs]
-                frame = compiler.apply(operator, [Result(i.frame) for i in inputs]).frame()
+                frame = compiler.apply(operator, [PendingFrame(i.frame) for i in inputs]).frame()
                 made[name] = _Sampled(frame)
                 if native:
                     before, after = inputs[0], self._tried(made[name])
@@ -165,7 +165,7 @@ class Profiler:
                     assert before.spent is not None
                     assert after.spent is not None
                     took = more(before.spent, after.spent)
-                    found[name] = Estimate(
+                    found[name] = CostEstimate(
                         took / before.rows, after.rows / before.rows, before.rows
                     )
                     made[name] = after
@@ -193,7 +193,7 @@ class Profiler:
     def _sample_size(self, pipeline: RunningPipeline, snapshot: Snapshot) -> int:
         known: list[float | None] = []
         for name in pipeline.spec.operators:
-            body = pipeline.site.graph[name].body
+            body = pipeline.context.graph[name].body
             if isinstance(body, op.Frame):
                 known.append(self._estimates[name].service if name in self._estimates else None)
             elif isinstance(body, op.PYTHON_BODIES) and name in snapshot.operators:
@@ -209,7 +209,7 @@ class Profiler:
         rows: int,
     ) -> list[_Sampled] | None:
         """What an operator reads; None if that cannot be had."""
-        operator = pipeline.site.graph[name]
+        operator = pipeline.context.graph[name]
         wanted = operator.inputs or ("",)
         found = []
         for upstream in wanted:
@@ -224,7 +224,7 @@ class Profiler:
             stop = pipeline.positions[entry.key]
             first = max(0, stop - rows)
             if entry.upstream:  # what is behind is soon gone, what is ahead is not
-                first, stop = stop, min(stop + rows, pipeline.site.channel(entry.upstream).end)
+                first, stop = stop, min(stop + rows, pipeline.context.channel(entry.upstream).end)
             table = diagnosis.read_table(pipeline, entry, first, stop)
             if table is None or not table.num_rows:
                 return None
@@ -244,7 +244,7 @@ class Profiler:
             rows = counted.get["rows"]
         return _Sampled(sampled.frame, rows, min(found, key=lambda s: s.cpu + s.waited))
 
-    def _spent(self, frame: DataFrame) -> Spent:
+    def _spent(self, frame: DataFrame) -> TaskSeconds:
         """What it takes to go through a DataFrame."""
         if self._halt.is_set():
             raise InterruptedError("the flow is being stopped")
@@ -277,7 +277,7 @@ def _log(line: str) -> None:
         os.write(2, line.encode())
 
 
-def more(before: Spent, after: Spent) -> float:
+def more(before: TaskSeconds, after: TaskSeconds) -> float:
     """Seconds that one operator more has taken."""
     cpu = max(0.0, after.cpu - before.cpu)
     waited = after.waited - before.waited
@@ -294,7 +294,7 @@ def behind(snapshot: Snapshot) -> bool:
 
 def natives(pipeline: RunningPipeline) -> list[str]:
     """The native operators of a pipeline."""
-    graph = pipeline.site.graph
+    graph = pipeline.context.graph
     return [n for n in pipeline.spec.operators if isinstance(graph[n].body, op.Frame)]
 
 

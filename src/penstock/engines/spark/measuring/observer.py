@@ -20,20 +20,20 @@ from penstock.engines.spark.measuring.batches import (
     Batch,
     LatencyMeter,
     Origins,
-    Queue,
+    SourceQueue,
     Span,
     left,
     parts,
     scaled,
 )
-from penstock.engines.spark.measuring.breakdown import Estimate, Window
-from penstock.engines.spark.measuring.meter import Report
+from penstock.engines.spark.measuring.breakdown import CostEstimate, PipelineWindow
+from penstock.engines.spark.measuring.meter import MeterReport
 from penstock.engines.spark.measuring.task_statistics import Task
 from penstock.engines.spark.pipeline_graph import Input
 from penstock.engines.spark.queries.checkpoint import rows_of
 from penstock.engines.spark.queries.dead_letters import tag
 from penstock.engines.spark.queries.pipeline import RunningPipeline
-from penstock.engines.spark.run_context import Site
+from penstock.engines.spark.run_context import RunContext
 from penstock.metrics.snapshot import LatencyMetrics
 
 _SAMPLES = 60
@@ -56,16 +56,16 @@ _LOOK = 0.1
 class Observer:
     """Keeps the recent batches of every pipeline and the latencies of every constraint."""
 
-    def __init__(self, site: Site, window: float) -> None:
-        self._site = site
+    def __init__(self, context: RunContext, window: float) -> None:
+        self._context = context
         self.window = window
         self._batches: dict[str, deque[Batch]] = {}
-        self._meters = {c.name: LatencyMeter(c) for c in site.graph.constraints}
-        self._origins = {c.name: Origins() for c in site.graph.constraints}
-        self._reach = {c.name: site.graph.reachable(c.first) for c in site.graph.constraints}
-        self._queues: dict[str, Queue] = {}
+        self._meters = {c.name: LatencyMeter(c) for c in context.graph.constraints}
+        self._origins = {c.name: Origins() for c in context.graph.constraints}
+        self._reach = {c.name: context.graph.reachable(c.first) for c in context.graph.constraints}
+        self._queues: dict[str, SourceQueue] = {}
         self._fresh: dict[str, float] = {}
-        self._reports: dict[str, deque[Report]] = {}
+        self._reports: dict[str, deque[MeterReport]] = {}
         self._tasks: dict[str, deque[Task]] = {}
         self.late_rows = 0
         self.outputs: dict[str, deque[float]] = {}
@@ -83,16 +83,16 @@ class Observer:
                     self.outputs.setdefault(name, deque(maxlen=1000)).append(batch.at)
             for key, (_, stop) in batch.ranges.items():
                 pipeline.reached(key, stop)
-            for constraint in self._site.graph.constraints:
+            for constraint in self._context.graph.constraints:
                 self._follow(constraint, pipeline, data["batchId"], batch)
         return len(reports)
 
-    def queue(self, pipeline: RunningPipeline) -> Queue | None:
+    def queue(self, pipeline: RunningPipeline) -> SourceQueue | None:
         """What its sources of Spark's own have had; None if it has others, or none of them."""
         foreign = pipeline.foreign
         if not foreign or len(foreign) < len(pipeline.inputs):
             return None
-        return self._queues.setdefault(foreign[0].name, Queue())
+        return self._queues.setdefault(foreign[0].name, SourceQueue())
 
     def _batch(self, pipeline: RunningPipeline, data: Mapping[str, Any]) -> Batch:
         started = datetime.fromisoformat(data["timestamp"].replace("Z", "+00:00")).timestamp()
@@ -150,7 +150,7 @@ class Observer:
         for entry in pipeline.inputs:
             if constraint.first in operators:
                 # Of several inputs only those count that lead to the first operator.
-                if constraint.first not in self._site.graph.reachable(entry.operator):
+                if constraint.first not in self._context.graph.reachable(entry.operator):
                     continue
                 spans += batch.arrivals[entry.key]
             elif entry.upstream in reach:
@@ -165,7 +165,7 @@ class Observer:
         if entry.key not in batch.ranges:
             if (
                 entry.upstream
-                or pipeline_graph.generator(self._site.graph, entry.operator) is not None
+                or pipeline_graph.generator(self._context.graph, entry.operator) is not None
             ):
                 return []
             earlier = self._batches.get(pipeline.name)
@@ -175,13 +175,13 @@ class Observer:
         if stop <= first:
             return []
         if entry.upstream:
-            found = self._site.channel(entry.upstream).entries(first, stop)
+            found = self._context.channel(entry.upstream).entries(first, stop)
             return [Span(e.at, e.at, b - a) for e, a, b in found]
         clock = pipeline.valve.clocks.get(entry.key)
         if clock is None:  # a batch from before a crash: when its rows were due nobody knows
             return []
         edges = np.unique(np.linspace(first, stop, min(17, stop - first + 1)).astype(np.int64))
-        load = self._site.load(entry.operator)
+        load = self._context.load(entry.operator)
         due = load.arrival(np.minimum(edges, stop - 1)) + clock
         return [
             Span(float(due[i]), float(due[i + 1]), int(edges[i + 1] - edges[i]))
@@ -192,7 +192,7 @@ class Observer:
         """What the writers of the rows in a channel had inherited themselves."""
         first, stop = batch.ranges.get(entry.key, (0, 0))
         spans: list[Span] = []
-        for found, a, b in self._site.channel(entry.upstream).entries(first, stop):
+        for found, a, b in self._context.channel(entry.upstream).entries(first, stop):
             known = self._origins[constraint.name].get(entry.upstream, found.tag) or []
             total = sum(s.rows for s in known)
             if total > 0:
@@ -221,7 +221,7 @@ class Observer:
 
     # --- windows --------------------------------------------------------------------------------
 
-    def hear(self, tasks: Iterable[Task], reports: Iterable[Report], now: float) -> None:
+    def hear(self, tasks: Iterable[Task], reports: Iterable[MeterReport], now: float) -> None:
         """Take in what Spark says of tasks and what Python operators say of themselves."""
         for task in tasks:
             self._tasks.setdefault(task.run, deque(maxlen=_KEPT)).append(task)
@@ -240,7 +240,7 @@ class Observer:
             found += [t for t in late if t.ended > since]
         return found
 
-    def reports(self, now: float) -> list[Report]:
+    def reports(self, now: float) -> list[MeterReport]:
         """What Python operators have said in the window."""
         since = now - self.window
         return [
@@ -258,8 +258,8 @@ class Observer:
         return batches[-1] if batches else None
 
     def look(
-        self, pipeline: RunningPipeline, now: float, estimates: Mapping[str, Estimate]
-    ) -> Window:
+        self, pipeline: RunningPipeline, now: float, estimates: Mapping[str, CostEstimate]
+    ) -> PipelineWindow:
         """What was seen of a pipeline in the window."""
         since = now - self.window
         fresh = self._fresh.get(pipeline.name, 0.0)
@@ -288,7 +288,7 @@ class Observer:
         known = [(b, work.get((b.run, b.number), [])) for b in valid[-_SAMPLES:]]
         keys = {(b.run, b.number) for b in recent}
         numbers = {b.number for b in recent}
-        return Window(
+        return PipelineWindow(
             name=pipeline.name,
             operators=pipeline.spec.operators,
             parallelism=pipeline.spec.parallelism,

@@ -64,7 +64,7 @@ class ExecutorFacts:
 
 
 @dataclass(frozen=True)
-class Spent:
+class TaskSeconds:
     """Seconds of tasks on a processor of the JVM's, and those in which they waited for others."""
 
     cpu: float
@@ -126,7 +126,7 @@ class Statistics:
             if i["isActive"] and i["totalCores"] > 0
         ]
 
-    def spent(self, description: str) -> Spent:
+    def spent(self, description: str) -> TaskSeconds:
         """What the tasks of a job that is done took, by its description."""
         end = time.monotonic() + _PATIENCE
         while time.monotonic() < end:
@@ -136,7 +136,7 @@ class Statistics:
             if found and all(i["status"] in ("COMPLETE", "SKIPPED") for i in found):
                 cpu = sum(i["executorCpuTime"] for i in found) / 1e9
                 run = sum(i["executorRunTime"] for i in found) / 1e3
-                return Spent(cpu, max(0.0, run - cpu))
+                return TaskSeconds(cpu, max(0.0, run - cpu))
             time.sleep(0.02)
         raise TimeoutError(f"Spark said nothing of the job '{description}'")
 

@@ -25,10 +25,10 @@ from penstock.engines.spark.channels.event_time import (
     late,
     microseconds,
 )
-from penstock.engines.spark.channels.remote_files import Store
-from penstock.engines.spark.measuring.meter import Mail
+from penstock.engines.spark.channels.remote_files import FileStore
+from penstock.engines.spark.measuring.meter import MeterReports
 from penstock.engines.spark.queries.dead_letters import Desk
-from penstock.engines.spark.queries.record_functions import Stage, Stages
+from penstock.engines.spark.queries.record_functions import RecordStep, RecordSteps
 from penstock.engines.spark.queries.stateful_processors import (
     ALL,
     ORDER,
@@ -74,9 +74,9 @@ class Compiler:
     """
 
     graph: Graph
-    dead: Store
+    dead: FileStore
     epoch: int = 0
-    mail: Mail | None = None
+    mail: MeterReports | None = None
     watermark: Watermark | None = None
 
     def tail(
@@ -88,28 +88,29 @@ class Compiler:
         """
         inside = set(operators)
         last = [n for n in operators if not isinstance(self.graph[n].body, op.Write)][-1:]
-        frames: dict[str, Result] = {}
-        result: Result | None = None
+        frames: dict[str, PendingFrame] = {}
+        result: PendingFrame | None = None
         for name in operators:
             operator = self.graph[name]
             if isinstance(operator.body, op.Write):
                 if result is None:  # a sink alone
-                    result = Result(read(operator, operator.inputs[0]))
+                    result = PendingFrame(read(operator, operator.inputs[0]))
                 continue
             if isinstance(operator.body, op.Read):
-                result = Result(read(operator, ""))
+                result = PendingFrame(read(operator, ""))
             else:
                 inputs = [
-                    frames[i] if i in inside else Result(read(operator, i)) for i in operator.inputs
+                    frames[i] if i in inside else PendingFrame(read(operator, i))
+                    for i in operator.inputs
                 ]
                 result = self.apply(operator, inputs)
             if isinstance(operator.body, op.Aggregate | op.Join) and name not in last:
-                result = Result(_unpruned(name, result.frame()))
+                result = PendingFrame(_unpruned(name, result.frame()))
             frames[name] = result
         assert result is not None
         return result.frame().observe(OUT, F.count(F.lit(1)).alias("rows"))
 
-    def apply(self, operator: Operator, inputs: list[Result]) -> Result:
+    def apply(self, operator: Operator, inputs: list[PendingFrame]) -> PendingFrame:
         """One operator on top of its inputs."""
         body = operator.body
         if isinstance(body, op.PYTHON_BODIES):
@@ -117,22 +118,24 @@ class Compiler:
         frames = [i.frame() for i in inputs]
         match body:
             case op.Frame():
-                return Result(self._frame(operator, body, frames[0]))
+                return PendingFrame(self._frame(operator, body, frames[0]))
             case op.Aggregate(emit=emit, window=window):
                 result = self._aggregate(operator, body, frames[0])
                 if emit == "final" and feeds_state(self.graph, operator.name):
                     result = event_time.noted(result, window.size if window else None)
-                return Result(result)
+                return PendingFrame(result)
             case op.Deduplicate():
-                return Result(self._noted(operator, _deduplicate(operator, body, frames[0])))
+                return PendingFrame(self._noted(operator, _deduplicate(operator, body, frames[0])))
             case op.Join():
-                return Result(self._noted(operator, _join(operator, body, frames[0], frames[1])))
+                return PendingFrame(
+                    self._noted(operator, _join(operator, body, frames[0], frames[1]))
+                )
             case op.Union():
-                return Result(reduce(lambda a, b: a.unionByName(b), event_time.union(frames)))
+                return PendingFrame(reduce(lambda a, b: a.unionByName(b), event_time.union(frames)))
             case op.Process():
-                return Result(self._process(operator, body, frames[0]))
+                return PendingFrame(self._process(operator, body, frames[0]))
             case op.Barrier():
-                return Result(_barrier(operator, frames))
+                return PendingFrame(_barrier(operator, frames))
         raise AssertionError(body)
 
     def _noted(self, operator: Operator, frame: DataFrame) -> DataFrame:
@@ -185,12 +188,12 @@ class Compiler:
             self.epoch,
         )
 
-    def _stage(self, operator: Operator, before: Result) -> Stage:
+    def _stage(self, operator: Operator, before: PendingFrame) -> RecordStep:
         assert isinstance(operator.body, op.PYTHON_BODIES)
         schema = operator.schema
         struct = before.struct() if schema is None else struct_of(schema)
         arrow = to_arrow_schema(struct, timezone=_zone(before.base))
-        return Stage(operator.body, arrow, self.desk(operator), self.mail)
+        return RecordStep(operator.body, arrow, self.desk(operator), self.mail)
 
     def _process(self, operator: Operator, body: op.Process, frame: DataFrame) -> DataFrame:
         assert operator.schema is not None
@@ -208,15 +211,15 @@ class Compiler:
 
 
 @dataclass(frozen=True)
-class Result:
+class PendingFrame:
     """A DataFrame, and Python stages that are still to be put on top of it in one go."""
 
     base: DataFrame
-    stages: tuple[Stage, ...] = ()
+    stages: tuple[RecordStep, ...] = ()
     schema: Schema | None = None
 
-    def then(self, stage: Stage, schema: Schema | None) -> Result:
-        return Result(self.base, (*self.stages, stage), schema or self.schema)
+    def then(self, stage: RecordStep, schema: Schema | None) -> PendingFrame:
+        return PendingFrame(self.base, (*self.stages, stage), schema or self.schema)
 
     def struct(self) -> StructType:
         return self.base.schema if self.schema is None else struct_of(self.schema)
@@ -224,7 +227,7 @@ class Result:
     def frame(self) -> DataFrame:
         if not self.stages:
             return self.base
-        return self.base.mapInArrow(Stages(self.stages), self.struct())
+        return self.base.mapInArrow(RecordSteps(self.stages), self.struct())
 
 
 def _zone(frame: DataFrame) -> str:

@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 
 from pyspark import TaskContext
 
-from penstock.engines.spark.channels.remote_files import Store
-from penstock.engines.spark.measuring.meter import Report
+from penstock.engines.spark.channels.remote_files import FileStore
+from penstock.engines.spark.measuring.meter import MeterReport
 
 _TABLES = ("DataFrame", "Series", "RecordBatch", "Table", "ChunkedArray")
 _LIBRARIES = ("pandas", "pyarrow", "polars", "pyspark")
@@ -34,12 +34,12 @@ class Desk:
     operator: str
     written: str
     fails: bool
-    store: Store
+    store: FileStore
     epoch: int
 
-    def report(self, letters: Letters) -> Report:
+    def report(self, letters: Letters) -> MeterReport:
         """A new report on the operator in the task that the letters are of."""
-        return Report(self.operator, self.epoch, letters.partition, letters.batch)
+        return MeterReport(self.operator, self.epoch, letters.partition, letters.batch)
 
     def open(self) -> Letters:
         """The letters of this task; called inside a Python worker."""
@@ -113,31 +113,31 @@ def raw_line(operator: str, error: str, record: str) -> str:
     return f'{{"operator": {_json(operator)}, "error": {_json(error)}, "record": {record}}}'
 
 
-def _box(store: Store, operator: str, label: str) -> Store:
+def _box(store: FileStore, operator: str, label: str) -> FileStore:
     """The folder of a batch's letters, shared with its thousand, so that none grows for ever."""
     return store.child(operator).child(label[:-3])
 
 
-def write(store: Store, operator: str, label: str, ending: str, lines: Iterable[str]) -> None:
+def write(store: FileStore, operator: str, label: str, ending: str, lines: Iterable[str]) -> None:
     """Put letters of a batch into an operator's directory."""
     box = _box(store, operator, label).make()
     data = ("\n".join(lines) + "\n").encode(errors="backslashreplace")
     box.write_bytes(f"{label}-{ending}.jsonl", data)
 
 
-def total(store: Store, operator: str) -> int:
+def total(store: FileStore, operator: str) -> int:
     """All letters of an operator."""
     boxes = store.child(operator)
     return sum(_lines(boxes.child(name), boxes.child(name).names()) for name in boxes.names())
 
 
-def count(store: Store, operator: str, label: str) -> int:
+def count(store: FileStore, operator: str, label: str) -> int:
     """The letters of one batch."""
     box = _box(store, operator, label)
     return _lines(box, box.names(f"{label}-"))
 
 
-def settle(store: Store, operator: str, label: str) -> int:
+def settle(store: FileStore, operator: str, label: str) -> int:
     """When a batch is through: drop the letters of attempts that failed, and count the rest."""
     box = _box(store, operator, label)
     kept = set(box.names(f"{label}-"))
@@ -154,14 +154,14 @@ def settle(store: Store, operator: str, label: str) -> int:
     return _lines(box, kept)
 
 
-def discard(store: Store, operator: str, label: str) -> None:
+def discard(store: FileStore, operator: str, label: str) -> None:
     """Remove what an earlier, unfinished attempt at a batch left."""
     box = _box(store, operator, label)
     for name in box.names(f"{label}-"):
         box.remove(name)
 
 
-def forget(store: Store, operators: Iterable[str], epoch: int) -> None:
+def forget(store: FileStore, operators: Iterable[str], epoch: int) -> None:
     """Remove the letters of an epoch that never came into force, and of all after it."""
     for operator in operators:
         boxes = store.child(operator)
@@ -171,7 +171,7 @@ def forget(store: Store, operators: Iterable[str], epoch: int) -> None:
                     boxes.child(name).remove(file)
 
 
-def _lines(box: Store, names: Iterable[str]) -> int:
+def _lines(box: FileStore, names: Iterable[str]) -> int:
     found = 0
     for name in names:
         if name.endswith(".jsonl"):

@@ -15,10 +15,10 @@ from penstock.dataflow.operators import Operator
 from penstock.dataflow.schema import arrow_schema as arrow
 from penstock.engines.spark import pipeline_graph
 from penstock.engines.spark.channels import channel
-from penstock.engines.spark.channels.remote_files import Store
+from penstock.engines.spark.channels.remote_files import FileStore
 from penstock.engines.spark.pipeline_graph import Input
 from penstock.engines.spark.queries import checkpoint
-from penstock.engines.spark.queries.compiler import Compiler, Result, struct_of
+from penstock.engines.spark.queries.compiler import Compiler, PendingFrame, struct_of
 from penstock.engines.spark.queries.pipeline import RunningPipeline
 from penstock.engines.spark.session.flow_session import SOCKETS
 
@@ -66,15 +66,15 @@ def culprit(pipeline: RunningPipeline) -> Operator | None:
     only one thing does; else None.
     """
     with TemporaryDirectory() as aside:  # letters of this trial are nobody's
-        return _search(pipeline, Compiler(pipeline.site.graph, Store(aside)))
+        return _search(pipeline, Compiler(pipeline.context.graph, FileStore(aside)))
 
 
 def _search(pipeline: RunningPipeline, compiler: Compiler) -> Operator | None:
-    site = pipeline.site
+    context = pipeline.context
     frames: dict[str, DataFrame] = {}
     names = pipeline.spec.operators
     for at, name in enumerate(names):
-        operator = site.graph[name]
+        operator = context.graph[name]
         if operator.stateful or isinstance(operator.body, op.Write):
             return operator if at == len(names) - 1 else None
         if isinstance(operator.body, op.Read):
@@ -87,7 +87,7 @@ def _search(pipeline: RunningPipeline, compiler: Compiler) -> Operator | None:
             frames[name] = found
             continue
         inputs = [frames.get(i) or _input(pipeline, name, i) for i in operator.inputs]
-        frame = compiler.apply(operator, [Result(f) for f in inputs if f is not None]).frame()
+        frame = compiler.apply(operator, [PendingFrame(f) for f in inputs if f is not None]).frame()
         try:
             frame.write.format("noop").mode("overwrite").save()
         except Exception:
@@ -113,14 +113,14 @@ def read_table(pipeline: RunningPipeline, entry: Input, first: int, stop: int) -
 
     Rows of a channel that all its readers have committed may be gone: then there are fewer.
     """
-    site = pipeline.site
-    generator = None if entry.upstream else pipeline_graph.generator(site.graph, entry.operator)
+    context = pipeline.context
+    generator = None if entry.upstream else pipeline_graph.generator(context.graph, entry.operator)
     if generator is not None:
         schema = generator.schema
         batches = records(generator, first, stop)
     elif entry.upstream:
-        schema = site.schemas[entry.upstream]
-        source = site.channel(entry.upstream)
+        schema = context.schemas[entry.upstream]
+        source = context.channel(entry.upstream)
         batches = channel.read(source.store, source.log.pieces(first, stop), arrow(schema))
     else:
         return None
@@ -129,6 +129,6 @@ def read_table(pipeline: RunningPipeline, entry: Input, first: int, stop: int) -
 
 def as_frame(pipeline: RunningPipeline, entry: Input, rows: pa.Table) -> DataFrame:
     """The rows as Spark has them."""
-    site = pipeline.site
+    context = pipeline.context
     source = entry.upstream or entry.operator
-    return site.spark.createDataFrame(rows, struct_of(site.schemas[source]))
+    return context.spark.createDataFrame(rows, struct_of(context.schemas[source]))

@@ -18,7 +18,7 @@ from penstock.dataflow import operators as op
 from penstock.dataflow.delivery import Delivery, delivery
 from penstock.dataflow.operators import Operator
 from penstock.engines.spark import pipeline_graph
-from penstock.engines.spark.changes.executors import Executors
+from penstock.engines.spark.changes.executors import ClusterExecutors
 from penstock.engines.spark.channels import event_time
 from penstock.engines.spark.channels.event_time import Watermark
 from penstock.engines.spark.channels.valve import Valve, acknowledged
@@ -36,7 +36,7 @@ from penstock.engines.spark.queries.compiler import (
 )
 from penstock.engines.spark.queries.dead_letters import tag
 from penstock.engines.spark.queries.spark_checks import foreign
-from penstock.engines.spark.run_context import Site
+from penstock.engines.spark.run_context import RunContext
 from penstock.engines.spark.session.flow_session import STATE, active, settings
 from penstock.engines.spark.session.pickling import pickled, portable
 from penstock.plan.plan import Pipeline
@@ -60,7 +60,7 @@ class RunningPipeline:
 
     def __init__(
         self,
-        site: Site,
+        context: RunContext,
         spec: Pipeline,
         wired: Wired,
         clocks: Mapping[str, float],
@@ -68,14 +68,14 @@ class RunningPipeline:
         backlog: Callable[[str], int],
         shadow: bool = False,
     ) -> None:
-        self.site = site
+        self.context = context
         self.spec = spec
         self.wired = wired
-        self.inputs = pipeline_graph.inputs(site.graph, spec.operators)
-        self.tail = pipeline_graph.tail(site.graph, spec.operators)
-        self.sinks = pipeline_graph.sinks(site.graph, spec.operators)
-        self.feeds = pipeline_graph.feeds(site.graph, spec.operators)
-        self.lettering = tuple(n for n in spec.operators if _can_reject(site.graph[n]))
+        self.inputs = pipeline_graph.inputs(context.graph, spec.operators)
+        self.tail = pipeline_graph.tail(context.graph, spec.operators)
+        self.sinks = pipeline_graph.sinks(context.graph, spec.operators)
+        self.feeds = pipeline_graph.feeds(context.graph, spec.operators)
+        self.lettering = tuple(n for n in spec.operators if _can_reject(context.graph[n]))
         self.query: Any = None
         self.run = ""  # Spark's id of this start of the query
         self._error: Exception | None = None
@@ -96,16 +96,16 @@ class RunningPipeline:
         self._watermark: Watermark | None = None
         mark = f"{spec.name}-{wired.epoch:06d}"
         self._query_name = mark if shadow else spec.name
-        self._valve_path = site.directory / "control" / f"{mark}.valve"
+        self._valve_path = context.directory / "control" / f"{mark}.valve"
         self.valve = Valve(
             open=True,
             parallelism=spec.parallelism,
-            admission=site.pace.admission(spec, _in_python(site, spec)),
+            admission=context.pace.admission(spec, _in_python(context, spec)),
             cadence=spec.cadence,
             clocks=dict(clocks),
             limits=dict(limits),
         )
-        self.checkpoint: Path = site.directory / "checkpoints" / wired.checkpoint
+        self.checkpoint: Path = context.directory / "checkpoints" / wired.checkpoint
         done = checkpoint.committed(self.checkpoint, wired.epoch)
         self.positions: dict[str, int] = {}
         self.taken_in: dict[str, int] = {}
@@ -120,11 +120,11 @@ class RunningPipeline:
     @property
     def foreign(self) -> tuple[Operator, ...]:
         """Sources of Spark's own in this pipeline, which have no valve."""
-        return pipeline_graph.spark_sources(self.site.graph, self.spec.operators)
+        return pipeline_graph.spark_sources(self.context.graph, self.spec.operators)
 
     @property
     def stateful(self) -> Operator | None:
-        return pipeline_graph.stateful(self.site.graph, self.spec.operators)
+        return pipeline_graph.stateful(self.context.graph, self.spec.operators)
 
     @property
     def _windowed(self) -> bool:
@@ -135,9 +135,9 @@ class RunningPipeline:
     @property
     def metered_whole(self) -> bool:
         """Whether all that it does to rows is done in Python operators, which are timed."""
-        bodies = [self.site.graph[n].body for n in self.spec.operators]
+        bodies = [self.context.graph[n].body for n in self.spec.operators]
         steps = [b for b in bodies if not isinstance(b, op.Write)]
-        return self.site.mail is not None and all(isinstance(b, _PYTHON) for b in steps)
+        return self.context.mail is not None and all(isinstance(b, _PYTHON) for b in steps)
 
     @property
     def native_sink(self) -> connectors.Spark | None:
@@ -151,7 +151,7 @@ class RunningPipeline:
         """
         self.positions[key] = row
         if self.native_sink is not None:
-            self.site.tally(self.sinks[0]).reach(row)
+            self.context.tally(self.sinks[0]).reach(row)
 
     # --- turning ----------------------------------------------------------------------------
 
@@ -164,7 +164,7 @@ class RunningPipeline:
     @property
     def usual(self) -> dict[str, Any]:
         """What the valve lets through when nothing special is going on."""
-        rows = self.site.pace.admission(self.spec, _in_python(self.site, self.spec))
+        rows = self.context.pace.admission(self.spec, _in_python(self.context, self.spec))
         spec = self.spec
         return {"parallelism": spec.parallelism, "admission": rows, "cadence": spec.cadence}
 
@@ -214,8 +214,8 @@ class RunningPipeline:
         with self._turning:
             self.valve.save(self._valve_path)
         parts = str(self.wired.partitions)
-        special, self._least = needs(self.site.graph, self.spec.operators)
-        spark = self.site.spark
+        special, self._least = needs(self.context.graph, self.spec.operators)
+        spark = self.context.spark
         needed = {
             **special,
             **{name: value for name, value in STATE.items() if spark.conf.get(name, None) is None},
@@ -224,12 +224,16 @@ class RunningPipeline:
             # Sources are matched by name after a change of wiring, never by position.
             "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
         }
-        with self.site.lock, settings(spark, needed), active(spark):
+        with self.context.lock, settings(spark, needed), active(spark):
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
             # Where Spark writes by itself, nobody could set the watermark before a batch runs.
             self._watermark = Watermark(spark) if self._windowed else None
             compiler = Compiler(
-                self.site.graph, self.site.dead, self.wired.epoch, self.site.mail, self._watermark
+                self.context.graph,
+                self.context.dead,
+                self.wired.epoch,
+                self.context.mail,
+                self._watermark,
             )
             self.query = self._begin(compiler.tail(self.spec.operators, self._read), once)
             self._execution: Any = self.query._jsq.streamingQuery()
@@ -250,12 +254,12 @@ class RunningPipeline:
             writer.option("checkpointLocation", str(self.checkpoint))
             .trigger(processingTime=f"{round(1000 * every)} milliseconds")
             .queryName(self._query_name)
-            .outputMode(output_mode(self.site.graph, self.spec.operators))
+            .outputMode(output_mode(self.context.graph, self.spec.operators))
             .start()
         )
 
     def _read(self, operator: Operator, upstream: str) -> DataFrame:
-        spark = self.site.spark
+        spark = self.context.spark
         entry = Input(operator.name, upstream)
         number = self.inputs.index(entry)
         body = operator.body
@@ -269,21 +273,21 @@ class RunningPipeline:
             "first": str(self.wired.first.get(entry.key, 0)),
             "inputs": str(len(self.inputs)),
         }
-        generator = pipeline_graph.generator(self.site.graph, operator.name)
+        generator = pipeline_graph.generator(self.context.graph, operator.name)
         if generator is not None:
-            file = self.site.directory / "sources" / f"{operator.name}.pickle"
+            file = self.context.directory / "sources" / f"{operator.name}.pickle"
             file.write_bytes(pickled(portable(generator)))
             source, schema = "penstock-generator", generator.schema
             options["generator"] = str(file)
         else:
-            source, schema = "penstock-channel", self.site.schemas[upstream]
-            options["channel"] = self.site.channel(upstream).store.root
+            source, schema = "penstock-channel", self.context.schemas[upstream]
+            options["channel"] = self.context.channel(upstream).store.root
         source_name = checkpoint.source_name(self.wired.epoch, number)
         reader = spark.readStream.format(source).name(source_name).options(**options)
-        columns = self.site.times.columns.get(upstream)
+        columns = self.context.times.columns.get(upstream)
         if columns is None:
             return reader.schema(struct_of(schema)).load()
-        lag = self.site.times.lag(self.site.graph, self.stateful, operator.name, upstream)
+        lag = self.context.times.lag(self.context.graph, self.stateful, operator.name, upstream)
         if lag is not None:
             frame = reader.schema(event_time.hidden(columns)).load()
             return event_time.followed(frame, columns, lag)
@@ -367,11 +371,11 @@ class RunningPipeline:
 
     # --- where its state is ---------------------------------------------------------------------
 
-    def placement(self, executors: Executors) -> dict[int, str | None]:
+    def placement(self, executors: ClusterExecutors) -> dict[int, str | None]:
         """Which executor holds each part of the state."""
         return executors.placement(self._execution, self.wired.partitions)
 
-    def place(self, executors: Executors, where: Mapping[int, str]) -> None:
+    def place(self, executors: ClusterExecutors, where: Mapping[int, str]) -> None:
         """Have parts of the state held elsewhere from the next batch on."""
         executors.place(self._execution, where)
 
@@ -406,20 +410,20 @@ class RunningPipeline:
             for name in self.lettering:
                 # Those of an attempt that failed here were never counted.
                 if self._starts == 1 or self._ran == batch:
-                    self.site.dead_letters -= dead_letters.count(self.site.dead, name, label)
-                dead_letters.discard(self.site.dead, name, label)
+                    self.context.dead_letters -= dead_letters.count(self.context.dead, name, label)
+                dead_letters.discard(self.context.dead, name, label)
         for sink in self.sinks:
             if delivery(self._sink(sink)) is Delivery.AT_LEAST_ONCE:
-                self.site.tally(sink).begin(label)
+                self.context.tally(sink).begin(label)
         self._deliver(self._limited(frame), batch, again)
         rows = self._observed(label)
         if self.sinks:
             # First, so that no more rows are seen to leave than to come in.
             self.taken_in = checkpoint.planned(self.checkpoint, self.wired.epoch, batch)
         for sink in self.sinks:
-            self.site.tally(sink).add(label, rows)
+            self.context.tally(sink).add(label, rows)
         for name in self.lettering:
-            self.site.dead_letters += dead_letters.settle(self.site.dead, name, label)
+            self.context.dead_letters += dead_letters.settle(self.context.dead, name, label)
         self.ended[batch] = time.time()
         self._ran = self._ended_here = batch
         self.ended.pop(batch - 1000, None)
@@ -428,7 +432,7 @@ class RunningPipeline:
         """A batch whose output has been delivered by another already."""
         self._limited(frame).write.format("noop").mode("overwrite").save()
         for name in self.lettering:
-            dead_letters.discard(self.site.dead, name, label)
+            dead_letters.discard(self.context.dead, name, label)
 
     def _has_room(self) -> bool:
         """Whether a batch may begin: while the channel is full none does, which is back pressure.
@@ -437,7 +441,7 @@ class RunningPipeline:
         """
         if not self.feeds or self._shadow or not self.valve.open:
             return True
-        return self._backlog(self.tail) < self.site.channel_rows
+        return self._backlog(self.tail) < self.context.channel_rows
 
     def _limited(self, frame: DataFrame) -> DataFrame:
         """One task for each instance: several partitions of state or of input are joined in one."""
@@ -450,7 +454,7 @@ class RunningPipeline:
 
     def _mark(self, batch: int) -> int | None:
         """How far event time has come in the output up to a batch, where somebody needs to know."""
-        times = self.site.times
+        times = self.context.times
         if not times.marked(self.tail):
             return None
         if self.stateful is not None:
@@ -466,15 +470,15 @@ class RunningPipeline:
 
     def owes_mark(self, entry: Input) -> bool:
         """Whether an input has a mark that no batch has brought here yet."""
-        if not self.site.times.marked(entry.upstream):
+        if not self.context.times.marked(entry.upstream):
             return False
-        there = self.site.channel(entry.upstream).mark
+        there = self.context.channel(entry.upstream).mark
         done = checkpoint.marks(self.checkpoint, self.wired.epoch).get(entry.key)
         return there is not None and (done is None or done < there)
 
     def _deliver(self, frame: DataFrame, batch: int, again: bool) -> None:
         label = tag(self.wired.epoch, batch)
-        channel = self.site.channel(self.tail) if self.feeds else None
+        channel = self.context.channel(self.tail) if self.feeds else None
         if channel is not None and again and channel.holds(label):
             channel = None  # only the commit of this batch is missing
         outlets = len(self.sinks) + (channel is not None)
@@ -495,13 +499,13 @@ class RunningPipeline:
             if channel is not None:
                 channel.append(frame, label, self._mark(batch))
             for name in self.sinks:
-                self.site.outlets.deliver(name, self._sink(name), frame, label, again)
+                self.context.outlets.deliver(name, self._sink(name), frame, label, again)
         finally:
             if outlets > 1 or partial:
                 frame.unpersist()
 
     def _sink(self, name: str) -> connectors.Sink:
-        body = self.site.graph[name].body
+        body = self.context.graph[name].body
         assert isinstance(body, op.Write)
         return body.sink
 
@@ -512,9 +516,9 @@ class RunningPipeline:
         for source in self.foreign:
             name = IN + source.name
             rows = int(metrics.apply(name).getLong(0)) if metrics.contains(name) else 0
-            self.site.tally(source.name).add(label, rows)
+            self.context.tally(source.name).add(label, rows)
         for name in self.lettering:
-            body = self.site.graph[name].body
+            body = self.context.graph[name].body
             if isinstance(body, op.Frame) and metrics.contains(REJECT + name):
                 found = self._lines(metrics.apply(REJECT + name).getList(0))
                 if found:
@@ -526,7 +530,7 @@ class RunningPipeline:
         it would take longer on its way through the socket than the batch itself."""
         if texts.isEmpty():
             return []
-        jvm: Any = self.site.spark._jvm
+        jvm: Any = self.context.spark._jvm
         aside = self._valve_path.with_suffix(".lines")
         jvm.org.apache.commons.io.FileUtils.writeLines(jvm.java.io.File(str(aside)), "UTF-8", texts)
         return aside.read_text(encoding="utf-8").removesuffix("\n").split("\n")
@@ -534,7 +538,7 @@ class RunningPipeline:
     def _keep_rejects(self, name: str, condition: str, rejected: list[str], label: str) -> None:
         error = f"rejected: {condition}"
         lines = [dead_letters.raw_line(name, error, record) for record in rejected]
-        dead_letters.write(self.site.dead, name, label, "native-rejects", lines)
+        dead_letters.write(self.context.dead, name, label, "native-rejects", lines)
 
     # --- what Spark says of it --------------------------------------------------------------
 
@@ -591,9 +595,9 @@ def foreign_name(operator: Operator) -> str:
     return f"source_{name}"
 
 
-def _in_python(site: Site, spec: Pipeline) -> bool:
+def _in_python(context: RunContext, spec: Pipeline) -> bool:
     """Whether rows go through operators whose time nobody can foresee."""
-    return any(isinstance(site.graph[name].body, _PYTHON) for name in spec.operators)
+    return any(isinstance(context.graph[name].body, _PYTHON) for name in spec.operators)
 
 
 def _can_reject(operator: Operator) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.dataflow.operators import Arrow, Filter, FlatMap, Map
-from penstock.engines.spark.measuring.meter import SAMPLED, Mail, Meter
+from penstock.engines.spark.measuring.meter import SAMPLED, Meter, MeterReports
 from penstock.engines.spark.queries.dead_letters import Desk, Letters, OperatorError
 from penstock.engines.spark.session.pickling import settled
 from penstock.engines.spark.session.time_zones import in_zone
@@ -25,13 +25,13 @@ _BATCHES = "an Arrow function yields pyarrow.RecordBatch; Table.to_batches() mak
 
 
 @dataclass(frozen=True)
-class Stage:
+class RecordStep:
     """One Python operator, ready to be shipped. Where there is no `mail`, nothing is metered."""
 
     body: Arrow | Map | FlatMap | Filter
     schema: pa.Schema
     desk: Desk
-    mail: Mail | None = None
+    mail: MeterReports | None = None
 
     def __call__(self, batches: Batches, last: bool = True) -> Batches:
         """`last`: of those in its Python process, so that it tells what this has used."""
@@ -57,10 +57,10 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Stages:
+class RecordSteps:
     """Stages in a row, as one function for `mapInArrow`."""
 
-    stages: tuple[Stage, ...]
+    stages: tuple[RecordStep, ...]
 
     def __call__(self, batches: Batches) -> Batches:
         for number, stage in enumerate(self.stages, 1):

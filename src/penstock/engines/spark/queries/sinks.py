@@ -131,7 +131,7 @@ def _is_data(file: str) -> bool:
     return file.rpartition("/")[2].startswith("part-")
 
 
-class Tally:
+class RowCount:
     """Rows that a source has given or that a sink has got.
 
     rows: all of them, each batch counted once. repeated: rows of batches that were handed over more

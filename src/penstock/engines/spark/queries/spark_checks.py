@@ -19,8 +19,8 @@ from penstock.dataflow.schema import Schema
 from penstock.dataflow.validation import Problem
 from penstock.engines.spark.channels import event_time
 from penstock.engines.spark.channels.event_time import EventTimes, feeds_state
-from penstock.engines.spark.channels.remote_files import Store
-from penstock.engines.spark.queries.compiler import CompileError, Compiler, Result, struct_of
+from penstock.engines.spark.channels.remote_files import FileStore
+from penstock.engines.spark.queries.compiler import CompileError, Compiler, PendingFrame, struct_of
 from penstock.engines.spark.session.pickling import pickled
 from penstock.errors import InvalidDataflow
 
@@ -65,7 +65,7 @@ def _resolve(
     graph: Graph, spark: SparkSession
 ) -> tuple[dict[str, Schema | None], EventTimes, list[Problem]]:
     """Apply every operator to a frame without rows, downstream of the sources."""
-    compiler = Compiler(graph, Store("unused"))
+    compiler = Compiler(graph, FileStore("unused"))
     schemas: dict[str, Schema | None] = {}
     columns: dict[str, StructType] = {}
     follows: dict[str, tuple[int | None, ...]] = {}
@@ -111,7 +111,7 @@ def _output(
     declared = operator.schema
     if declared is not None and not isinstance(body, _NATIVE):
         return declared, None
-    result = compiler.apply(operator, [Result(f) for f in frames]).frame()
+    result = compiler.apply(operator, [PendingFrame(f) for f in frames]).frame()
     made = result.schema
     if isinstance(body, op.Frame):
         stateful = _stateful_node(result._jdf.queryExecution().analyzed())
@@ -187,7 +187,7 @@ def _event_times(
     Spark finds that only when it runs the first batch. Between two stateful operators lies a
     channel, so each is looked at with the stateless operators in front of it.
     """
-    compiler = Compiler(graph, Store("unused"))
+    compiler = Compiler(graph, FileStore("unused"))
     frames: dict[str, DataFrame] = {}
     found = []
 
@@ -205,7 +205,7 @@ def _event_times(
         if operator.stateful and not any(_marked(_analyzed(one)) for one in inputs):
             frames[name] = channel(name)  # one of its own at most
             continue
-        result = compiler.apply(operator, [Result(one) for one in inputs]).frame()
+        result = compiler.apply(operator, [PendingFrame(one) for one in inputs]).frame()
         frames[name] = channel(name) if operator.stateful else result
         columns = _several(spark, result) if operator.stateful else []
         if columns:
