@@ -34,7 +34,7 @@ from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.plan import fusion
 from penstock.policies.base.policy import Context
 from penstock.policies.stela import policy as stela
-from tests.report import statuses
+from tests.views import statuses
 
 SHOWN = [e for e in experiments.every() if e.spark is not None]
 

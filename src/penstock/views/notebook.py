@@ -11,20 +11,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import singledispatch
 from typing import Protocol, runtime_checkable
 
+from penstock import text
 from penstock.control.summary import LatencySummary, Summary
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import CycleError, Graph
 from penstock.drawing import charts, style
 from penstock.drawing.diagram import diagram, heat
 from penstock.drawing.figures import Figure
-from penstock.drawing.markup import Child, Html, table, tag
+from penstock.drawing.html import Child, Html, table, tag
 from penstock.drawing.svg import svg
 from penstock.metrics import derived
 from penstock.metrics.snapshot import LatencyMetrics, Snapshot
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.transition import Transition
-from penstock.views import text
 from penstock.views.explain import admission_text, cadence_text
 
 _DOTS = 24

@@ -1,4 +1,4 @@
-"""A run made up from numbers, for tests of views; `python -m tests.report.statuses` plays it."""
+"""A run made up from numbers, for tests of views; `python -m tests.views.statuses` plays it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from penstock.dataflow.graph import Graph
 from penstock.metrics.snapshot import PipelineMetrics
 from penstock.plan.plan import Pipeline, Plan
 from penstock.policies.shared.topology import Topology
-from penstock.views.textgraph import textgraph
+from penstock.views.pipeline_graph import textgraph
 from tests.strategies import dataflows, few, plans
 
 from .statuses import PLAN, graph, snapshot

@@ -10,7 +10,7 @@ from penstock.metrics.snapshot import ExecutorMetrics, LatencyMetrics, PipelineM
 from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.transition import Transition
 from penstock.store.history import Changed, Moment, Seen
-from penstock.views.chronicle import HEAD, Line, chosen, events, in_order, lines, step
+from penstock.store.timeline import HEAD, Sample, chosen, events, in_order, lines, step
 
 PLAN = Plan((Pipeline(("a",), 3), Pipeline(("b",), 2)), 2)
 
@@ -145,7 +145,7 @@ def test_events_come_after_the_line_they_follow_from() -> None:
     measured = lines([seen(1, 1.0, 0, first=True), seen(3, 3.0, 0)])
     happened = events([], [decision(1, refused="no"), decision(2, refused="never")])
     found = [*in_order(measured, happened)]
-    assert [(one.turn, isinstance(one, Line)) for one in found] == [
+    assert [(one.turn, isinstance(one, Sample)) for one in found] == [
         (1, True),
         (1, False),
         (2, False),

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from heapq import merge
 from typing import Any
 
+from penstock import text
 from penstock.metrics.snapshot import LatencyMetrics, Snapshot
 from penstock.store.history import Changed, Moment, Seen
-from penstock.views import text
 
 HEAD = (
     f"{'time':>9} {'offered/s':>10} {'taken in/s':>10} {'latency':>9} {'bound':>9} "
@@ -21,7 +21,7 @@ _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)
 
 
 @dataclass(frozen=True)
-class Line:
+class Sample:
     """What was measured up to one turn. Rates are means since the line before.
 
     offered: records due at the generators, sustained: records taken in, both per second;
@@ -95,7 +95,7 @@ def chosen(moments: Iterable[Moment], every: float) -> list[int]:
     return turns
 
 
-def lines(seen: Iterable[Seen]) -> Iterator[Line]:
+def lines(seen: Iterable[Seen]) -> Iterator[Sample]:
     """A line for each snapshot."""
     before: Snapshot | None = None
     for one in seen:
@@ -103,7 +103,7 @@ def lines(seen: Iterable[Seen]) -> Iterator[Line]:
         before = None if one.first else before
         worst = max(now.latency.values(), key=_pressed, default=None)
         waiting = [p.backlog_rows for p in now.pipelines.values() if p.backlog_rows is not None]
-        yield Line(
+        yield Sample(
             one.turn,
             one.time,
             now.at,
@@ -143,7 +143,7 @@ def events(made: Iterable[Changed], told: Iterable[dict[str, Any]]) -> Iterator[
             said = None
 
 
-def in_order(measured: Iterable[Line], happened: Iterable[Event]) -> Iterator[Line | Event]:
+def in_order(measured: Iterable[Sample], happened: Iterable[Event]) -> Iterator[Sample | Event]:
     """Lines with the events between them; what follows from a line comes after it."""
     return merge(measured, happened, key=lambda one: (one.turn, isinstance(one, Event)))
 
