@@ -18,7 +18,7 @@ from penstock.store.timeline import HEAD
 from penstock.views.prometheus import family
 
 from ..docs.blocks import blocks
-from ..report import statuses
+from ..views import statuses
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
