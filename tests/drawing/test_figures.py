@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from penstock.drawing import lettering, matplotlib_figures
+from penstock.drawing import chart_labels, charts
 from penstock.drawing.figures import Bars, Figure, Level, Line, Mark, Panel, save
 from penstock.errors import InvalidInput, PenstockError
 
@@ -85,7 +85,7 @@ def test_without_matplotlib_it_says_what_to_install(
      (9999, "9,999"), (99.96, "100"), (-0.5, "-0.5"), (1e-5, "1e-05")],
 )  # fmt: skip
 def test_numbers_are_short(value: float, shown: str) -> None:
-    assert lettering.short(value) == shown
+    assert chart_labels.short(value) == shown
 
 
 def test_the_largest_decisions_have_words_and_slight_ones_none() -> None:
@@ -94,38 +94,40 @@ def test_the_largest_decisions_have_words_and_slight_ones_none() -> None:
         Mark(1.0, "197 → 236", 39.0),
         Mark(50.0, "236 → 197", 39.0),
     )
-    named = lettering.placed(marks, (10.0, 10.0, 10.0), 0.0, 100.0)
+    named = chart_labels.mark_labels(marks, (10.0, 10.0, 10.0), 0.0, 100.0)
     assert [place.mark.label for place in named] == ["197 → 236", "236 → 197"]
 
 
 def test_words_of_decisions_keep_off_each_other() -> None:
     marks = tuple(Mark(float(at), str(at), 1.0) for at in (0, 5, 12, 95))
-    named = lettering.placed(marks, (10.0,) * 4, 0.0, 100.0)
+    named = chart_labels.mark_labels(marks, (10.0,) * 4, 0.0, 100.0)
     assert [(p.mark.at, p.row, p.left) for p in named] == [
         (0.0, 0, False),
         (12.0, 0, False),  # that at 5 would have its tick in the words of the first
         (95.0, 0, True),  # no room on the right
     ]
-    below = lettering.placed((Mark(20.0, "a", 2.0), Mark(15.0, "b", 1.0)), (10.0, 10.0), 0.0, 100.0)
+    below = chart_labels.mark_labels(
+        (Mark(20.0, "a", 2.0), Mark(15.0, "b", 1.0)), (10.0, 10.0), 0.0, 100.0
+    )
     assert [(p.mark.label, p.row) for p in below] == [("a", 0), ("b", 1)]
 
 
 def test_of_very_many_decisions_the_largest_are_marked_and_the_legend_says_so() -> None:
-    few = tuple(Mark(float(at), "", 1.0) for at in range(lettering.MANY))
-    assert lettering.chosen(few) == few
+    few = tuple(Mark(float(at), "", 1.0) for at in range(chart_labels.MANY))
+    assert chart_labels.largest(few) == few
     many = (*few, Mark(99.0, "", 7.0))
-    shown = lettering.chosen(many)
-    assert (len(shown), shown[-1].at) == (lettering.MARKED, 99.0)
+    shown = chart_labels.largest(many)
+    assert (len(shown), shown[-1].at) == (chart_labels.MARKED, 99.0)
 
 
 def test_names_of_levels_keep_off_each_other() -> None:
-    assert lettering.apart((1.0, 2.0, 30.0), 10.0) == [-3.5, 6.5, 30.0]
-    assert lettering.apart((1.0, 20.0), 10.0) == [1.0, 20.0]
+    assert chart_labels.spread((1.0, 2.0, 30.0), 10.0) == [-3.5, 6.5, 30.0]
+    assert chart_labels.spread((1.0, 20.0), 10.0) == [1.0, 20.0]
 
 
 def test_legends_have_as_many_columns_as_fit() -> None:
     widths = (10.0, 50.0, 10.0, 10.0)
-    assert [lettering.columns(widths, 5.0, room) for room in (100, 90, 70, 50)] == [4, 3, 2, 1]
+    assert [chart_labels.columns(widths, 5.0, room) for room in (100, 90, 70, 50)] == [4, 3, 2, 1]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +141,7 @@ def test_legends_have_as_many_columns_as_fit() -> None:
 def test_numbers_of_one_panel_are_equally_exact(
     values: tuple[float, ...], digits: int, shown: list[str]
 ) -> None:
-    assert lettering.alike(values, digits) == shown
+    assert chart_labels.same_precision(values, digits) == shown
 
 
 def test_a_line_over_another_has_gaps_where_they_are_the_same() -> None:
@@ -147,7 +149,7 @@ def test_a_line_over_another_has_gaps_where_they_are_the_same() -> None:
     one = Line("a", x, (5.0,) * 10)
     other = Line("b", x, (5.0,) * 5 + (9.0,) * 5)
     panel = Panel("x", "y", (one, other))
-    assert matplotlib_figures._over(panel, 0) == [0] * 9
-    assert matplotlib_figures._over(panel, 1) == [1] * 4 + [0] * 5
+    assert charts._covers(panel, 0) == [0] * 9
+    assert charts._covers(panel, 1) == [1] * 4 + [0] * 5
     apart = Panel("x", "y", (one, Line("b", x, (6.0,) * 10)))
-    assert matplotlib_figures._over(apart, 1) == [0] * 9
+    assert charts._covers(apart, 1) == [0] * 9

@@ -12,7 +12,7 @@ from penstock import workloads
 from penstock.dataflow.graph import CycleError, Graph
 from penstock.dataflow.operators import Operator, Union
 from penstock.drawing import layout as module
-from penstock.drawing.layout import Layout, Place, layout
+from penstock.drawing.layout import Layout, Position, layout
 from tests.speed import within
 from tests.strategies import dataflows, few
 
@@ -36,25 +36,25 @@ def tangle(operators: int, edges: int, reach: int, seed: int) -> Graph:
 
 
 def rows(found: Layout) -> dict[str, tuple[int, float]]:
-    return {name: (place.layer, place.row) for name, place in found.places.items()}
+    return {name: (place.layer, place.row) for name, place in found.positions.items()}
 
 
 def check(drawn: Graph) -> Layout:
     found = layout(drawn)
-    assert set(found.places) == set(drawn.by_name)
+    assert set(found.positions) == set(drawn.by_name)
     edges = {(i, o.name) for o in drawn.operators for i in o.inputs if i in drawn}
     assert {(r.source, r.target) for r in found.routes} == edges
     for route in found.routes:
-        layers = [place.layer for place in route.places]
-        assert route.places[0] == found.places[route.source]
-        assert route.places[-1] == found.places[route.target]
+        layers = [place.layer for place in route.positions]
+        assert route.positions[0] == found.positions[route.source]
+        assert route.positions[-1] == found.positions[route.target]
         assert layers == [*range(layers[0], layers[-1] + 1)]
         assert len(layers) > 1
     owners: dict[int, dict[float, str]] = {}
-    for name, place in found.places.items():
+    for name, place in found.positions.items():
         owners.setdefault(place.layer, {})[place.row] = name
     for route in found.routes:  # the lane of an edge is nobody else's, operators' and lanes' alike
-        for place in route.places[1:-1]:
+        for place in route.positions[1:-1]:
             assert owners[place.layer].setdefault(place.row, route.source) == route.source
     for taken in owners.values():
         ordered = sorted(taken)
@@ -94,9 +94,9 @@ def test_branches_stand_around_the_middle() -> None:
 
 def test_a_long_edge_takes_a_lane_of_its_own() -> None:
     found = check(graph("a b", "b c", "c d", "a d"))
-    [long] = [route for route in found.routes if len(route.places) > 2]
+    [long] = [route for route in found.routes if len(route.positions) > 2]
     assert (long.source, long.target) == ("a", "d")
-    assert {place.row for place in long.places[1:-1]}.isdisjoint({found.places["b"].row})
+    assert {place.row for place in long.positions[1:-1]}.isdisjoint({found.positions["b"].row})
 
 
 def test_a_source_that_is_joined_late_stands_next_to_its_reader() -> None:
@@ -117,9 +117,9 @@ def test_what_cannot_be_drawn_without_a_crossing_has_one() -> None:
 
 def test_crossings_are_those_of_straight_lines() -> None:
     found = layout(tangle(20, 40, 8, 3))
-    steps = {pair for r in found.routes for pair in pairwise(r.places)}
+    steps = {pair for r in found.routes for pair in pairwise(r.positions)}
 
-    def cross(one: tuple[Place, Place], other: tuple[Place, Place]) -> bool:
+    def cross(one: tuple[Position, Position], other: tuple[Position, Position]) -> bool:
         (a, b), (c, d) = one, other
         return a.layer == c.layer and (a.row - c.row) * (b.row - d.row) < 0
 
@@ -161,15 +161,15 @@ def test_what_is_too_large_to_be_untangled_has_its_places_too(
     monkeypatch.setattr(module, "_EFFORT", 0)
     for drawn in (skipping(30, 20, seed), tangle(30, 45, 30, seed), graph("a b", "c d", "a d")):
         found = check(drawn)
-        below = max(place.row for place in found.places.values())
-        lanes = [place.row for route in found.routes for place in route.places[1:-1]]
+        below = max(place.row for place in found.positions.values())
+        lanes = [place.row for route in found.routes for place in route.positions[1:-1]]
         assert all(row > below for row in lanes)
 
 
 def test_lanes_that_do_not_overlap_share_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_EFFORT", 0)
     found = check(graph("a b", "b c", "c d", "d e", "a d", "b d", "c e"))
-    lanes = {r.source: r.places[1].row for r in found.routes if len(r.places) > 2}
+    lanes = {r.source: r.positions[1].row for r in found.routes if len(r.positions) > 2}
     assert lanes == {"a": 1, "b": 2, "c": 1}
 
 

@@ -16,9 +16,9 @@ from penstock.policies.shared.topology import Topology
 from penstock.views.pipeline_graph import textgraph
 from tests.strategies import dataflows, few, plans
 
+from ..drawing.test_layout import graph as edges
+from ..drawing.test_layout import tangle
 from .statuses import PLAN, graph, snapshot
-from .test_layout import graph as edges
-from .test_layout import tangle
 
 
 def alone(drawn: Graph) -> Plan:

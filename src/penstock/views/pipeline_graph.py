@@ -13,7 +13,7 @@ from penstock import text
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import Operator, Union
 from penstock.drawing.diagram import heat
-from penstock.drawing.layout import Layout, Place, layout
+from penstock.drawing.layout import Layout, Position, layout
 from penstock.metrics import derived
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan.plan import Plan
@@ -83,11 +83,11 @@ class _Drawing:
 
     def __post_init__(self) -> None:
         wide = [0] * self.layout.layers
-        for name, place in self.layout.places.items():
+        for name, place in self.layout.positions.items():
             wide[place.layer] = max(wide[place.layer], len(self.labels[name]))
         tracks: list[dict[str, int]] = [{} for _ in wide]
         for route in self.layout.routes:
-            for one, other in zip(route.places, route.places[1:], strict=False):
+            for one, other in zip(route.positions, route.positions[1:], strict=False):
                 if _line(one.row) != _line(other.row):
                     found = tracks[one.layer]
                     found.setdefault(route.source, len(found))
@@ -103,18 +103,20 @@ class _Drawing:
     def lines(self, styles: Mapping[str, str]) -> Iterator[Text]:
         for route in self.layout.routes:
             for n, (one, other) in enumerate(
-                zip(route.places, route.places[1:], strict=False), start=1
+                zip(route.positions, route.positions[1:], strict=False), start=1
             ):
-                last = n == len(route.places) - 1
+                last = n == len(route.positions) - 1
                 self._step(route.source, one, other, first=n == 1, last=last)
         labels = {
             (_line(place.row), self._starts[place.layer]): name
-            for name, place in self.layout.places.items()
+            for name, place in self.layout.positions.items()
         }
         for y in range(1 + _line(self.layout.rows)):
             yield self._written(y, labels, styles)
 
-    def _step(self, source: str, one: Place, other: Place, *, first: bool, last: bool) -> None:
+    def _step(
+        self, source: str, one: Position, other: Position, *, first: bool, last: bool
+    ) -> None:
         """An edge from a column to the next; a lane crosses the columns between."""
         start = self._starts[one.layer]
         begin = start + (len(self.labels[source]) + 1 if first else 0)

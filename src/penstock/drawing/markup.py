@@ -1,20 +1,78 @@
-"""How pages and notebooks look: one sheet, light or dark as the reader has it, and on paper."""
+"""HTML as values: text is escaped, and only markup made here passes unescaped."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from functools import cache
+from html import escape
 
-from penstock.drawing import charts, svg
+from penstock.drawing import svg
+from penstock.drawing.svg import clean
 
-LIGHT = (
+
+class Html(str):
+    """Markup that needs no escaping."""
+
+    __slots__ = ()
+
+
+Child = str | Html | Iterable["Child"] | None
+"""Text, markup, or a sequence of these; None is nothing."""
+
+_EMPTY = frozenset({"br", "hr", "img", "meta"})
+
+
+def tag(name: str, *children: Child, **attributes: str | None) -> Html:
+    """An element. `class_` becomes class, `aria_label` aria-label; None omits an attribute."""
+    given = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(clean(value))}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    inside = joined(children)
+    return Html(f"<{name}{given}>" if name in _EMPTY else f"<{name}{given}>{inside}</{name}>")
+
+
+def joined(children: Child) -> Html:
+    """Children one after the other, text escaped."""
+    if children is None:
+        return Html("")
+    if isinstance(children, Html):
+        return children
+    if isinstance(children, str):
+        return Html(escape(clean(children)))
+    return Html("".join(map(joined, children)))
+
+
+def table(
+    heads: Sequence[Child], rows: Iterable[Sequence[Child]], *, numbers: Iterable[int] = ()
+) -> Html:
+    """A table that scrolls if it is wider than its page; columns in `numbers` are right-aligned."""
+    right = frozenset(numbers)
+
+    def cell(name: str, n: int, child: Child) -> Html:
+        return tag(name, child, class_="number" if n in right else None)
+
+    head = tag("tr", (cell("th", n, one) for n, one in enumerate(heads)))
+    body = (tag("tr", (cell("td", n, one) for n, one in enumerate(row))) for row in rows)
+    shown = tag("table", tag("thead", head) if any(heads) else None, tag("tbody", body))
+    return tag("div", shown, class_="wide")
+
+
+def pairs(rows: Iterable[tuple[str, Child]]) -> Html:
+    """A description list."""
+    return tag("dl", (tag("div", tag("dt", name), tag("dd", what)) for name, what in rows))
+
+
+# --- stylesheet -----------------------------------------------------------------------------------
+
+_LIGHT = (
     "--paper:#ffffff;--ink:#1b2733;--faint:#5a6878;--line:#dfe5ec;--field:#f4f7fa;"
-    "--accent:#7a4fc0;--good:#12725e;--warn:#8a5c00;--bad:#b3261e;--t0:#1769aa;--t1:#c7761a;"
-    "--t2:#12876f;--t3:#7a4fc0;--t4:#a33b6b;--t5:#6b8fb5"
+    "--accent:#7a4fc0;--good:#12725e;--warn:#8a5c00;--bad:#b3261e"
 )
 _DARK = (
     "--paper:#14181d;--ink:#e6ebf1;--faint:#9aa8b8;--line:#2b333d;--field:#1a2027;"
-    "--accent:#b79af0;--good:#4fc9ab;--warn:#e6b450;--bad:#ff8a80;--t0:#62a8e5;--t1:#e8a04c;"
-    "--t2:#4fc9ab;--t3:#b79af0;--t4:#e587b1;--t5:#8fb4dc"
+    "--accent:#b79af0;--good:#4fc9ab;--warn:#e6b450;--bad:#ff8a80"
 )
 
 _TURNED = "filter:invert(.91) hue-rotate(180deg)"  # a light picture on a dark page
@@ -72,19 +130,18 @@ _PRINT = """\
 
 
 @cache
-def sheet() -> str:
-    """All rules. On paper it is always light."""
+def stylesheet() -> str:
+    """The CSS of pages and notebooks: light or dark as the reader prefers, light on paper."""
     return "\n".join(
         (
-            f".penstock{{{LIGHT}}}",
+            f".penstock{{{_LIGHT}}}",
             f"@media screen and (prefers-color-scheme:dark){{.penstock{{{_DARK}}}}}",
-            *(f"{page} .penstock{{{LIGHT}}}" for page in svg.LIGHT),
+            *(f"{page} .penstock{{{_LIGHT}}}" for page in svg.LIGHT),
             *(f"{page} .penstock{{{_DARK}}}" for page in svg.DARK),
             f"@media screen and (prefers-color-scheme:dark){{.penstock img{{{_TURNED}}}}}",
             *(f"{page} .penstock img{{filter:none}}" for page in svg.LIGHT),
             *(f"{page} .penstock img{{{_TURNED}}}" for page in svg.DARK),
             _PARTS,
-            charts.STYLE,
             _PRINT,
         )
     )
