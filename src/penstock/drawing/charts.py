@@ -128,9 +128,8 @@ class _Panel:
     @property
     def entries(self) -> tuple[tuple[str, Line | Bars | None], ...]:
         """The legend; None stands for the decisions."""
-        named: list[tuple[str, Line | Bars | None]] = [
-            (one.label, one) for one in (*self.panel.lines, *self.panel.bars)
-        ]
+        named: list[tuple[str, Line | Bars | None]] = [(x.label, x) for x in self.panel.lines]
+        named += [(x.label, x) for x in self.panel.bars]
         marks = labels.largest(self.panel.marks)
         if self.panel.marked and marks:
             more = len(marks) < len(self.panel.marks)
