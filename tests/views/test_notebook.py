@@ -15,7 +15,7 @@ from penstock import workloads
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import Operator, Union
 from penstock.drawing.figures import Figure, Line, Panel
-from penstock.drawing.html import Html, joined, pairs, table, tag
+from penstock.drawing.markup import Html, joined, pairs, table, tag
 from penstock.notebook_display import Shown
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Pipeline, Plan

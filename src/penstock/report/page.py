@@ -9,7 +9,7 @@ from penstock import text
 from penstock.dataflow import duration
 from penstock.drawing.charts import chart
 from penstock.drawing.diagram import diagram
-from penstock.drawing.html import Child, Html, joined, pairs, stylesheet, table, tag
+from penstock.drawing.markup import Child, Html, joined, pairs, stylesheet, table, tag
 from penstock.drawing.svg import svg
 from penstock.report import prose
 from penstock.report.choices import Choice, merged

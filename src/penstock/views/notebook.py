@@ -18,7 +18,7 @@ from penstock.dataflow.graph import CycleError, Graph
 from penstock.drawing.charts import chart
 from penstock.drawing.diagram import diagram, heat
 from penstock.drawing.figures import Figure
-from penstock.drawing.html import Child, Html, stylesheet, table, tag
+from penstock.drawing.markup import Child, Html, stylesheet, table, tag
 from penstock.drawing.svg import svg
 from penstock.metrics import derived
 from penstock.metrics.snapshot import LatencyMetrics, Snapshot
