@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 
 from penstock.dataflow import connectors
 from penstock.dataflow import operators as op
-from penstock.dataflow.delivery import Delivery, delivery
 from penstock.dataflow.operators import Operator
 from penstock.engines.spark import pipeline_graph
 from penstock.engines.spark.changes.executors import ClusterExecutors
@@ -23,18 +22,16 @@ from penstock.engines.spark.channels import event_time
 from penstock.engines.spark.channels.event_time import Watermark
 from penstock.engines.spark.channels.valve import Valve, acknowledged
 from penstock.engines.spark.pipeline_graph import Input
-from penstock.engines.spark.queries import checkpoint, dead_letters
+from penstock.engines.spark.queries import checkpoint
 from penstock.engines.spark.queries.batch_gate import Gate
+from penstock.engines.spark.queries.batch_output import BatchOutput, sink_of
 from penstock.engines.spark.queries.compiler import (
     IN,
-    OUT,
-    REJECT,
     Compiler,
     needs,
     output_mode,
     struct_of,
 )
-from penstock.engines.spark.queries.dead_letters import tag
 from penstock.engines.spark.queries.spark_checks import foreign
 from penstock.engines.spark.run_context import RunContext
 from penstock.engines.spark.session.flow_session import STATE, active, settings
@@ -75,7 +72,6 @@ class RunningPipeline:
         self.tail = pipeline_graph.tail(context.graph, spec.operators)
         self.sinks = pipeline_graph.sinks(context.graph, spec.operators)
         self.feeds = pipeline_graph.feeds(context.graph, spec.operators)
-        self.lettering = tuple(n for n in spec.operators if _can_reject(context.graph[n]))
         self.query: Any = None
         self.run = ""  # Spark's id of this start of the query
         self._error: Exception | None = None
@@ -106,6 +102,8 @@ class RunningPipeline:
             limits=dict(limits),
         )
         self.checkpoint: Path = context.directory / "checkpoints" / wired.checkpoint
+        aside = self._valve_path.with_suffix(".lines")
+        self._output = BatchOutput(context, spec.operators, wired, aside, self._last_execution)
         done = checkpoint.committed(self.checkpoint, wired.epoch)
         self.positions: dict[str, int] = {}
         self.taken_in: dict[str, int] = {}
@@ -141,7 +139,7 @@ class RunningPipeline:
 
     @property
     def native_sink(self) -> connectors.Spark | None:
-        found = (self._sink(name) for name in self.sinks)
+        found = (sink_of(self.context.graph, name) for name in self.sinks)
         return next((sink for sink in found if isinstance(sink, connectors.Spark)), None)
 
     def reached(self, key: str, row: int) -> None:
@@ -397,9 +395,9 @@ class RunningPipeline:
             self._gate.leave()
 
     def _run_batch(self, frame: DataFrame, batch: int) -> None:
-        label = tag(self.wired.epoch, batch)
+        frame = self._limited(frame)
         if self._shadow:
-            self._run_for_state(frame, label)
+            self._output.drop(frame, batch)
             self._ran = self._ended_here = batch
             return
         if self._watermark is not None:
@@ -407,32 +405,17 @@ class RunningPipeline:
             self._watermark.set(checkpoint.watermark(self.checkpoint, batch - 1))
         again = batch == self._gate.pending
         if again:
-            for name in self.lettering:
-                # Those of an attempt that failed here were never counted.
-                if self._starts == 1 or self._ran == batch:
-                    self.context.dead_letters -= dead_letters.count(self.context.dead, name, label)
-                dead_letters.discard(self.context.dead, name, label)
-        for sink in self.sinks:
-            if delivery(self._sink(sink)) is Delivery.AT_LEAST_ONCE:
-                self.context.tally(sink).begin(label)
-        self._deliver(self._limited(frame), batch, again)
-        rows = self._observed(label)
+            # Dead letters of an attempt that failed in this process were never counted.
+            counted = self._starts == 1 or self._ran == batch
+            self._output.discard_letters(batch, counted)
+        rows = self._output.deliver(frame, batch, again)
         if self.sinks:
             # First, so that no more rows are seen to leave than to come in.
             self.taken_in = checkpoint.planned(self.checkpoint, self.wired.epoch, batch)
-        for sink in self.sinks:
-            self.context.tally(sink).add(label, rows)
-        for name in self.lettering:
-            self.context.dead_letters += dead_letters.settle(self.context.dead, name, label)
+        self._output.count(batch, rows)
         self.ended[batch] = time.time()
         self._ran = self._ended_here = batch
         self.ended.pop(batch - 1000, None)
-
-    def _run_for_state(self, frame: DataFrame, label: str) -> None:
-        """A batch whose output has been delivered by another already."""
-        self._limited(frame).write.format("noop").mode("overwrite").save()
-        for name in self.lettering:
-            dead_letters.discard(self.context.dead, name, label)
 
     def _has_room(self) -> bool:
         """Whether a batch may begin: while the channel is full none does, which is back pressure.
@@ -452,22 +435,6 @@ class RunningPipeline:
             crowded = len(self.inputs) > 1 or bool(self.foreign)
         return frame.coalesce(most) if crowded else frame
 
-    def _mark(self, batch: int) -> int | None:
-        """How far event time has come in the output up to a batch, where somebody needs to know."""
-        times = self.context.times
-        if not times.marked(self.tail):
-            return None
-        if self.stateful is not None:
-            here = checkpoint.watermark(self.checkpoint, batch)
-            if here > 0 and isinstance(self.stateful.body, op.Join):
-                self._begun.wait()
-                here = event_time.behind_join(self._execution.lastExecution().executedPlan(), here)
-            return here if here > 0 else None
-        came = checkpoint.marks(self.checkpoint, self.wired.epoch, batch)
-        marks = [came.get(i.key) for i in self.inputs if i.upstream and times.marked(i.upstream)]
-        known = [mark for mark in marks if mark is not None]
-        return min(known) if known and len(known) == len(marks) else None
-
     def owes_mark(self, entry: Input) -> bool:
         """Whether an input has a mark that no batch has brought here yet."""
         if not self.context.times.marked(entry.upstream):
@@ -476,69 +443,10 @@ class RunningPipeline:
         done = checkpoint.marks(self.checkpoint, self.wired.epoch).get(entry.key)
         return there is not None and (done is None or done < there)
 
-    def _deliver(self, frame: DataFrame, batch: int, again: bool) -> None:
-        label = tag(self.wired.epoch, batch)
-        channel = self.context.channel(self.tail) if self.feeds else None
-        if channel is not None and again and channel.holds(label):
-            channel = None  # only the commit of this batch is missing
-        outlets = len(self.sinks) + (channel is not None)
-        if outlets == 0:
-            frame.write.format("noop").mode("overwrite").save()  # the state still has to move on
-            return
-        # A function of the user's, or a look at the first rows, may run none or only a part of a
-        # batch, or all of it several times; what is counted and kept as state must be the whole.
-        partial = any(
-            isinstance(self._sink(name), connectors.Console | connectors.ForeachBatch)
-            for name in self.sinks
-        )
-        if outlets > 1 or partial:
-            frame = _unordered(frame).persist()
-        try:
-            if partial:
-                frame.write.format("noop").mode("overwrite").save()
-            if channel is not None:
-                channel.append(frame, label, self._mark(batch))
-            for name in self.sinks:
-                self.context.outlets.deliver(name, self._sink(name), frame, label, again)
-        finally:
-            if outlets > 1 or partial:
-                frame.unpersist()
-
-    def _sink(self, name: str) -> connectors.Sink:
-        body = self.context.graph[name].body
-        assert isinstance(body, op.Write)
-        return body.sink
-
-    def _observed(self, label: str) -> int:
-        """Rows that left in this batch; counts those that came, and keeps native rejects."""
+    def _last_execution(self) -> Any:
+        """What Spark says of the batch that runs now."""
         self._begun.wait()
-        metrics = self._execution.lastExecution().observedMetrics()
-        for source in self.foreign:
-            name = IN + source.name
-            rows = int(metrics.apply(name).getLong(0)) if metrics.contains(name) else 0
-            self.context.tally(source.name).add(label, rows)
-        for name in self.lettering:
-            body = self.context.graph[name].body
-            if isinstance(body, op.Frame) and metrics.contains(REJECT + name):
-                found = self._lines(metrics.apply(REJECT + name).getList(0))
-                if found:
-                    self._keep_rejects(name, str(body.reject), found, label)
-        return int(metrics.apply(OUT).getLong(0)) if metrics.contains(OUT) else 0
-
-    def _lines(self, texts: Any) -> list[str]:
-        """A list of Java's. It goes through a file: element by element, or as one long text,
-        it would take longer on its way through the socket than the batch itself."""
-        if texts.isEmpty():
-            return []
-        jvm: Any = self.context.spark._jvm
-        aside = self._valve_path.with_suffix(".lines")
-        jvm.org.apache.commons.io.FileUtils.writeLines(jvm.java.io.File(str(aside)), "UTF-8", texts)
-        return aside.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-
-    def _keep_rejects(self, name: str, condition: str, rejected: list[str], label: str) -> None:
-        error = f"rejected: {condition}"
-        lines = [dead_letters.raw_line(name, error, record) for record in rejected]
-        dead_letters.write(self.context.dead, name, label, "native-rejects", lines)
+        return self._execution.lastExecution()
 
     # --- what Spark says of it --------------------------------------------------------------
 
@@ -580,15 +488,6 @@ class RunningPipeline:
         return error if error is not None else RuntimeError("the query ended without an error")
 
 
-def _unordered(frame: DataFrame) -> DataFrame:
-    """The same rows as Spark can cache them.
-
-    An aggregation that sorts (of structs, of texts) tells a batch its order by columns that the
-    batch does not have, and a cache with such an order cannot be read. Observed rows have none.
-    """
-    return frame.observe("penstock_cached", F.count(F.lit(1)).alias("rows"))
-
-
 def foreign_name(operator: Operator) -> str:
     """The name of a source of Spark's own in the checkpoint."""
     name = re.sub(r"\W", "_", operator.name)
@@ -598,10 +497,3 @@ def foreign_name(operator: Operator) -> str:
 def _in_python(context: RunContext, spec: Pipeline) -> bool:
     """Whether rows go through operators whose time nobody can foresee."""
     return any(isinstance(context.graph[name].body, _PYTHON) for name in spec.operators)
-
-
-def _can_reject(operator: Operator) -> bool:
-    """Whether an operator may leave dead letters."""
-    if isinstance(operator.body, op.Frame):
-        return operator.body.reject is not None
-    return isinstance(operator.body, (*op.PYTHON_BODIES, op.Process))
