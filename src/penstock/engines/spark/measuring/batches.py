@@ -1,4 +1,4 @@
-"""A finished batch, and what follows from the times at which its rows arrived."""
+"""Finished batches: when their rows arrived, how long they waited, and their latency."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ PARTS = {
     "work": ("addBatch",),
     "commit": ("commitBatch", "commitOffsets"),
 }
-"""Where the time of a batch goes, by the names that Spark has for it; what is left is `other`."""
+"""The phases of a batch, by Spark's names for them; the rest of its time is `other`."""
 
 
 @dataclass(frozen=True)
 class Batch:
     """One finished batch of a pipeline. Ranges are rows [first, stop) by input.
 
-    at: when its output was there; run: the id that Spark gave to this start of the query;
-    arrivals: when its rows came to the pipeline, by input; before: when the batch before ended;
-    late: rows that came behind the watermark.
+    at: when its output was written; run: Spark's id of this start of the query; arrivals: when its
+    rows arrived at the pipeline, by input; before: when the previous batch ended; late: rows that
+    were dropped behind the watermark.
     """
 
     number: int
@@ -52,13 +52,15 @@ class Batch:
 
     @property
     def ended(self) -> float:
-        """When it was through, with its commit."""
+        """When it was committed."""
         return self.started + self.seconds
 
     @cached_property
     def waited(self) -> Mapping[str, ChannelWait]:
-        """By input. A row that came while the batch before was running waits for that one to end
-        first; from then on it waits because rows are being gathered.
+        """Waiting time by input.
+
+        A row that arrived while the previous batch was running waits for that batch first; after
+        that it waits because rows are gathered for the next batch.
         """
         free = self.started if self.before is None else min(self.before, self.started)
         found = {}
@@ -79,7 +81,7 @@ class Batch:
 
 
 def parts(durations: Mapping[str, float], seconds: float) -> dict[str, float]:
-    """The parts of a batch's time in seconds, from Spark's durations in milliseconds."""
+    """Seconds in each phase of a batch, from Spark's durations in milliseconds."""
     found = {
         name: sum(durations.get(word, 0) for word in words) / 1000 for name, words in PARTS.items()
     }
@@ -88,7 +90,7 @@ def parts(durations: Mapping[str, float], seconds: float) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class ChannelWait:
-    """Mean time that rows waited for their batch, and what of it the pipeline was idle for."""
+    """Mean time that rows waited for their batch, and the part of it with an idle pipeline."""
 
     rows: float
     wait: float
@@ -96,7 +98,7 @@ class ChannelWait:
 
 
 def waits(batches: Iterable[Batch], entry: str | None = None) -> ChannelWait | None:
-    """Over all rows of some batches, of one input or of all; None if no arrival is known."""
+    """Waiting times of the rows of some batches, of one input or all; None if unknown."""
     found = [one for b in batches for key, one in b.waited.items() if entry is None or key == entry]
     rows = sum(one.rows for one in found)
     if not rows:
@@ -106,9 +108,9 @@ def waits(batches: Iterable[Batch], entry: str | None = None) -> ChannelWait | N
 
 
 def arrival_cv(batches: Iterable[Batch], entries: Collection[str] | None = None) -> float | None:
-    """Coefficient of variation of the time between rows, of some inputs or of all of them.
+    """Coefficient of variation of the interarrival time, of some inputs or of all of them.
 
-    Rows written at once are 0 apart.
+    Rows written together have an interarrival time of 0.
     """
     spans = sorted(
         (
@@ -139,9 +141,9 @@ def arrival_cv(batches: Iterable[Batch], entries: Collection[str] | None = None)
 
 
 def span_of(batches: Sequence[Batch], now: float) -> float | None:
-    """The time in which some batches in a row were made, whole cycles of it.
+    """Seconds that consecutive batches stand for, in whole cycles.
 
-    It ends with the last of them, or now if by now another one should have come.
+    They end with the last batch, or now if another batch is overdue.
     """
     if not batches or batches[0].before is None:
         return None
@@ -149,7 +151,7 @@ def span_of(batches: Sequence[Batch], now: float) -> float | None:
 
 
 def overdue(batches: Sequence[Batch], now: float) -> bool:
-    """Whether another batch should have come by now, going by the time between those before."""
+    """True if, by the usual time between batches, another one should have ended by now."""
     if not batches or batches[0].before is None:
         return True
     last = batches[-1].at
@@ -161,10 +163,10 @@ _UNBOUNDED = ("rate", "socket")
 
 
 def left(sources: Collection[Mapping[str, Any]], read: Iterable[Any]) -> int | None:
-    """Rows that were there and not taken when a batch was planned; None if nobody can know.
+    """Rows that were available and not read when a batch was planned; None if unknown.
 
-    sources: of a progress report; read: the connectors that they belong to. A source that may
-    take all there is leaves nothing behind; of those that may not, Kafka says how far behind.
+    sources: of a progress report; read: their connectors. A source without a limit leaves nothing
+    behind; of those with one, only Kafka reports its lag.
     """
     if all(_takes_all(one) for one in read):
         return 0
@@ -174,7 +176,7 @@ def left(sources: Collection[Mapping[str, Any]], read: Iterable[Any]) -> int | N
 
 def _takes_all(connector: Files | Kafka | Spark) -> bool:
     if isinstance(connector, Spark) and connector.format not in _UNBOUNDED:
-        return False  # who knows what bounds it has
+        return False  # it may have limits of its own
     names = {name.lower() for name in connector.options}
     return not any(name.startswith("max") and name.endswith("pertrigger") for name in names)
 
@@ -187,7 +189,7 @@ def _behind(source: Mapping[str, Any]) -> int | None:
 
 
 def _offsets(said: Any) -> int | None:
-    """The sum over topics and partitions; Spark gives them as JSON, or as text that holds JSON."""
+    """The sum over topics and partitions, which Spark gives as JSON or as JSON in a string."""
     topics = json.loads(said) if isinstance(said, str) else said
     if not isinstance(topics, Mapping):
         return None
@@ -195,9 +197,10 @@ def _offsets(said: Any) -> int | None:
 
 
 class SourceQueue:
-    """When the rows of a source arrived, from what was there at the start of each batch.
+    """Estimates when the rows of one of Spark's own sources arrived.
 
-    waiting: rows that the last batch left behind, None if that is not known.
+    It knows only which rows were available at the start of each batch. waiting: rows that the last
+    batch left unread, None if unknown.
     """
 
     def __init__(self) -> None:
@@ -208,9 +211,9 @@ class SourceQueue:
     def take(
         self, started: float, rows: int, waiting: int | None, idle: float | None = None
     ) -> list[Span]:
-        """A batch took that many rows and left so many; when did those that it took arrive?
+        """Return when the rows of a batch arrived, from its number of rows and of unread rows.
 
-        idle: a time until which there was nothing to do, so that nothing can have come before it.
+        idle: a time up to which the query had nothing to do, so that no row arrived before it.
         """
         arrived = self._points[-1][1] if self._points else 0
         if self._points and idle is not None:
@@ -229,9 +232,9 @@ class SourceQueue:
         return spans
 
     def rate(self, since: float, until: float | None = None) -> float | None:
-        """Rows a second that arrived since then, or between the last two batches.
+        """Rows per second that arrived since then, or between the last two batches.
 
-        until: up to when nothing more has come, where that is known.
+        until: a time up to which no further row has arrived, if known.
         """
         if self.waiting is None or len(self._points) < 2:
             return None
@@ -263,7 +266,7 @@ def scaled(spans: Iterable[Span], share: float) -> list[Span]:
 
 
 def merged(spans: list[Span], most: int = _SPANS) -> list[Span]:
-    """At most so many spans, neighbours in time joined."""
+    """At most `most` spans, after merging neighbours in time."""
     if len(spans) <= most:
         return spans
     spans = sorted(spans, key=lambda s: s.start)
@@ -276,7 +279,7 @@ def merged(spans: list[Span], most: int = _SPANS) -> list[Span]:
 
 @dataclass
 class Origins:
-    """Arrival spans of recent batches for a constraint, by the operator they left and tag."""
+    """Arrival spans of recent batches for a constraint, by the pipeline's tail and batch name."""
 
     known: OrderedDict[tuple[str, str], list[Span]] = field(default_factory=OrderedDict)
 
@@ -300,7 +303,7 @@ class LatencyMeter:
         self._rows = 0.0
 
     def add(self, at: float, arrivals: list[Span]) -> None:
-        """Rows that arrived in these spans were done at an instant."""
+        """Add rows that arrived in these spans and were delivered at one instant."""
         done = [Span(at - s.end, at - s.start, s.rows) for s in arrivals if s.rows > 0]
         self._recent.append((at, done))
         for span in done:
@@ -310,7 +313,7 @@ class LatencyMeter:
                 self._bins[number] = self._bins.get(number, 0.0) + rows
 
     def window(self, now: float) -> LatencyMetrics | None:
-        """Over the constraint's window up to now; None if nothing was measured in it."""
+        """Latency in the constraint's window up to now; None if nothing was measured."""
         self._recent = [(at, s) for at, s in self._recent if at > now - self.constraint.window]
         spans = [span for _, found in self._recent for span in found]
         if not spans:
@@ -325,7 +328,7 @@ class LatencyMeter:
         return self._metrics(mean, quantiles, rows)
 
     def total(self) -> LatencyMetrics | None:
-        """Over the whole run."""
+        """Latency over the whole run."""
         if not self._rows:
             return None
         numbers = sorted(self._bins)
@@ -343,7 +346,7 @@ class LatencyMeter:
 
 
 def _spread(span: Span) -> Iterable[tuple[int, float]]:
-    """The rows of a span by bin: as many in each as the part of the span's time inside it."""
+    """The rows of a span by histogram bin, in proportion to its time in each bin."""
     low, high = _bin(span.start), _bin(span.end)
     if low == high:
         return [(low, span.rows)]

@@ -1,4 +1,4 @@
-"""How many rows are where: offered, taken in, waiting, delivered."""
+"""Reads a running flow: rows offered, taken in, waiting and delivered, as a snapshot."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from penstock.metrics.snapshot import ChannelMetrics, ExecutorMetrics, Snapshot
 from penstock.plan.plan import Plan
 
 _PLACEMENT = 10.0
-"""Seconds between two questions for the place of each part of state: one takes a while."""
+"""Seconds between queries for the placement of state partitions, which are slow."""
 
 _RESTING = 0.95
-"""A pipeline that is busy for less of the time than this keeps up with what arrives."""
+"""A pipeline with a lower share of busy time keeps up with its input."""
 
 
 class Gauges:
     """Reads a running flow.
 
-    `pipelines`, `clocks` and `limits` are the engine's own and change under way: the pipelines
-    at work, when each generator's time began, and where each generator ends, once it has to.
+    `pipelines`, `clocks` and `limits` are those of the flow and change while it runs: the pipelines
+    by name, the start time of each generator, and its last record once it has to end.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class Gauges:
             context.spark, context.directory / "control" / "statistics.json"
         )
         self._arrived: dict[str, deque[tuple[float, int]]] = {}
-        self._slots = (time.time(), 0, 0.0)  # since when how many instances; seconds before
+        self._slots = (time.time(), 0, 0.0)  # since when, instances, slot seconds before
         self._placed: tuple[float, Mapping[str, Mapping[str, list[int]]]] = (0.0, {})
         self.estimates: dict[str, CostEstimate] = {}
 
     def snapshot(self, at: float, plan: Plan, *, settled: bool, ending: bool) -> Snapshot:
-        """Everything measured over the observer's window; `at` is the time of the run."""
+        """All measurements of the window; `at` is in seconds since the start of the run."""
         now = time.time()
         self.listen()
         context, window = self._context, self._observer.window
@@ -116,13 +116,13 @@ class Gauges:
         return any(operator.stateful for operator in self._context.graph.operators)
 
     def listen(self) -> None:
-        """Take in what tasks and Python operators have said since the last time."""
+        """Collect new tasks and reports of Python operators."""
         mail = self._context.mail
         said = mail.collect() if mail else ()
         self._observer.hear(self.statistics.new_tasks(), said, time.time())
 
     def slot_seconds(self, now: float, slots: int) -> float:
-        """Instances times time, with `slots` instances from now on."""
+        """Slot seconds so far; `slots` instances count from now on."""
         since, held, before = self._slots
         self._slots = (now, slots, before + held * (now - since))
         return self._slots[2]
@@ -130,10 +130,10 @@ class Gauges:
     def _arrival_rate(
         self, pipeline: RunningPipeline, waiting: int | None, window: PipelineWindow, now: float
     ) -> float | None:
-        """Rows a second that came to a pipeline, whether it has taken them or not.
+        """Rows per second that arrived at a pipeline, read or not.
 
-        A source of Spark's own may hide its queue; as long as its pipeline rests now and then,
-        what is processed is what arrives.
+        One of Spark's own sources may hide its queue. As long as its pipeline is idle at times, its
+        processing rate is its arrival rate.
         """
         if waiting is None:
             resting = (window.busy or 0.0) < _RESTING
@@ -144,7 +144,7 @@ class Gauges:
             return window.rate(window.rows) if resting else None
         arrived = waiting + sum(pipeline.positions[i.key] for i in pipeline.inputs)
         seen = self._arrived.setdefault(pipeline.name, deque())
-        if seen and arrived < seen[-1][1]:  # another wiring of the same name
+        if seen and arrived < seen[-1][1]:  # a pipeline of the same name with another wiring
             seen.clear()
         seen.append((now, arrived))
         while len(seen) > 2 and seen[1][0] <= window.since:
@@ -153,9 +153,9 @@ class Gauges:
         return rows / passed if passed >= self._observer.window / 2 else None
 
     def _left(self, pipeline: RunningPipeline) -> int | None:
-        """Rows that the last batch had to leave in a source of Spark's own.
+        """Rows that the last batch left unread in one of Spark's own sources.
 
-        Nothing left is no measurement: what came while the batch was running is not known.
+        None for no rows: how many arrived while the batch was running is unknown.
         """
         queue = self._observer.queue(pipeline)
         return (queue.waiting if queue else None) or None
@@ -206,7 +206,7 @@ class Gauges:
     def _state_parts(
         self, pipelines: Iterable[RunningPipeline], now: float
     ) -> Mapping[str, Mapping[str, list[int]]]:
-        """Parts of state by executor and pipeline; on a cluster asked for every few seconds."""
+        """State partitions by executor and pipeline; refreshed every few seconds on a cluster."""
         stateful = [p for p in pipelines if p.stateful is not None]
         if self._executors.fixed:
             (only,) = self._executors.ids()
@@ -230,7 +230,7 @@ class Gauges:
         }
 
     def _taken_in(self) -> int:
-        """Rows of generators in all batches that have delivered, committed or about to be."""
+        """Rows of generators in all batches that have delivered, committed or not yet."""
         return sum(
             max(pipeline.positions[entry.key], pipeline.taken_in.get(entry.key, 0))
             for pipeline in tuple(self._pipelines.values())
@@ -251,7 +251,7 @@ class Gauges:
         return found
 
     def slowest(self, operator: str) -> int:
-        """Up to which row all readers of an operator's channel have committed."""
+        """The row up to which all readers of an operator's channel have committed."""
         rows = [
             pipeline.positions[entry.key]
             for pipeline in tuple(self._pipelines.values())
@@ -265,13 +265,13 @@ class Gauges:
         return self._context.channel(operator).end - self.slowest(operator)
 
     def waiting(self, pipelines: Iterable[RunningPipeline]) -> int | None:
-        """Rows that wait for some pipelines; None where a source of Spark's own hides them."""
+        """Rows waiting for some pipelines; None if one of Spark's own sources hides them."""
         offered = self.offered(time.time())
         found = [self._waiting_for(pipeline, offered) for pipeline in pipelines]
         return None if None in found else sum(rows for rows in found if rows is not None)
 
     def usually_waiting(self, pipelines: Iterable[RunningPipeline]) -> int | None:
-        """The same, but no less than what one batch takes, which waits until it is committed."""
+        """Rows waiting, at least those of one batch, which wait until it is committed."""
         pipelines = tuple(pipelines)
         now = self.waiting(pipelines)
         if now is None:
@@ -288,13 +288,13 @@ class Gauges:
         )
 
     def _load(self, executors: Collection[ExecutorMetrics]) -> float | None:
-        """Share of what can run at once that was at work."""
+        """Share of the usable slots that was busy."""
         most = self._executors.at_once(sum(e.slots for e in executors))
         work = sum((e.busy or 0.0) * e.slots for e in executors)
         return min(1.0, work / most) if most else None
 
     def _drained(self) -> bool:
-        """Whether every row that entered is committed by its last reader."""
+        """True if every row taken in is committed by its last reader."""
         for pipeline in self._pipelines.values():
             for entry in pipeline.inputs:
                 if entry.upstream:
@@ -308,7 +308,7 @@ class Gauges:
 
 
 def _places(pipelines: Iterable[RunningPipeline]) -> Places:
-    """Where each operator runs."""
+    """Run, epoch and side of the shuffle of each operator."""
     found = {}
     for pipeline in pipelines:
         stateful = pipeline.stateful

@@ -1,4 +1,4 @@
-"""Why a batch failed: the operator that did it, and the line of Spark's error that says so."""
+"""Finds out why a batch failed: the operator at fault, and the decisive line of Spark's error."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _CAUSE = re.compile(r"\[[A-Z_.0-9]+\]|(?!org\.)[\w.]*(Error|Exception|Invalid)\b
 
 
 def told(pipeline: RunningPipeline, error: BaseException, times: int) -> str:
-    """What to tell somebody whose pipeline has failed so many times."""
+    """The error message for a pipeline that has failed so many times."""
     try:
         operator = culprit(pipeline)
-    except Exception:  # a trial that fails proves nothing
+    except Exception:  # a failed trial proves nothing
         operator = None
     where = (
         f"operator '{operator.name}' ({operator.written})"
@@ -46,7 +46,7 @@ def told(pipeline: RunningPipeline, error: BaseException, times: int) -> str:
 
 
 def reason(text: str) -> str:
-    """The telling lines of one of Spark's long error texts."""
+    """The decisive line of one of Spark's long error texts."""
     if _TOO_LONG.search(text):
         return (
             "Spark's Python workers cannot open their sockets, because the path of their directory "
@@ -61,11 +61,11 @@ def reason(text: str) -> str:
 def culprit(pipeline: RunningPipeline) -> Operator | None:
     """Run the failed batch again, one operator more each time, until it fails.
 
-    Spark's errors name an expression at best. Sources and stateless operators in front of
-    everything else can be tried like this. If it was none of them, it is what comes next, if
-    only one thing does; else None.
+    Spark's errors name an expression at best. Sources and the stateless operators right behind
+    them can be tried this way. If none of them fails, it was the next operator, if there is only
+    one; otherwise None.
     """
-    with TemporaryDirectory() as aside:  # letters of this trial are nobody's
+    with TemporaryDirectory() as aside:  # dead letters of this trial are thrown away
         return _search(pipeline, Compiler(pipeline.context.graph, FileStore(aside)))
 
 

@@ -1,4 +1,4 @@
-"""A running pipeline: one Structured Streaming query, its valve, and what it does with a batch."""
+"""A pipeline as a Structured Streaming query: its start, stop, valve, batches and progress."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
 _PYTHON = (*op.PYTHON_BODIES, op.Process)
 
 _CLOSING = 10.0
-"""Seconds after a commit in which Spark plans a batch that closes windows, if it wants one."""
+"""Seconds after a commit within which Spark plans a batch that closes windows, if any."""
 
 
 class RunningPipeline:
     """One pipeline at work.
 
-    `backlog(operator)` tells how many rows of a channel are not yet read by all its readers. A
+    `backlog(operator)` returns the rows of a channel that not all of its readers have committed. A
     `shadow` does everything but deliver, until it goes live.
     """
 
@@ -117,7 +117,7 @@ class RunningPipeline:
 
     @property
     def foreign(self) -> tuple[Operator, ...]:
-        """Sources of Spark's own in this pipeline, which have no valve."""
+        """Spark's own sources in this pipeline; they have no valve."""
         return pipeline_graph.spark_sources(self.context.graph, self.spec.operators)
 
     @property
@@ -132,7 +132,7 @@ class RunningPipeline:
 
     @property
     def metered_whole(self) -> bool:
-        """Whether all that it does to rows is done in Python operators, which are timed."""
+        """True if all work on rows is done in Python operators, which are timed."""
         bodies = [self.context.graph[n].body for n in self.spec.operators]
         steps = [b for b in bodies if not isinstance(b, op.Write)]
         return self.context.mail is not None and all(isinstance(b, _PYTHON) for b in steps)
@@ -145,7 +145,7 @@ class RunningPipeline:
     def reached(self, key: str, row: int) -> None:
         """An input has been read and committed up to a row.
 
-        A native sink gets every row of the channel it reads, so this is what it has got, too.
+        A native sink receives every row of its channel, so these are its rows too.
         """
         self.positions[key] = row
         if self.native_sink is not None:
@@ -161,20 +161,20 @@ class RunningPipeline:
 
     @property
     def usual(self) -> dict[str, Any]:
-        """What the valve lets through when nothing special is going on."""
+        """The settings of the valve while no change is under way."""
         rows = self.context.pace.admission(self.spec, _in_python(self.context, self.spec))
         spec = self.spec
         return {"parallelism": spec.parallelism, "admission": rows, "cadence": spec.cadence}
 
     def respecify(self, spec: Pipeline) -> None:
-        """Go on under another specification that needs no restart."""
+        """Continue with another specification that needs no restart."""
         if spec != self.spec:
             self.spec = spec
             self.turn(**self.usual)
 
     @property
     def quiet(self) -> bool:
-        """Whether the closed valve has been seen by every input, so that nothing is in flight."""
+        """True if every input has seen the closed valve, so that nothing is in flight."""
         return all(acknowledged(self._valve_path, i.key, self.valve.turn) for i in self.inputs)
 
     # --- starting and stopping --------------------------------------------------------------
@@ -182,13 +182,13 @@ class RunningPipeline:
     def start(self, once: bool = False) -> None:
         """Start the query, from its checkpoint if there is one.
 
-        With `once` it runs only the batch that is pending, if there is one, and then idles.
+        With `once` it runs only the pending batch, if there is one, and then idles.
         """
         with self._life:
             self.stopping = False
             if self.query is not None:
                 self._gate.end()
-                self.query.stop()  # one that died may still be on its way out
+                self.query.stop()  # a failed query may not have ended yet
             self.query = None
             self._begun.clear()
             self._error = None
@@ -203,7 +203,7 @@ class RunningPipeline:
                 raise
 
     def restart(self) -> None:
-        """Start again after a failure, unless somebody has stopped it meanwhile."""
+        """Start again after a failure, unless it was stopped meanwhile."""
         with self._life:
             if not self.stopping:
                 self.start()
@@ -224,7 +224,7 @@ class RunningPipeline:
         }
         with self.context.lock, settings(spark, needed), active(spark):
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
-            # Where Spark writes by itself, nobody could set the watermark before a batch runs.
+            # For native sinks nothing could set the watermark before each batch.
             self._watermark = Watermark(spark) if self._windowed else None
             compiler = Compiler(
                 self.context.graph,
@@ -245,7 +245,7 @@ class RunningPipeline:
             writer = frame.writeStream.format(sink.format).options(**sink.options)
         else:
             writer = frame.writeStream.foreachBatch(self._on_batch)
-        # A valve keeps the cadence; a source of Spark's own has none, there the trigger does.
+        # The valve keeps the cadence; Spark's own sources have none, so the trigger does.
         cadence = max(self._least, self.spec.cadence if self.foreign else 0.0)
         every = 86_400.0 if once else cadence
         return (
@@ -293,7 +293,7 @@ class RunningPipeline:
         return event_time.marked_again(frame, columns) if self.stateful is not None else frame
 
     def _spread(self, frame: DataFrame) -> DataFrame:
-        """Spark's own sources choose their splits; a stateless pipeline is spread by a shuffle."""
+        """Give a stateless pipeline on one of Spark's own sources its instances by a shuffle."""
         if self.stateful is not None:
             return frame
         if self.spec.parallelism == 1:
@@ -301,14 +301,14 @@ class RunningPipeline:
         return frame.repartition(self.spec.parallelism)
 
     def go_live(self, positions: Mapping[str, int], **changes: Any) -> None:
-        """From a shadow to the pipeline itself, between two batches."""
+        """Turn a shadow into the pipeline itself, between two batches."""
         self.positions = dict(positions)
         self._seen_batch = self._ran
         self._shadow = False
         self.turn(**changes)
 
     def hold(self) -> None:
-        """Begin no other batch until `release` is called; the one under way goes on."""
+        """Begin no further batch until `release` is called; a running batch continues."""
         self._gate.close()
 
     def release(self) -> None:
@@ -317,9 +317,9 @@ class RunningPipeline:
 
     @property
     def settled(self) -> bool:
-        """Whether a stop cuts nothing off: the last batch is committed and reported.
+        """True if a stop would interrupt nothing: the last batch is committed and reported.
 
-        One that is planned and waits before the closed gate has done nothing yet.
+        A planned batch that waits in front of the closed gate has done nothing yet.
         """
         if self._gate.inside is not None:
             return False
@@ -329,16 +329,16 @@ class RunningPipeline:
 
     @property
     def pending(self) -> bool:
-        """Whether a batch is planned and not committed."""
+        """True if a batch is planned and not committed."""
         return not checkpoint.progress(self.checkpoint, self.wired.epoch)[2]
 
     @property
     def caught_up(self) -> bool:
-        """Whether Spark has nothing left to do for the rows that were read.
+        """True if Spark has nothing left to do for the rows that were read.
 
-        Where the last batch moved the watermark, Spark may run another batch that has no new rows
-        and closes windows. It says that it waits for data once it has decided against one; that
-        is seen only by chance, so a query that plans nothing for a while has decided, too.
+        If the last batch moved the watermark, Spark may run another batch without new rows that
+        closes windows. Its status says that it waits for data once it has decided against one.
+        That status is seen only by chance, so planning nothing for a while counts as well.
         """
         begun, _, finished = checkpoint.progress(self.checkpoint, self.wired.epoch)
         if not finished:
@@ -353,28 +353,28 @@ class RunningPipeline:
 
     @property
     def _reported(self) -> bool:
-        """Whether Spark has reported the last batch that has ended since the start."""
+        """True if Spark has reported the last batch that ended since the start."""
         if self.query is None or self._ended_here < 0:
             return True
         last = self.query._jsq.lastProgress()
         return last is not None and last.batchId() >= self._ended_here
 
     def stop(self) -> None:
-        """Stop the query. A batch in flight is cut off and comes again with the next start."""
+        """Stop the query. A running batch is interrupted and repeated after the next start."""
         with self._life:
             self.stopping = True
             self._gate.end()
             if self.query is not None:
                 self.query.stop()
 
-    # --- where its state is ---------------------------------------------------------------------
+    # --- placement of state ---------------------------------------------------------------------
 
     def placement(self, executors: ClusterExecutors) -> dict[int, str | None]:
-        """Which executor holds each part of the state."""
+        """The executor that holds each state partition."""
         return executors.placement(self._execution, self.wired.partitions)
 
     def place(self, executors: ClusterExecutors, where: Mapping[int, str]) -> None:
-        """Have parts of the state held elsewhere from the next batch on."""
+        """Move state partitions to other executors from the next batch on."""
         executors.place(self._execution, where)
 
     # --- a batch ----------------------------------------------------------------------------
@@ -383,13 +383,13 @@ class RunningPipeline:
         self.begun = time.time()
         if not self._gate.enter(batch, self._has_room):
             self.begun = None
-            # Spark takes an error with these words for the stop that it was asked for.
+            # Spark takes an error with these words as the result of a stop.
             raise RuntimeError(f"org.apache.spark.SparkException: job group {self.run} cancelled")
         try:
             self._run_batch(frame, batch)
         except Exception as error:
             self.begun = None
-            self._error = error  # what Spark makes of it on its way back says much less
+            self._error = error  # Spark's version of it says much less
             raise
         finally:
             self._gate.leave()
@@ -401,7 +401,7 @@ class RunningPipeline:
             self._ran = self._ended_here = batch
             return
         if self._watermark is not None:
-            # Spark drops what is late by the watermark of the batch before.
+            # Spark drops late rows by the watermark of the batch before.
             self._watermark.set(checkpoint.watermark(self.checkpoint, batch - 1))
         again = batch == self._gate.pending
         if again:
@@ -418,16 +418,16 @@ class RunningPipeline:
         self.ended.pop(batch - 1000, None)
 
     def _has_room(self) -> bool:
-        """Whether a batch may begin: while the channel is full none does, which is back pressure.
+        """True if a batch may begin. While the channel is full none may, which is back pressure.
 
-        What is in flight when the valve is closed has to come through.
+        Rows that are in flight when the valve is closed are always let through.
         """
         if not self.feeds or self._shadow or not self.valve.open:
             return True
         return self._backlog(self.tail) < self.context.channel_rows
 
     def _limited(self, frame: DataFrame) -> DataFrame:
-        """One task for each instance: several partitions of state or of input are joined in one."""
+        """Merge partitions of state or input so that there is one task for each instance."""
         most = self.valve.parallelism
         if self.stateful is not None:
             crowded = self.wired.partitions > most
@@ -436,7 +436,7 @@ class RunningPipeline:
         return frame.coalesce(most) if crowded else frame
 
     def owes_mark(self, entry: Input) -> bool:
-        """Whether an input has a mark that no batch has brought here yet."""
+        """True if an input has an event-time mark that no batch has brought here yet."""
         if not self.context.times.marked(entry.upstream):
             return False
         there = self.context.channel(entry.upstream).mark
@@ -444,11 +444,11 @@ class RunningPipeline:
         return there is not None and (done is None or done < there)
 
     def _last_execution(self) -> Any:
-        """What Spark says of the batch that runs now."""
+        """Spark's `IncrementalExecution` of the batch that runs now."""
         self._begun.wait()
         return self._execution.lastExecution()
 
-    # --- what Spark says of it --------------------------------------------------------------
+    # --- progress --------------------------------------------------------------
 
     def new_progress(self) -> list[Any]:
         """Progress reports of batches with input since the last call, oldest first."""
@@ -460,7 +460,7 @@ class RunningPipeline:
             if reports[at].batchId() <= self._seen_batch:
                 break
             fresh.append(reports[at])
-        # An idle query reports the batch that it will run next.
+        # An idle query reports the batch it will run next.
         done = [
             r
             for r in reversed(fresh)
@@ -471,7 +471,7 @@ class RunningPipeline:
         return done
 
     def found_nothing(self, since: float) -> bool:
-        """Whether it has looked for input since then and its sources had nothing new."""
+        """True if the query has polled its sources since then and found nothing new."""
         last = None if self.query is None else self.query._jsq.lastProgress()
         if last is None:
             return False
@@ -489,11 +489,11 @@ class RunningPipeline:
 
 
 def foreign_name(operator: Operator) -> str:
-    """The name of a source of Spark's own in the checkpoint."""
+    """The name of one of Spark's own sources in the checkpoint."""
     name = re.sub(r"\W", "_", operator.name)
     return f"source_{name}"
 
 
 def _in_python(context: RunContext, spec: Pipeline) -> bool:
-    """Whether rows go through operators whose time nobody can foresee."""
+    """True if rows go through Python operators, whose cost per row is unknown at first."""
     return any(isinstance(context.graph[name].body, _PYTHON) for name in spec.operators)

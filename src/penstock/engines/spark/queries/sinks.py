@@ -1,4 +1,4 @@
-"""Delivering a batch to the outside, each batch once whatever happens."""
+"""Delivers batches to sinks, each batch once even when it is repeated, and counts their rows."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 def check_native(graph: Graph, checkpoints: Path, spark: SparkSession) -> None:
     """Raise `InvalidInput` for a native file sink whose directory another run has written to.
 
-    Such a sink keeps a log of batches beside its files. A run that is new begins at batch 0 again,
-    and the sink would skip, without a word, every batch whose number is in the log.
+    Such a sink keeps a log of batches beside its files. A new run begins at batch 0 again, and the
+    sink would silently skip every batch whose number is in the log.
     """
     for operator in graph.sinks:
         sink = operator.body.sink if isinstance(operator.body, op.Write) else None
@@ -47,7 +47,7 @@ def check_native(graph: Graph, checkpoints: Path, spark: SparkSession) -> None:
 
 
 class Outlets:
-    """Writes batches to sinks for one run. `run` names its files, so that runs do not mix."""
+    """Writes the batches of one run to sinks. `run` is part of file names, so runs do not mix."""
 
     def __init__(self, run: str) -> None:
         self._run = run
@@ -57,7 +57,7 @@ class Outlets:
     def deliver(
         self, name: str, sink: connectors.Sink, frame: DataFrame, tag: str, again: bool
     ) -> None:
-        """Write one batch; `again` says that an earlier attempt at it may have left something."""
+        """Write one batch; with `again` an earlier attempt may have left some of it."""
         match sink:
             case connectors.FileSink():
                 self._files(sink, frame, f"{self._run}-{tag}", again)
@@ -70,7 +70,7 @@ class Outlets:
                     self._memory.setdefault(name, {})[tag] = rows
             case connectors.ForeachBatch(function):
                 epoch, batch = tag.split("-")
-                # One growing number, also across wirings, as Spark's own batch id is.
+                # A number that grows across wirings too, as Spark's own batch id does.
                 function(frame, int(epoch) * 10**9 + int(batch))
             case connectors.Kafka(options):
                 frame.write.format("kafka").options(**options).save()
@@ -80,13 +80,13 @@ class Outlets:
                 raise AssertionError("a native sink is written by its own query")
 
     def rows(self, name: str) -> list[Row]:
-        """What a memory sink has got, in batch order."""
+        """The rows of a memory sink, in batch order."""
         with self._lock:
             batches = self._memory.get(name, {})
             return [row for tag in sorted(batches) for row in batches[tag]]
 
     def read(self, name: str, graph: Graph, schema: Schema) -> Iterator[Any] | None:
-        """What a sink got in this run, as Arrow data; None where that cannot be read back."""
+        """The rows of a sink in this run as Arrow data; None if they cannot be read back."""
         body = graph[name].body
         assert isinstance(body, op.Write)
         shape = arrow_schema(schema)
@@ -103,10 +103,10 @@ class Outlets:
                 return None
 
     def _files(self, sink: connectors.FileSink, frame: DataFrame, label: str, again: bool) -> None:
-        """Write beside, then move in under names made of the batch.
+        """Write to a directory aside, then move files in under names made from the batch.
 
-        The directory is flat, or has directories such as `channel=web` alone, so that anything
-        can read it. Names sort in batch order, and a batch that comes again replaces what it left.
+        The directory is flat, or has only directories such as `channel=web`, so that any tool can
+        read it. Names sort in batch order, and a repeated batch replaces its own files.
         """
         folder = Folder.at(sink.path, frame.sparkSession)
         staging = f"_staging/{label}"
@@ -127,15 +127,15 @@ class Outlets:
 
 
 def _is_data(file: str) -> bool:
-    """Whether Spark wrote rows into a file, not that it is done or what its checksum is."""
+    """True for files with rows; False for markers and checksums."""
     return file.rpartition("/")[2].startswith("part-")
 
 
 class RowCount:
-    """Rows that a source has given or that a sink has got.
+    """The number of rows that a source has produced or a sink has received.
 
-    rows: all of them, each batch counted once. repeated: rows of batches that were handed over more
-    than once to a sink that cannot take them back; up to so many are there more than once.
+    rows: each batch counted once; repeated: rows of batches that were delivered more than once to a
+    sink that cannot undo a batch, so at most that many rows are duplicates.
     """
 
     def __init__(self, path: Path) -> None:
@@ -152,13 +152,13 @@ class RowCount:
         self.repeated = int(data.get("repeated", 0))
 
     def begin(self, tag: str) -> None:
-        """A batch is about to be handed to a sink that cannot take it back."""
+        """A batch is about to be delivered to a sink that cannot undo it."""
         self._attempts = self._attempts + 1 if tag == self._begun else 1
         self._begun = tag
         self._save()
 
     def add(self, tag: str, rows: int) -> None:
-        """A batch is through; if it was the last one counted, this count replaces that one."""
+        """Count a delivered batch; a batch counted twice in a row counts once."""
         if tag != self._tag:
             self._before = self.rows
         self._tag, self.rows = tag, self._before + rows
@@ -168,7 +168,7 @@ class RowCount:
         self._save()
 
     def reach(self, rows: int) -> None:
-        """All batches so far have so many rows together."""
+        """Set the total number of rows of all batches so far."""
         if rows != self.rows:
             self._tag, self._before, self.rows = "", rows, rows
             self._save()
@@ -192,30 +192,27 @@ class Folder(Protocol):
 
     @staticmethod
     def at(path: str, spark: SparkSession) -> Folder:
-        """A directory of this machine, or of any file system that Hadoop knows."""
+        """The directory at a path, local or on any file system that Hadoop supports."""
         return _Remote(path, spark) if "://" in path else _Local(Path(path).absolute())
 
     def path(self, name: str) -> str:
-        """The path as Spark wants it."""
+        """The path in the form that Spark takes."""
 
     def files(self, name: str) -> list[str]:
         """All files inside, at any depth, as names relative to it; sorted."""
 
     def holds(self, name: str) -> bool:
-        """Whether there is something of that name; False if the directory is missing."""
+        """True if there is a file or directory of that name."""
 
     def move(self, old: str, new: str) -> None:
-        """Give a file another name, in a directory that is made if needed.
-
-        Raises if that did not work.
-        """
+        """Rename a file, creating its new directory if needed. Raises if that fails."""
 
     def remove(self, name: str) -> None:
-        """Delete a file, or a directory with all that is in it."""
+        """Delete a file, or a directory and its content."""
 
 
 class _Local(Folder):
-    """Plain calls: a trip to the JVM for each of them would be most of a small batch."""
+    """Local files without the JVM: a call into it for each would dominate a small batch."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -235,7 +232,7 @@ class _Local(Folder):
         source, target = self._root / old, self._root / new
         target.parent.mkdir(parents=True, exist_ok=True)
         source.replace(target)
-        # Spark leaves a checksum beside each file, under the name it had.
+        # Spark leaves a checksum beside each file, under its old name.
         source.with_name(f".{source.name}.crc").unlink(missing_ok=True)
 
     def remove(self, name: str) -> None:
@@ -247,7 +244,7 @@ class _Local(Folder):
 
 
 class _Remote(Folder):
-    """Through Hadoop's own file systems, as Spark's writer goes."""
+    """Files through Hadoop's file systems, which Spark's writers use too."""
 
     def __init__(self, root: str, spark: SparkSession) -> None:
         jvm: Any = spark._jvm
