@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from penstock import text
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import Operator, State
 from penstock.drawing.layout import Layout, Route, layout
@@ -20,7 +21,6 @@ from penstock.drawing.sketch import Box, Curve, Dot, Label, Shape, Sketch
 from penstock.metrics import derived
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
-from penstock.views import text
 
 WARM, HOT = 0.7, 0.9
 """Shares of the time at work from which a pipeline is busy, and too busy."""

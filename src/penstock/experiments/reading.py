@@ -9,8 +9,8 @@ from statistics import fmean
 from typing import Any
 
 from penstock.drawing.figures import Line, Mark
+from penstock.experiments.convergence import convergence_time
 from penstock.experiments.experiment import Data, Record
-from penstock.models.convergence import convergence_time
 
 
 def summary(data: Data, case: str) -> Record:

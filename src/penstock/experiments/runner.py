@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from penstock import text
 from penstock.errors import InvalidInput, Refused
 from penstock.experiments import many, times
 from penstock.experiments.experiment import Case, EngineName, Experiment, Record, Setting
 from penstock.experiments.store import Store
 from penstock.experiments.table import Row
 from penstock.experiments.verdict import ROUNDS
-from penstock.views import text
 
 
 @dataclass(frozen=True)

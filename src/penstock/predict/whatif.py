@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock import policies
+from penstock import policies, text
 from penstock.app import run
 from penstock.clock import Clock
 from penstock.control.guard import Guard
@@ -39,7 +39,6 @@ from penstock.predict.future_load import Rules
 from penstock.predict.model_file import Fitted
 from penstock.store import history, run_options
 from penstock.store.run_options import Terms
-from penstock.views import text
 
 _UNSEEN = 2.0
 """Tasks of so many times the rows of the largest that was recorded are a guess."""

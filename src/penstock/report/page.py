@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
+from penstock import text
 from penstock.dataflow import duration
 from penstock.drawing import charts, style
 from penstock.drawing.diagram import diagram
@@ -15,7 +16,6 @@ from penstock.report.choices import Choice, merged
 from penstock.report.curves import curves
 from penstock.report.story import Level, Made, Story
 from penstock.store.run_options import Terms
-from penstock.views import text
 
 MOST = 1000
 """Rows of a table; of more, the first ones are shown and the rest is counted."""

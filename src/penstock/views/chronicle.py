@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from heapq import merge
 from typing import Any
 
+from penstock import text
 from penstock.metrics.snapshot import LatencyMetrics, Snapshot
 from penstock.store.history import Changed, Moment, Seen
-from penstock.views import text
 
 HEAD = (
     f"{'time':>9} {'offered/s':>10} {'taken in/s':>10} {'latency':>9} {'bound':>9} "

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import singledispatch
 from typing import Protocol, runtime_checkable
 
+from penstock import text
 from penstock.control.summary import LatencySummary, Summary
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import CycleError, Graph
@@ -24,7 +25,6 @@ from penstock.metrics.snapshot import LatencyMetrics, Snapshot
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.transition import Transition
-from penstock.views import text
 from penstock.views.explain import admission_text, cadence_text
 
 _DOTS = 24

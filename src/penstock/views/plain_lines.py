@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TextIO
 
+from penstock import text
 from penstock.control.status import Status
 from penstock.metrics.snapshot import Snapshot
-from penstock.views import text
 from penstock.views.news import News
 
 

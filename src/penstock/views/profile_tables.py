@@ -9,8 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from penstock import text
 from penstock.policies.stepwise.profile import Profile, Round, kept
-from penstock.views import text
 
 if TYPE_CHECKING:
     from penstock.policies.stepwise.capacity import Need, Point, Rank

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from rich.text import Text
 
+from penstock import text
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import Operator, Union
 from penstock.drawing.diagram import heat
@@ -17,7 +18,6 @@ from penstock.metrics import derived
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan.plan import Plan
 from penstock.policies.shared.topology import Topology
-from penstock.views import text
 
 _LEFT, _RIGHT, _UP, _DOWN = 1, 2, 4, 8
 _JOINTS = (" ", *"───│╯╰┴│╮╭┬│┤├┼")  # by the sides that are joined

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.views import text
+from penstock import text
 
 
 @pytest.mark.parametrize(
