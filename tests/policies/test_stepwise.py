@@ -23,8 +23,8 @@ from penstock.plan import fusion
 from penstock.plan.decision import Decision
 from penstock.plan.limits import Limits
 from penstock.policies.base.policy import Context
-from penstock.policies.stepwise.observation import BEAT
 from penstock.policies.stepwise.policy import Stepwise
+from penstock.policies.stepwise.rounds import BEAT
 from penstock.predict.profiling import profile
 from tests.control.doubles import FakeTime
 from tests.engines.spark.flows import source

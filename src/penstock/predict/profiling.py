@@ -23,9 +23,9 @@ from penstock.engines.port import Engine
 from penstock.errors import InvalidInput, Refused
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
-from penstock.policies.stepwise.campaign import Campaign
 from penstock.policies.stepwise.policy import Stepwise
 from penstock.policies.stepwise.profile import Profile
+from penstock.policies.stepwise.profiling_state import Campaign
 from penstock.predict import stress_load
 from penstock.store.serialization import plain
 

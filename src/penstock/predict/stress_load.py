@@ -12,7 +12,7 @@ from penstock.dataflow.operators import Operator, Read
 from penstock.errors import InvalidInput
 from penstock.plan import fusion
 from penstock.plan.plan import Plan
-from penstock.policies.stepwise.campaign import admitting
+from penstock.policies.stepwise.profiling_state import admitting
 
 FACTOR = 10.0
 """Times the highest rate of a generator's own load. How much a platform carries is not known before
