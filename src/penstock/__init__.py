@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.app import run
+    from penstock.app import profile, run
     from penstock.control.guard import Guard
     from penstock.control.quiet_periods import Quiet
     from penstock.control.summary import Summary
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from penstock.plan.plan import Pipeline, Plan
     from penstock.plan.transition import Transition
     from penstock.policies.base.policy import Context, Policy
-    from penstock.predict.profiling import Profiled, profile
+    from penstock.predict.profiling import Profiled
     from penstock.store.mailbox import ask
 
 __version__ = "0.1.0"
@@ -103,7 +103,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "app": "run",
+    "app": "profile run",
     "control.guard": "Guard",
     "control.quiet_periods": "Quiet",
     "control.summary": "Summary",
@@ -128,7 +128,7 @@ _MODULES = {
     "plan.plan": "Pipeline Plan",
     "plan.transition": "Transition",
     "policies.base.policy": "Context Policy",
-    "predict.profiling": "Profiled profile",
+    "predict.profiling": "Profiled",
     "store.mailbox": "ask",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import Dataflow, Discard, Pipeline, Plan
+from penstock.app import profile
 from penstock.dataflow.graph import Graph
 from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput
@@ -25,7 +26,6 @@ from penstock.plan.limits import Limits
 from penstock.policies.base.policy import Context
 from penstock.policies.stepwise.policy import Stepwise
 from penstock.policies.stepwise.rounds import BEAT
-from penstock.predict.profiling import profile
 from tests.control.doubles import FakeTime
 from tests.engines.spark.flows import source
 from tests.speed import seconds

@@ -14,7 +14,7 @@ from penstock.errors import InvalidInput
 
 if TYPE_CHECKING:
     from penstock.predict.calibration import Calibration
-    from penstock.predict.whatif import Answer, Outcome
+    from penstock.predict.whatif import PredictedRun, Prediction
 
 _LOAD = "x2 for twice the load of the run, or any load as `run --load` reads it (x1)"
 
@@ -106,6 +106,7 @@ def _fitted(found: Calibration, out: str | None) -> Iterator[str]:
 
 
 def _whatif(given: argparse.Namespace, streams: Streams) -> int:
+    from penstock.app import run
     from penstock.dataflow import duration
     from penstock.predict import model_file, whatif
     from penstock.store.run_directory import local
@@ -120,11 +121,11 @@ def _whatif(given: argparse.Namespace, streams: Streams) -> int:
         given.seed,
     )
     fitted = None if given.model is None else model_file.read(given.model)
-    answer = whatif.ask(local(given.run_dir), question, fitted)
+    answer = whatif.ask(local(given.run_dir), question, fitted, run=run)
     return tell(streams, answer.to_json(), _told(answer))
 
 
-def _told(answer: Answer) -> Iterator[str]:
+def _told(answer: Prediction) -> Iterator[str]:
     from penstock import text
 
     rate = f"{text.rate(answer.alone.offered)} rows/s offered"
@@ -144,7 +145,7 @@ def _told(answer: Answer) -> Iterator[str]:
         yield f"note: {note}"
 
 
-def _outcome(title: str, one: Outcome) -> Iterator[str]:
+def _outcome(title: str, one: PredictedRun) -> Iterator[str]:
     from penstock import text
 
     kept = "" if one.throughput >= 0.97 * one.offered else ", so it falls behind"

@@ -165,8 +165,8 @@ def _profiled(
 def _one(
     reference: Reference, run_dir: Any, given: argparse.Namespace, streams: Streams
 ) -> Profiled:
+    from penstock.app import profile
     from penstock.policies.stepwise.policy import Stepwise
-    from penstock.predict.profiling import profile
     from penstock.views.progress import ProgressView
 
     conf = starting.settings(given.conf)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock import workloads
-from penstock.app import run
+from penstock.app import profile, run
 from penstock.clock import Clock
 from penstock.control import run_input
 from penstock.control.guard import Guard
@@ -33,7 +33,6 @@ from penstock.policies.shared import scaling
 from penstock.policies.stepwise.policy import Stepwise
 from penstock.policies.stepwise.profile import Feature, features
 from penstock.predict import stress_load
-from penstock.predict.profiling import profile
 
 WAIT = 0.005
 """Seconds that each operator waits for a row."""
