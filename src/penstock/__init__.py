@@ -43,7 +43,15 @@ if TYPE_CHECKING:
         Refused,
         RunDirectoryError,
     )
-    from penstock.metrics.snapshot import Snapshot
+    from penstock.metrics.snapshot import (
+        ChannelMetrics,
+        ExecutorMetrics,
+        InstanceMetrics,
+        LatencyMetrics,
+        OperatorMetrics,
+        PipelineMetrics,
+        Snapshot,
+    )
     from penstock.plan.change import Change
     from penstock.plan.decision import Decision
     from penstock.plan.limits import Limits
@@ -57,6 +65,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Change",
+    "ChannelMetrics",
     "Console",
     "Context",
     "Csv",
@@ -65,23 +74,28 @@ __all__ = [
     "Discard",
     "Engine",
     "Estimate",
+    "ExecutorMetrics",
     "Files",
     "FlowFailed",
     "ForeachBatch",
     "Generator",
     "Graph",
     "Guard",
+    "InstanceMetrics",
     "InvalidDataflow",
     "InvalidInput",
     "InvalidPlan",
     "Json",
     "Kafka",
     "KeyedStream",
+    "LatencyMetrics",
     "Limits",
     "Memory",
+    "OperatorMetrics",
     "Parquet",
     "PenstockError",
     "Pipeline",
+    "PipelineMetrics",
     "Plan",
     "Policy",
     "Profiled",
@@ -121,7 +135,10 @@ _MODULES = {
         "FlowFailed InvalidDataflow InvalidInput InvalidPlan PenstockError Refused "
         "RunDirectoryError"
     ),
-    "metrics.snapshot": "Snapshot",
+    "metrics.snapshot": (
+        "ChannelMetrics ExecutorMetrics InstanceMetrics LatencyMetrics OperatorMetrics "
+        "PipelineMetrics Snapshot"
+    ),
     "plan.change": "Change",
     "plan.decision": "Decision",
     "plan.limits": "Limits",

@@ -19,10 +19,10 @@ from urllib.request import urlopen
 import pytest
 from pyarrow import csv, parquet
 
-from penstock.engines.memory import MemoryEngine
 from penstock.metrics.snapshot import OperatorMetrics
 from penstock.store import tables
 from penstock.store.history import FILE, moments, snapshots
+from penstock.testing import MemoryEngine
 from penstock.views import chronicle
 
 from ..control.doubles import running

@@ -15,7 +15,6 @@ import pytest
 from penstock.clock import Clock
 from penstock.control.loop import Tick
 from penstock.control.requests import Asked
-from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput, PenstockError, Refused, RunDirectoryError
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
@@ -24,6 +23,7 @@ from penstock.plan.transition import Transition
 from penstock.policies.base.policy import Context
 from penstock.store.history import decisions
 from penstock.store.mailbox import Answer, Mailbox, ask
+from penstock.testing import MemoryEngine
 
 from .doubles import SlowEngine, flow, running
 

@@ -9,17 +9,17 @@ from penstock.app import run
 from penstock.control.requests import Asked
 from penstock.control.scripted_changes import Script, Scripted, parse_change
 from penstock.control.summary import Summary
-from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput, Refused
 from penstock.plan.request import Executors, Scale, Split, Together
 from penstock.store.history import decisions, snapshots
+from penstock.testing import MemoryEngine, fake_clock
 
-from .doubles import FakeTime, flow
+from .doubles import flow
 
 
 def played(run_dir: Path, *changes: str, seconds: float = 10) -> Summary:
     engine = MemoryEngine()
-    clock = FakeTime(engine).clock
+    clock = fake_clock(engine)
     return run(
         flow(), engine=engine, seconds=seconds, changes=changes, run_dir=run_dir, clock=clock
     )

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput
 from penstock.experiments import climb as climbs
 from penstock.experiments import stepwise, stepwise_spark, storm
@@ -31,8 +30,7 @@ from penstock.policies.base.policy import Context
 from penstock.policies.shared import scaling
 from penstock.policies.shared.rates import NotMeasured
 from penstock.predict import stress_load
-
-from ..control.doubles import FakeTime
+from penstock.testing import MemoryEngine, fake_clock
 
 EVERY = (FIGURE_11, FIGURE_12, FIGURE_13, FIGURE_14)
 
@@ -201,7 +199,7 @@ def rivalled(way: str, scratch: Path, slots: int = 8) -> list[Record]:
     job = next(case.job for case in cases if case.name == f"linear: {way}")
     assert isinstance(job, stepwise_spark.Rivalling)
     engine = MemoryEngine(dict.fromkeys(("step-1", "step-2", "step-3"), 0.005), rate="900/s")
-    played = replace(job, engine=engine, clock=FakeTime(engine).clock)
+    played = replace(job, engine=engine, clock=fake_clock(engine))
     return [*played(Setting(1, scratch))]
 
 
