@@ -10,7 +10,7 @@ from penstock.control.requests import Asked
 from penstock.control.scripted_changes import Script, Scripted, parse_change
 from penstock.control.summary import Summary
 from penstock.errors import InvalidInput, Refused
-from penstock.plan.request import Executors, Scale, Split, Together
+from penstock.plan.request import RequestList, Scale, SetExecutors, Split
 from penstock.store.history import decisions, snapshots
 from penstock.testing import MemoryEngine, fake_clock
 
@@ -34,7 +34,10 @@ def decided(run_dir: Path, how: str = "scripted") -> list[dict[str, Any]]:
     [
         ("20s:count=4", Scripted(20, Scale("count", 4))),
         ("500ms:split count", Scripted(0.5, Split("count"))),
-        ("1m:count=4, executors=2", Scripted(60, Together((Scale("count", 4), Executors(2))))),
+        (
+            "1m:count=4, executors=2",
+            Scripted(60, RequestList((Scale("count", 4), SetExecutors(2)))),
+        ),
     ],
 )
 def test_a_change_is_read_and_written(text: str, change: Scripted) -> None:
@@ -62,7 +65,7 @@ def test_what_is_due_at_once_is_one_change_and_comes_once() -> None:
     script = Script([late, first, second])
     assert not script.due(1.9)
     assert script.take(1.9) is None
-    assert script.take(2.0) == Asked("scripted", Together((first.request, second.request)))
+    assert script.take(2.0) == Asked("scripted", RequestList((first.request, second.request)))
     assert script.take(8.9) is None
     assert script.take(99.0) == Asked("scripted", late.request)
     assert not script.due(99.0)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.dataflow import duration
 from penstock.errors import InvalidPlan
@@ -14,9 +14,10 @@ from penstock.plan.plan import Pipeline, Plan
 
 
 @dataclass(frozen=True)
-class Rescale:
+class ParallelismChange:
     """Another number of instances."""
 
+    kind: ClassVar[str] = "rescale"
     pipeline: str
     before: int
     after: int
@@ -26,9 +27,10 @@ class Rescale:
 
 
 @dataclass(frozen=True)
-class Admit:
+class AdmissionChange:
     """Another limit on the rows of a batch; None is no limit."""
 
+    kind: ClassVar[str] = "admit"
     pipeline: str
     before: int | None
     after: int | None
@@ -39,9 +41,10 @@ class Admit:
 
 
 @dataclass(frozen=True)
-class Cadence:
+class CadenceChange:
     """Another time between batches, in seconds."""
 
+    kind: ClassVar[str] = "cadence"
     pipeline: str
     before: float
     after: float
@@ -52,9 +55,10 @@ class Cadence:
 
 
 @dataclass(frozen=True)
-class Ceiling:
+class CeilingChange:
     """Another number of state partitions; None leaves it to the engine."""
 
+    kind: ClassVar[str] = "ceiling"
     pipeline: str
     before: int | None
     after: int | None
@@ -65,7 +69,7 @@ class Ceiling:
 
 
 @dataclass(frozen=True)
-class Regroup:
+class Regrouping:
     """Other pipelines for the same operators: those of `before` become those of `after`."""
 
     before: tuple[tuple[str, ...], ...]
@@ -88,9 +92,10 @@ class Regroup:
 
 
 @dataclass(frozen=True)
-class Executors:
+class ExecutorsChange:
     """Another number of executors, and which ones leave if that was said."""
 
+    kind: ClassVar[str] = "executors"
     before: int
     after: int
     leaving: tuple[str, ...] = ()
@@ -100,7 +105,14 @@ class Executors:
         return f"executors {self.before} -> {self.after}{without}"
 
 
-Action = Rescale | Admit | Cadence | Ceiling | Regroup | Executors
+Action = (
+    ParallelismChange
+    | AdmissionChange
+    | CadenceChange
+    | CeilingChange
+    | Regrouping
+    | ExecutorsChange
+)
 
 
 @dataclass(frozen=True)
@@ -126,13 +138,13 @@ class Change:
                 for was, now in zip(old, new, strict=True):
                     yield from _turned(was, now)
                 continue
-            yield Regroup(*groups)
+            yield Regrouping(*groups)
             for now in new:
                 held = next((p for p in old if now.name in p.operators), None)
                 if held is not None:
                     yield from _turned(held, now, regrouped=True)
         if self.before.executors != self.after.executors:
-            yield Executors(self.before.executors, self.after.executors, self.after.leaving)
+            yield ExecutorsChange(self.before.executors, self.after.executors, self.after.leaving)
 
     @property
     def undo(self) -> Change:
@@ -199,15 +211,15 @@ def _components(
 
 def _turned(old: Pipeline, new: Pipeline, *, regrouped: bool = False) -> Iterator[Action]:
     if old.parallelism != new.parallelism:
-        yield Rescale(new.name, old.parallelism, new.parallelism)
+        yield ParallelismChange(new.name, old.parallelism, new.parallelism)
     if old.admission != new.admission:
-        yield Admit(new.name, old.admission, new.admission)
+        yield AdmissionChange(new.name, old.admission, new.admission)
     if old.cadence != new.cadence:
-        yield Cadence(new.name, old.cadence, new.cadence)
+        yield CadenceChange(new.name, old.cadence, new.cadence)
     # Regrouping moves the state, and its ceiling, from one pipeline to another: no news by itself.
     moved = regrouped and None in (old.ceiling, new.ceiling)
     if old.ceiling != new.ceiling and not moved:
-        yield Ceiling(new.name, old.ceiling, new.ceiling)
+        yield CeilingChange(new.name, old.ceiling, new.ceiling)
 
 
 def _or(value: int | None, word: str) -> str:

@@ -50,7 +50,7 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Cadence:
+class SetCadence:
     """Another time between batches, in seconds."""
 
     operator: str
@@ -64,7 +64,7 @@ class Cadence:
 
 
 @dataclass(frozen=True)
-class Admit:
+class SetAdmission:
     """Another limit on the rows of a batch: None is no limit, 0 takes nothing."""
 
     operator: str
@@ -78,7 +78,7 @@ class Admit:
 
 
 @dataclass(frozen=True)
-class Ceiling:
+class SetCeiling:
     """Another number of state partitions; None leaves it to the engine."""
 
     operator: str
@@ -92,7 +92,7 @@ class Ceiling:
 
 
 @dataclass(frozen=True)
-class Executors:
+class SetExecutors:
     """Another number of executors."""
 
     count: int
@@ -105,7 +105,7 @@ class Executors:
 
 
 @dataclass(frozen=True)
-class Leave:
+class RemoveExecutor:
     """One executor less, and which one."""
 
     executor: str
@@ -249,7 +249,7 @@ class Mode(Enum):
 
 
 @dataclass(frozen=True)
-class Switch:
+class SetPolicyMode:
     """Another mode for the policy; the plan stays as it is."""
 
     mode: Mode
@@ -262,7 +262,7 @@ class Switch:
 
 
 @dataclass(frozen=True)
-class Together:
+class RequestList:
     """Several requests as one change: each finds the plan that the one before it made."""
 
     requests: tuple[Request, ...]
@@ -278,19 +278,19 @@ class Together:
 
 Request = (
     Scale
-    | Cadence
-    | Admit
-    | Ceiling
-    | Executors
-    | Leave
+    | SetCadence
+    | SetAdmission
+    | SetCeiling
+    | SetExecutors
+    | RemoveExecutor
     | Fuse
     | Split
     | Pause
     | Resume
     | ScaleOut
     | ScaleIn
-    | Switch
-    | Together
+    | SetPolicyMode
+    | RequestList
 )
 
 FORMS = (
@@ -304,7 +304,7 @@ FORMS = (
 def parse(text: str) -> Request:
     """Read a request; see `FORMS`. Raises `InvalidInput`."""
     requests = tuple(_one(part.strip(), text) for part in text.split(","))
-    return requests[0] if len(requests) == 1 else Together(requests)
+    return requests[0] if len(requests) == 1 else RequestList(requests)
 
 
 def check(request: Request, graph: Graph) -> None:
@@ -331,22 +331,22 @@ def _one(part: str, text: str) -> Request:
         case ["scale-in", number]:
             return ScaleIn(_some(part, number))
         case ["policy", mode] if mode in {m.value for m in Mode}:
-            return Switch(Mode(mode))
+            return SetPolicyMode(Mode(mode))
     name, _, value = (word.strip() for word in part.partition("="))
     if not name or not value or " " in name:
         raise InvalidInput(f"cannot read the request '{text}': write {FORMS}")
     if name == "executors":
-        return Executors(_number(part, value))
+        return SetExecutors(_number(part, value))
     if name == "without":
-        return Leave(value)
+        return RemoveExecutor(value)
     operator, _, setting = name.rpartition(".")
     match setting if operator else "":
         case "cadence":
-            return Cadence(operator, duration.seconds(value))
+            return SetCadence(operator, duration.seconds(value))
         case "admission":
-            return Admit(operator, None if value == "unlimited" else _number(part, value))
+            return SetAdmission(operator, None if value == "unlimited" else _number(part, value))
         case "ceiling":
-            return Ceiling(operator, None if value == "automatic" else _number(part, value))
+            return SetCeiling(operator, None if value == "automatic" else _number(part, value))
         case _:  # operators may have dots in their names
             return Scale(name, _number(part, value))
 
@@ -378,12 +378,12 @@ _EXECUTORS = 10_000
 
 def _named(request: Request) -> Iterator[str]:
     match request:
-        case Together(requests):
+        case RequestList(requests):
             for one in requests:
                 yield from _named(one)
         case Fuse(first, second):
             yield from (first, second)
-        case Scale() | Cadence() | Admit() | Ceiling() | Split():
+        case Scale() | SetCadence() | SetAdmission() | SetCeiling() | Split():
             yield request.operator
 
 

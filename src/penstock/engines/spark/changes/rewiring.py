@@ -24,7 +24,7 @@ from penstock.engines.spark.changes.wiring import following, kept_together, part
 from penstock.engines.spark.queries import checkpoint
 from penstock.engines.spark.queries.pipeline import RunningPipeline
 from penstock.errors import PenstockError, Refused
-from penstock.plan.change import Ceiling, Change
+from penstock.plan.change import CeilingChange, Change
 from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.transition import Transition
 from penstock.store.run_directory import Wiring
@@ -192,7 +192,7 @@ def _cuts(pipelines: Iterable[RunningPipeline]) -> Cuts:
 
 def _recut(before: Cuts, after: Cuts, change: Change) -> Iterator[str]:
     """Parts of state that have changed though nobody has asked for it by name."""
-    asked = any(isinstance(action, Ceiling) for action in change.actions)
+    asked = any(isinstance(action, CeilingChange) for action in change.actions)
     for name in before.keys() & after.keys() if not asked else ():
         if before[name][0] != after[name][0]:
             yield f"{name}: state cut from {before[name][0]} into {after[name][0]} parts"
