@@ -87,7 +87,7 @@ def test_what_is_impossible_is_refused_and_changes_nothing(tmp_path: Path) -> No
         before = engine.plan
         for request, why in (
             ("dubble=2", "'dubble' is no operator of 'numbers'; did you mean 'double'"),
-            ("double=0", "stands 1 or more"),
+            ("double=0", "allows 1 or more"),
             ("split numbers", "nothing to split"),
             ("double=3, executors=2", "this engine has one executor"),
         ):

@@ -35,7 +35,7 @@ from tests.strategies import WORDS, dataflows, few, nothing, plans
 
 
 def words() -> Graph:
-    """in -> parse -> count -> counts, and errors beside counts; parse stands 4 at most."""
+    """in -> parse -> count -> counts, and errors beside counts; parse allows at most 4."""
     flow = Dataflow("words")
     parsed = flow.source("in", Generator(nothing, "value string")).map(
         "parse", nothing, schema=WORDS, max_parallelism=4
@@ -88,10 +88,10 @@ def test_a_setting_is_changed_in_the_pipeline_that_holds_the_operator(
 
 def test_scaling_beyond_the_bounds_is_refused_and_names_them() -> None:
     with pytest.raises(
-        Refused, match=r"'in' cannot run with parallelism 5.*\(in\+parse\) stands 1 to 4"
+        Refused, match=r"'in' cannot run with parallelism 5.*\(in\+parse\) allows 1 to 4"
     ):
         Scale("in", 5).apply(CUT, words())
-    with pytest.raises(Refused, match="stands 1 or more"):
+    with pytest.raises(Refused, match="allows 1 or more"):
         Scale("count", 0).apply(CUT, words())
 
 
@@ -157,7 +157,7 @@ def test_each_input_that_is_cut_off_becomes_a_pipeline() -> None:
 
 
 def test_there_is_nothing_to_split_where_a_pipeline_begins() -> None:
-    with pytest.raises(Refused, match="'count' stands at the beginning of its pipeline"):
+    with pytest.raises(Refused, match="'count' is already the first operator of its pipeline"):
         Split("count").apply(CUT, words())
 
 
@@ -177,7 +177,7 @@ def test_a_fused_pipeline_has_the_tighter_settings_and_the_ceiling() -> None:
 
 def test_only_neighbours_can_be_fused() -> None:
     plan = fusion.finest_plan(words())
-    with pytest.raises(Refused, match=r"\(in and count\+counts\+errors\) are no neighbours"):
+    with pytest.raises(Refused, match=r"\(in and count\+counts\+errors\) are not adjacent"):
         Fuse("in", "count").apply(plan, words())
     assert Fuse("in", "parse").apply(WHOLE, words()) is WHOLE
 
@@ -265,8 +265,8 @@ def test_a_request_is_read_and_written(text: str, request_: Request) -> None:
         ("count=-1", "'-1' is no whole number"),
         ("executors=1.5", "'1.5' is no whole number"),
         ("scale-out", "cannot read the request 'scale-out'"),
-        ("scale-out 0", "'scale-out 0': it takes one executor at least"),
-        ("scale-out 999999999", "'scale-out 999999999': 10000 executors are the most"),
+        ("scale-out 0", "'scale-out 0': write 1 or more executors"),
+        ("scale-out 999999999", "'scale-out 999999999': write at most 10000 executors"),
         ("scale-in few", "'few' is no whole number"),
         (f"scale-out {'9' * 5000}", "'scale-out 9{30}...': the number is too large"),
         ("policy maybe", r"cannot read the request 'policy maybe'.*policy on \(or advise, off\)"),
