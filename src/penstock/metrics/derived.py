@@ -110,7 +110,7 @@ class Queue:
 
     @property
     def error(self) -> float | None:
-        """Nephele's error e: measured wait divided by the formula's; None if that is 0 or infinite."""
+        """Nephele's error e: measured wait over the formula's; None if that is 0 or infinite."""
         expected = self.kingman
         return self.wait / expected if 0 < expected < math.inf else None
 

@@ -158,7 +158,7 @@ class ChannelMetrics:
 class ExecutorMetrics:
     """One executor over the window.
 
-    busy: share of its slots at work; cpu: share of its slots' time on a processor, including Python;
+    busy: share of its slots at work; cpu: share of its slots' time on a processor, with Python;
     memory: share of its heap in use, on Spark the peak so far; io_bytes: bytes read and written
     per second; instances, state_parts: number of instances and state partitions of each pipeline on
     it; partitions: which state partitions these are, where known.
