@@ -85,7 +85,9 @@ def test_scripted_changes_are_made_at_their_time(tmp_path: Path) -> None:
 def test_a_change_that_is_refused_is_recorded_and_the_run_goes_on(tmp_path: Path) -> None:
     summary = played(tmp_path, "2s:split numbers, double=9", "5s:double=2")
     refused, made = decided(tmp_path)
-    assert refused["refused"].startswith("there is nothing to split: 'numbers' stands at the")
+    assert refused["refused"].startswith(
+        "there is nothing to split: 'numbers' is already the first operator"
+    )
     assert (refused["plan"], made["refused"]) == (None, None)
     assert [t.changes for t in summary.transitions] == [("numbers: parallelism 1 -> 2",)]
     assert summary.seconds == pytest.approx(10, abs=0.2)
