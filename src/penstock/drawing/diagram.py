@@ -98,7 +98,7 @@ class _Diagram:
         return _EDGE + _WIDE / 2 + layer * (_WIDE + _GAP), _EDGE + _HIGH / 2 + row * pitch
 
     def area(self, name: str, pad: float = 0.0, foot: float = 0.0) -> _Area:
-        place = self.layout.places[name]
+        place = self.layout.positions[name]
         x, y = self.at(place.layer, place.row)
         wide, high = _WIDE / 2 + pad, _HIGH / 2 + pad
         return _Area(x - wide, y - high, x + wide, y + high + foot)
@@ -156,7 +156,7 @@ class _Diagram:
 
     def edge(self, route: Route) -> Curve:
         """Level through every layer on the way, with a bend between two layers."""
-        (first, *between, last) = [self.at(place.layer, place.row) for place in route.places]
+        (first, *between, last) = [self.at(place.layer, place.row) for place in route.positions]
         start = (first[0] + _WIDE / 2, first[1])
         steps: list[tuple[float, ...]] = []
         at = start

@@ -7,7 +7,7 @@ from typing import TextIO
 from penstock import text
 from penstock.control.status import Status
 from penstock.metrics.snapshot import Snapshot
-from penstock.views.news import News
+from penstock.views.notices import News
 
 
 class PlainView:

@@ -8,7 +8,7 @@ from typing import TextIO
 from penstock import text
 from penstock.control.loop import Tick
 from penstock.control.status import Status
-from penstock.views.news import News
+from penstock.views.notices import News
 
 
 class ProgressView:
