@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 class SparkEngine:
     """Runs a dataflow on Spark. See `penstock.engines.port.Engine` for the contract.
 
-    master: of a new session, where `spark` gives none and none is running; conf: settings of the
-    flow's own session, which is a copy of that one; window: seconds that a snapshot looks back;
-    channel_rows: rows a channel holds before its writer has to wait;
-    make_before_break: whether moved state has its new query running before the old one stops;
-    metering: whether Python operators are timed where they run, and native ones tried on samples.
+    master: of a new session, if no `spark` is given and none is running; conf: settings of the
+    flow's own session, which is a copy of that one; window: seconds that a snapshot covers;
+    channel_rows: rows that a channel holds before its writer has to wait; make_before_break: start
+    the query with moved state before the old one stops; metering: time Python operators where they
+    run, and native ones on samples.
     """
 
     name = "spark"
@@ -169,7 +169,7 @@ class SparkEngine:
         return context.outlets.read(sink, context.graph, context.schemas[sink])
 
     def ingested(self) -> dict[str, int]:
-        """Records taken in and committed, by source with a generator."""
+        """Committed records by source with a generator."""
         with self.flow.lock:
             return self.flow.gauges.ingested()
 
@@ -230,7 +230,7 @@ class SparkEngine:
             raise
         self._state = "running"
         self.flow.supervise(self._metering)
-        if plan is not None and executors.dynamic:  # what it says of executors is Spark's
+        if plan is not None and executors.dynamic:  # Spark decides on executors
             plan = replace(plan, executors=self.plan.executors, leaving=())
         if plan is not None and plan != self.plan:
             self.apply(plan, "plan given at start")

@@ -1,4 +1,4 @@
-"""What the pipelines of one run share."""
+"""The context of a run, which its pipelines share: session, dataflow, directory, channels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class RunContext:
-    """The session, the dataflow, the directory and everything in it."""
+    """The session, the dataflow, the run directory and its channels and counts."""
 
     spark: SparkSession
     graph: Graph
@@ -48,7 +48,7 @@ class RunContext:
         return FileStore(str(self.directory / "dead"))
 
     def channel(self, operator: str) -> Channel:
-        """The channel that an operator's output goes through, made when first asked for."""
+        """The channel of an operator's output, created on first use."""
         with self.lock:
             if operator not in self.channels:
                 store = FileStore(str(self.directory / "channels")).child(operator)
@@ -56,9 +56,9 @@ class RunContext:
             return self.channels[operator]
 
     def tally(self, operator: str) -> RowCount:
-        """The rows of a sink, or of a source of Spark's own."""
+        """The row count of a sink, or of one of Spark's own sources."""
         found = self.tallies.get(operator)
-        if found is not None:  # the lock is held for as long as a query takes to start
+        if found is not None:  # the lock is held while a query starts
             return found
         with self.lock:
             if operator not in self.tallies:
@@ -67,17 +67,17 @@ class RunContext:
 
     @property
     def delivered(self) -> dict[str, int]:
-        """Rows that each sink has got so far."""
+        """Rows delivered so far, by sink."""
         return {sink.name: self.tally(sink.name).rows for sink in self.graph.sinks}
 
     @property
     def repeated(self) -> int:
-        """Rows that sinks which cannot take them back have got more than once, at most."""
+        """Upper bound on duplicate rows in sinks that cannot undo a batch."""
         return sum(self.tally(sink.name).repeated for sink in self.graph.sinks)
 
     @property
     def foreign_rows(self) -> int:
-        """Rows that sources of Spark's own have given so far."""
+        """Rows read so far from Spark's own sources."""
         sources = pipeline_graph.spark_sources(self.graph, tuple(self.graph.by_name))
         return sum(self.tally(source.name).rows for source in sources)
 

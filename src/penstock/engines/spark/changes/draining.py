@@ -33,7 +33,7 @@ def drain(flow: RunningFlow) -> None:
 
 
 def _ends(flow: RunningFlow) -> Mapping[str, int]:
-    """The record at which each generator ends: what is due by now, or taken in if it is paused."""
+    """The last record of each generator: the last one due, or taken in if it is paused."""
     found = {}
     for source, offered in flow.gauges.offered(time.time()).items():
         pipeline = flow.pipelines[flow.wiring.plan.pipeline_of(source).name]
@@ -43,9 +43,9 @@ def _ends(flow: RunningFlow) -> Mapping[str, int]:
 
 
 def _read_all_files(flow: RunningFlow) -> None:
-    """Let file sources read what is there now; other sources of Spark's own have no end.
+    """Let file sources read the files that exist now; Spark's other sources have no end.
 
-    Files that come later are not waited for, so this ends however fast they come.
+    Later files are not waited for, so this always ends.
     """
     began = time.time()
     left = [
@@ -71,19 +71,22 @@ def _file_sources(pipeline: RunningPipeline) -> Iterator[tuple[str, Files, bool]
 
 
 _LISTING = 1.0
-"""Seconds between two listings of a directory: one may be long, and far away."""
+"""Seconds between two listings of a directory, which may be long and remote."""
 
 Listing = Callable[[], frozenset[str]]
 
 UNKNOWN = frozenset({"?"})
-"""A directory that cannot be listed: no source ever reads this file."""
+"""The listing of a directory that cannot be listed: no source ever reads this file."""
 
 
 class Unread:
-    """The files of one source that are still to be read.
+    """The files of one source that it has not read yet.
 
-    listing: the files that are there now, as the source would find them; folder: the checkpoint;
-    source: the name of the source in it; by_name: whether files of one name count as one file.
+    Spark's file source lists the files it has found in the checkpoint, under `sources/<name>`: one
+    line of JSON each, with an offset. The offset log says up to which offset batches are committed.
+
+    listing: returns the files as the source would find them; folder: the checkpoint; source: the
+    name of the source in it; by_name: files of the same name count as one file.
     """
 
     def __init__(self, listing: Listing, folder: Path, source: str, by_name: bool = False) -> None:
@@ -93,11 +96,11 @@ class Unread:
         self._by_name = by_name
         self._files = {self._known(file) for file in listing()}
         self._listed = time.monotonic()
-        self._seen: dict[str, int] = {}  # by file, the offset that it belongs to
+        self._seen: dict[str, int] = {}  # offset by file
         self._logs: set[str] = set()
 
     def none(self) -> bool:
-        """Whether all files are read, or are gone."""
+        """True if all files are read or deleted."""
         done = checkpoint.log_offset(self._folder, self._source)
         self._read_logs()
         self._files = {f for f in self._files if self._seen.get(f, done + 1) > done}
@@ -119,12 +122,12 @@ class Unread:
 
 
 def _logs(folder: Path) -> Iterator[Path]:
-    """Complete logs: drafts and checksums begin with a dot, and compact ones end in `.compact`."""
+    """Complete logs, without drafts and checksums; compacted ones end in `.compact`."""
     return (log for log in folder.glob("*") if log.name.removesuffix(".compact").isdigit())
 
 
 def listing(spark: SparkSession, source: Files) -> Listing:
-    """The files of a source as Spark itself lists them, by its patterns and without hidden ones."""
+    """A function that lists a source's files as Spark does: by pattern, without hidden files."""
 
     def found() -> frozenset[str]:
         from py4j.protocol import Py4JError
@@ -134,7 +137,7 @@ def listing(spark: SparkSession, source: Files) -> Listing:
         try:
             return frozenset(reader.schema(source.schema.ddl).load(source.path).inputFiles())
         except PySparkException as error:
-            # A pattern that no file fits yet is an error for Spark.
+            # A pattern without a match is an error for Spark.
             return frozenset() if error.getCondition() == "PATH_NOT_FOUND" else UNKNOWN
         except Py4JError:
             return UNKNOWN

@@ -1,8 +1,8 @@
-"""Executors: how many there are, more of them, fewer of them, and which of them holds which state.
+"""Executors: adds and removes them, and decides which of them holds which state.
 
-Spark leaves state where it first was. Where it should be instead is told to the one who is asked
-for it before each batch, Spark's coordinator of state stores: the tasks of the next batch go
-there, and what is missing there is read from the checkpoint. Nothing is restarted.
+Spark leaves state where it first was. To move it, Spark's state store coordinator, which is asked
+before each batch, is told another executor: the tasks of the next batch run there and load what is
+missing from the checkpoint. Nothing is restarted.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _PATIENCE = 60.0
 _CROWD = 16
 
 _come: set[str] = set()
-"""Sessions whose first executors are there. Some may have been given back since, on purpose."""
+"""Applications whose first executors have registered; some may have been released since."""
 
 Wait = Callable[[Callable[[], bool]], None]
 Placement = Mapping[int, str | None]
-"""Which executor holds each part of a state; None where it is not known."""
+"""The executor that holds each state partition; None if unknown."""
 
 
 class ClusterExecutors:
-    """The executors of one session. A local master is one executor for good.
+    """The executors of one session. A local master is always one executor.
 
     dynamic: Spark alone decides how many there are, by its dynamic allocation; released: executors
     that were asked to go, so that none of them counts as lost.
@@ -51,9 +51,9 @@ class ClusterExecutors:
         self.released: set[str] = set()
 
     def ready(self) -> int:
-        """Wait for the executors that a new session has asked for; returns how many there are.
+        """Wait for the executors that a new session has requested; returns how many there are.
 
-        They come once. Later one is enough: what a plan before this one gave back is not missing.
+        Only once: later one is enough, since an earlier plan may have released the others.
         """
         name, expected = str(self._context.applicationId()), self._expected()
         if name in _come:
@@ -69,7 +69,7 @@ class ClusterExecutors:
         return self.there
 
     def _expected(self) -> int:
-        """Executors that come before there is anything to do: none where Spark waits for that."""
+        """Executors that register before there is any work."""
         conf = self._context.conf()
         if self.dynamic:
             least = ("dynamicAllocation.minExecutors", "dynamicAllocation.initialExecutors")
@@ -79,18 +79,18 @@ class ClusterExecutors:
 
     @property
     def there(self) -> int:
-        """How many there are; one where Spark would bring the first with the first task."""
+        """The number of executors; 1 if Spark will request the first with the first task."""
         return max(1, len(self.ids()))
 
     def ids(self) -> tuple[str, ...]:
-        """The executors that there are, oldest first."""
+        """The names of all executors, oldest first."""
         if self.fixed:
             return ("driver",)
         found = self._context.getExecutorIds()
         return tuple(sorted((found.apply(i) for i in range(found.size())), key=_age))
 
     def check(self, wanted: int, leaving: Iterable[str] = (), now: int | None = None) -> None:
-        """Refuse what can be known to be impossible; now: the executors of the plan in force."""
+        """Raise `Refused` for an impossible number; now: the executors of the plan in force."""
         if self.fixed and wanted != 1:
             raise Refused(
                 f"a local master is one executor, {wanted} are wanted; give a cluster with --master"
@@ -108,7 +108,7 @@ class ClusterExecutors:
                 )
 
     def check_size(self, plan: Plan) -> None:
-        """Refuse instances and parts of state in numbers that can only be a slip of the hand."""
+        """Raise `Refused` for numbers of instances or state partitions that must be a mistake."""
         slots = self._slots() * max(1, plan.executors) // max(1, len(self.ids()))
         most = _CROWD * max(slots, 4)
         for pipeline in plan.pipelines:
@@ -124,26 +124,26 @@ class ClusterExecutors:
 
     @cached_property
     def heap(self) -> int | None:
-        """Bytes that the heap of one executor can have."""
+        """Heap size of one executor in bytes."""
         if self.fixed:
             return int(self._jvm.java.lang.Runtime.getRuntime().maxMemory())
         return int(self._context.executorMemory()) * 2**20
 
     def at_once(self, slots: int) -> int:
-        """Tasks that can really run at once: a local master may have more slots than processors."""
+        """Usable slots: a local master may have more slots than processors."""
         return min(slots, os.cpu_count() or 1) if self.fixed else slots
 
     def _slots(self) -> int:
-        """Tasks that can run at once."""
+        """Slots of all executors."""
         return max(1, sum(int(e.totalCores()) for e in self._known()))
 
     def _known(self) -> list[Any]:
-        """What Spark's own statistics say of each executor."""
+        """Spark's own statistics of each executor."""
         found = self._context.statusStore().executorList(True)
         return [found.apply(i) for i in range(found.size())]
 
     def grow(self, total: int, wait: Wait) -> None:
-        """Have that many executors, or as many as before and say so."""
+        """Add executors up to `total`. Raises `Refused` if the cluster has no room."""
         before = len(self.ids())
         self._request(total)
         end = time.monotonic() + _PATIENCE
@@ -157,7 +157,7 @@ class ClusterExecutors:
             )
 
     def shrink(self, total: int, leaving: Sequence[str], held: Counter[str], wait: Wait) -> None:
-        """Have that many executors: without those that shall leave, else those with least state."""
+        """Remove executors down to `total`: those in `leaving`, then those with least state."""
         there = self.ids()
         gone = chosen(there, total, leaving, held)
         if not gone:
@@ -177,7 +177,7 @@ class ClusterExecutors:
     # --- state ------------------------------------------------------------------------------
 
     def placement(self, query: Any, parts: int) -> dict[int, str | None]:
-        """Which executor Spark believes to hold each part of a query's state."""
+        """The executor that, for Spark, holds each partition of a query's state."""
         coordinator = self._coordinator
         where = {}
         for part in range(parts):
@@ -186,7 +186,7 @@ class ClusterExecutors:
         return where
 
     def place(self, query: Any, where: Mapping[int, str]) -> None:
-        """Have parts of a query's state served by certain executors from the next batch on."""
+        """Move state partitions of a query to certain executors from the next batch on."""
         hosts, coordinator = self._hosts(), self._coordinator
         nobody = self._jvm.PythonUtils.toSeq([])
         for part, executor in where.items():
@@ -194,7 +194,7 @@ class ClusterExecutors:
                 coordinator.reportActiveInstance(store, hosts[executor], executor, nobody)
 
     def _stores(self, query: Any, part: int) -> list[Any]:
-        """The names by which Spark knows a part: one, or in a join four."""
+        """Spark's names of a state partition: one, or four in a join."""
         folder = f"{query.resolvedCheckpointRoot()}/state"
         inside = Path(urlsplit(folder).path) / "0" / str(part)
         names = [side.name for side in inside.glob("*-key*")] or ["default"]
@@ -217,19 +217,19 @@ class ClusterExecutors:
 def chosen(
     there: Sequence[str], total: int, leaving: Sequence[str], held: Counter[str]
 ) -> tuple[str, ...]:
-    """Who has to go: those that were named, then those with least state, the youngest first."""
+    """The executors to remove: named ones first, then by least state, the youngest first."""
     rest = [name for name in there if name not in leaving]
     rest.sort(key=lambda name: (held[name], -_age(name)[0]))
     return (*leaving, *rest)[: max(0, len(there) - total)]
 
 
 def spread(current: Placement, executors: Sequence[str]) -> dict[int, str]:
-    """Give every executor its even share of the parts; returns only the parts that have to move."""
+    """Spread partitions evenly over executors; returns only the partitions that must move."""
     share, extra = divmod(len(current), len(executors))
     room = dict.fromkeys(executors, share)
     load = Counter(where for where in current.values() if where in room)
     for name in sorted(executors, key=lambda name: -load[name])[:extra]:
-        room[name] += 1  # the odd ones stay where there is most already
+        room[name] += 1  # the remainder stays where most partitions are
     homeless = []
     for part, where in sorted(current.items()):
         if where is not None and room.get(where, 0) > 0:

@@ -1,4 +1,4 @@
-"""What a change costs: its record, and its effect on the output while the flow goes on."""
+"""Follows the effect of a change on the output until it has settled."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from penstock.plan.plan import Pipeline
 from penstock.plan.transition import Transition
 
 Outputs = Mapping[str, Sequence[float]]
-"""When output left a pipeline, by the operator it came from, and by sink; oldest first."""
+"""Times of output, by tail of the pipeline and by sink; oldest first."""
 
 PATIENCE = 60.0
-"""Seconds after which a change counts as settled, though its backlog is not worked off."""
+"""Seconds after which a change is no longer watched, even with a backlog left."""
 
 
 @dataclass(frozen=True)
 class Aftermath:
-    """A change that is through and not yet settled; times as in `time.time()`.
+    """A change that was applied and has not settled; times as in `time.time()`.
 
-    operators: all in the pipelines concerned; changed: those of them whose output left a pipeline
-    both before and after; sinks: all sinks of the dataflow; waiting: rows that waited for the
-    pipelines concerned before it.
+    operators: those of all changed pipelines; changed: tails of pipelines both before and after;
+    sinks: all sinks of the dataflow; waiting: rows that waited for the pipelines before the change.
     """
 
     transition: Transition
@@ -38,15 +37,15 @@ class Aftermath:
     waiting: int | None
 
     def touches(self, pipeline: Pipeline) -> bool:
-        """Whether a pipeline was concerned."""
+        """True if a pipeline was changed."""
         return bool(self.operators.intersection(pipeline.operators))
 
     def settled(self, outputs: Outputs, waiting: int | None, now: float) -> Transition | None:
-        """The whole record, once output has come again and the backlog is what it was."""
+        """The complete record once output has resumed and the backlog is what it was; else None."""
         late = now > self.ended + PATIENCE
         flowing = all(_after(outputs.get(name, ()), self.ended) for name in self.changed)
         caught_up = waiting is None or self.waiting is None or waiting <= self.waiting
-        through = (flowing and caught_up) or waiting == 0  # then no more output is owed
+        through = (flowing and caught_up) or waiting == 0  # then no further output is due
         if not late and not through:
             return None
         return self.closed(outputs, now - self.ended if through else None)
@@ -80,7 +79,7 @@ class Aftermath:
 
 
 def gap(times: Sequence[float], began: float, ended: float) -> float | None:
-    """The longest time without output from the last one before to the first one after."""
+    """The longest gap from the last output before a change to the first one after it."""
     before = [t for t in times if t <= began][-1:]
     during = [t for t in times if began < t <= ended]
     after = _after(times, ended)[:1]
@@ -89,9 +88,9 @@ def gap(times: Sequence[float], began: float, ended: float) -> float | None:
 
 
 def moved_share(before: tuple[int, int], after: tuple[int, int]) -> float:
-    """Share of keys that another instance serves; each side is (parts of state, instances).
+    """Share of keys that move to another instance; each side is (state partitions, instances).
 
-    A key belongs to the part that its hash says, and neighbouring parts share an instance.
+    The hash of a key decides its partition, and adjacent partitions share an instance.
     """
     (parts, instances), (parts_then, instances_then) = before, after
     keys = np.arange(math.lcm(parts, parts_then))
@@ -127,6 +126,6 @@ class TransitionLog:
                 self.done[-1], self._open = found, None
 
     def close(self, outputs: Outputs) -> None:
-        """Watch no longer: another change begins, or the flow ends."""
+        """Stop watching: another change begins, or the flow ends."""
         if self._open is not None:
             self.done[-1], self._open = self._open.closed(outputs), None

@@ -1,8 +1,8 @@
 """The channel between two pipelines: Parquet files and a log, in one directory.
 
-Rows have absolute numbers: the n-th row ever written is row n for every reader, however many
-readers there are and however parallel they read. One log entry a batch of the writer is the
-commit; it carries the writer's tag, so a batch that runs twice appears once.
+Rows have absolute numbers: the n-th row ever written is row n for every reader, whatever the
+number of readers and their parallelism. The log entry of a writer's batch is its commit; it has
+the batch's name, so a batch that runs twice appears once.
 
     log/00000000000000000007.json   {"first": 1200, "rows": 300, "at": ..., "tag": ..., "files": [],
                                      "mark": ...}
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MARK = "__penstock_mark"
-"""A hidden column of readers: the mark in the row that brings it, NULL in all others."""
+"""A hidden column of readers: the mark in the row that carries it, NULL in all others."""
 
 _ROW_GROUP = 20_000
-"""Rows a row group: small enough that a reader of a part of a file skips the rest of it."""
+"""Rows in a row group: few enough for readers of a part of a file to skip the rest."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What one batch of the writer added: rows [first, first + rows).
+    """The rows that one batch of the writer added: [first, first + rows).
 
-    mark: the watermark that rows behind this entry keep, in milliseconds since 1970, if there is
-    one (see `eventtime`). It may move on without a row.
+    mark: the watermark that later rows obey, in milliseconds since 1970, if there is one (see
+    `event_time`). It may advance without a row.
     """
 
     sequence: int
@@ -86,7 +86,7 @@ def _file_name(sequence: int) -> str:
 
 
 class Log:
-    """The reading side of a channel's log, followed entry by entry without listing."""
+    """The reading side of a channel's log. It follows entry by entry, without listing."""
 
     def __init__(self, channel: FileStore) -> None:
         self._log = channel.child("log")
@@ -94,7 +94,7 @@ class Log:
         self._next: int | None = None
 
     def follow(self) -> None:
-        """Take up the entries that were added since the last call."""
+        """Read the entries that were added since the last call."""
         if self._next is None:
             self._next = 0
             for name in self._log.names():
@@ -104,7 +104,7 @@ class Log:
             self._take_up(self._next)
 
     def _take_up(self, sequence: int) -> None:
-        # An entry that is cleaned up meanwhile has been passed by every reader.
+        # An entry that was deleted meanwhile has been read by every reader.
         with suppress(FileNotFoundError):
             self.entries.append(Entry.load(self._log, sequence))
         self._next = sequence + 1
@@ -121,12 +121,12 @@ class Log:
         return self.entries[-1].stop if self.entries else 0
 
     def mark(self, row: int) -> int | None:
-        """The mark of all entries that end at or before a row."""
+        """The latest mark of entries that end at or before a row."""
         marks = (e.mark for e in reversed(self.entries) if e.stop <= row and e.mark is not None)
         return next(marks, None)
 
     def overlapping(self, first: int, stop: int) -> Iterator[tuple[Entry, int, int]]:
-        """Entries with rows in a range, each with the part [a, b) of the range inside it."""
+        """Entries with rows in a range, each with its part [a, b) of the range."""
         start = bisect_right([e.stop for e in self.entries], first)
         for entry in self.entries[start:]:
             if entry.first >= stop:
@@ -151,7 +151,7 @@ class Log:
 
 
 def read(store: FileStore, pieces: list[FileRange], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of some pieces, decoding only the row groups they touch."""
+    """The rows of some file ranges; only the row groups they touch are decoded."""
     for piece in pieces:
         with store.filesystem.open_input_file(store.path(piece.file)) as source:
             file = pq.ParquetFile(source)
@@ -171,9 +171,9 @@ def _as(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 class Channel:
-    """The writing side, held by the driver: appends, bounds and cleans up.
+    """The writing side, in the driver: appends batches and deletes rows that were read.
 
-    `conf`: settings for writing to it where those of the session would not do.
+    conf: settings to use for writing where the session has others.
     """
 
     def __init__(self, store: FileStore, conf: Mapping[str, str] | None = None) -> None:
@@ -192,17 +192,17 @@ class Channel:
         return self.log.end
 
     def holds(self, tag: str) -> bool:
-        """Whether a batch was already added; only recent batches can come again."""
+        """True if a batch was already added; only recent batches can be repeated."""
         with self._lock:
             return any(entry.tag == tag for entry in reversed(self.log.entries))
 
     @property
     def mark(self) -> int | None:
-        """How far event time has come for all rows that were written."""
+        """The event-time mark of all rows that were written."""
         return self.log.mark(self.log.end)
 
     def append(self, frame: DataFrame, tag: str, mark: int | None = None) -> int:
-        """Run a batch into the channel and commit it; returns its rows."""
+        """Write a batch to the channel and commit it; returns its number of rows."""
         writer = (
             frame.write.mode("overwrite")
             .option("compression", "lz4_raw")
@@ -219,9 +219,9 @@ class Channel:
         return self.commit(tag, tuple(f for f in files if f[1]), mark)
 
     def commit(self, tag: str, files: tuple[tuple[str, int], ...], mark: int | None = None) -> int:
-        """Make files with their numbers of rows the next rows of the channel.
+        """Append files, given with their numbers of rows, to the channel.
 
-        Without rows there is an entry only if the mark has moved on.
+        Without rows, an entry is written only if the mark has advanced.
         """
         rows = sum(count for _, count in files)
         with self._lock:
@@ -239,10 +239,10 @@ class Channel:
         return rows
 
     def clean(self, row: int) -> None:
-        """Delete what every reader has passed; the last entry stays to remember the end."""
+        """Delete what every reader has read, except the last entry, which holds the end."""
         with self._lock:
             passed = [e for e in self.log.entries[:-1] if e.stop <= row]
-            # What has been deleted is remembered a while longer: lineage still asks for it.
+            # Deleted entries are remembered a while longer, for latencies.
             for entry in passed:
                 if entry.sequence >= self._clean_through:
                     self.store.remove(f"data/{entry.tag}")

@@ -1,16 +1,15 @@
-"""Event time across pipelines: which columns hold it, and how far it has come.
+"""Event time across pipelines: its columns, and its watermarks in channels.
 
-Inside one query Spark marks the columns that hold event time in their metadata, and hands the
-watermark from one stateful operator to the next. A channel between two queries would lose both,
-so it keeps them:
+Inside one query Spark marks event-time columns in their metadata, and passes the watermark from
+one stateful operator to the next. A channel between two queries would lose both, so it keeps them:
 
-- The metadata stay with the channel's columns. `penstock.behind` is Penstock's own: rows that are
-  still to come hold a time later than the channel's mark less so many milliseconds.
-- The mark, in milliseconds since 1970, stands in the entries of the channel's log. It is the
-  watermark that the writer's output keeps.
+- The metadata are kept with the channel's columns. `penstock.behind` is Penstock's own: later rows
+  hold a time after the channel's mark minus so many milliseconds.
+- The mark, in milliseconds since 1970, is in the entries of the channel's log. It is the watermark
+  that the writer's output obeys.
 
-The reading query gets the mark as a row of its own, in a hidden column that only the watermark
-looks at, so its watermark moves on even when no records come.
+The reading query receives the mark as a row of its own, in a hidden column that only its watermark
+reads, so the watermark advances even if no records arrive.
 """
 
 from __future__ import annotations
@@ -45,18 +44,18 @@ DELAY = "spark.watermarkDelayMs"
 
 @dataclass(frozen=True)
 class EventTimes:
-    """What the channels of a dataflow keep of event time.
+    """The event time that the channels of a dataflow keep.
 
-    columns: by operator, the columns of its output with their metadata, where a stateful operator
-    downstream may need these; follows: by stateful operator, for each of its inputs how many
-    milliseconds its watermark stays behind the mark of the channel, None where it goes by the rows.
+    columns: by operator, the columns of its output with their metadata, if a stateful operator
+    downstream may need them; follows: by stateful operator, for each of its inputs, the lag of its
+    watermark behind the channel's mark in milliseconds, None if it follows the rows.
     """
 
     columns: Mapping[str, StructType] = field(default_factory=dict)
     follows: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
 
     def marked(self, operator: str) -> bool:
-        """Whether the output of an operator has a mark."""
+        """True if the output of an operator has a mark."""
         struct = self.columns.get(operator)
         return struct is not None and any(_known(f) for f in struct.fields)
 
@@ -75,7 +74,7 @@ class EventTimes:
 
 
 def feeds_state(graph: Graph, name: str) -> bool:
-    """Whether a stateful operator is downstream of an operator."""
+    """True if a stateful operator is downstream of an operator."""
     return any(graph[n].stateful for n in graph.reachable(name) - {name})
 
 
@@ -83,8 +82,7 @@ def feeds_state(graph: Graph, name: str) -> bool:
 
 
 def behind(frame: DataFrame, column: str) -> int | None:
-    """How far a column may be behind the mark, in milliseconds; None if it has nothing to do with
-    it."""
+    """The lag of a column behind the mark in milliseconds; None if it does not follow it."""
     found = next((f for f in frame.schema.fields if f.name.lower() == column.lower()), None)
     return None if found is None or BEHIND not in found.metadata else int(found.metadata[BEHIND])
 
@@ -93,17 +91,16 @@ def kept(struct: StructType, schema: StructType) -> StructType:
     """A channel's columns: the types of its schema, the metadata of the writer's output."""
     fields = []
     for have, made in zip(schema.fields, struct.fields, strict=True):
-        # The fields of a window have metadata too, which its type in the schema has not.
+        # The fields of a window have metadata, which its type in the schema lacks.
         kind = _loose(made.dataType) if _known(made) else have.dataType
         fields.append(StructField(have.name, kind, True, made.metadata))
     return StructType(fields)
 
 
 def noted(frame: DataFrame, size: str | None = None) -> DataFrame:
-    """The output of a stateful operator, with its event-time columns known to be behind its mark.
+    """The output of a stateful operator, with the lag of its event-time columns in their metadata.
 
-    size: of its windows. A window that is still to come ends after the mark; its start is earlier
-    by the size.
+    size: of its windows. A later window ends after the mark; its start is earlier by the size.
     """
     for one in frame.schema.fields:
         if DELAY not in one.metadata:
@@ -116,17 +113,16 @@ def noted(frame: DataFrame, size: str | None = None) -> DataFrame:
 
 
 def timed(frame: DataFrame, column: str, watermark: str | None) -> DataFrame:
-    """The input of a stateful operator, with its event time and how late it may be.
+    """The input of a stateful operator with its event-time column and watermark.
 
-    Where the column follows the mark of a channel, the watermark does so too, and is not made of
-    the rows a second time.
+    If the column follows the mark of a channel, so does the watermark, instead of the rows.
     """
     follows = behind(frame, column)
     if follows is None:
         return frame if watermark is None else frame.withWatermark(column, interval(watermark))
     columns = []
     for one in frame.schema.fields:
-        metadata = {k: v for k, v in one.metadata.items() if k != DELAY}  # only one may have it
+        metadata = {k: v for k, v in one.metadata.items() if k != DELAY}  # only one may
         if one.name.lower() == column.lower():
             kept = one.metadata.get(DELAY, 0)
             metadata[DELAY] = kept if watermark is None else milliseconds(watermark)
@@ -135,7 +131,7 @@ def timed(frame: DataFrame, column: str, watermark: str | None) -> DataFrame:
 
 
 def union(frames: Iterable[DataFrame]) -> list[DataFrame]:
-    """Inputs of a union: a column follows a mark only if it does so in all of them."""
+    """Inputs of a union: a column follows a mark only if it does in all of them."""
     given = list(frames)
     lags = [{f.name.lower(): f.metadata.get(BEHIND) for f in g.schema.fields} for g in given]
     result = []
@@ -153,12 +149,12 @@ def union(frames: Iterable[DataFrame]) -> list[DataFrame]:
 
 
 def by_rows(struct: StructType) -> StructType:
-    """The same columns, none of which follows a mark: a function has set a watermark of its own."""
+    """The same columns without lags, for a function that has set a watermark of its own."""
     return StructType([StructField(f.name, f.dataType, True, _with(f, None)) for f in struct])
 
 
 def lags(operator: Operator, frames: list[DataFrame]) -> tuple[int | None, ...]:
-    """For each input of a stateful operator, how far its watermark stays behind the mark."""
+    """The lag of the watermark behind the mark, for each input of a stateful operator."""
     match operator.body:
         case op.Aggregate(window=None):
             found = [behind(frames[0], key) for key in operator.keys]
@@ -179,7 +175,7 @@ def _lag(frame: DataFrame, column: str, watermark: str | None) -> int | None:
 
 
 def _least(frame: DataFrame) -> int | None:
-    """Of the columns that hold event time for Spark."""
+    """The smallest lag of the event-time columns."""
     found = [f.metadata[BEHIND] for f in frame.schema.fields if DELAY in f.metadata and _known(f)]
     return min(found, default=None)
 
@@ -188,22 +184,22 @@ def _least(frame: DataFrame) -> int | None:
 
 
 def hidden(struct: StructType) -> StructType:
-    """A channel's columns and the one that brings the mark."""
+    """A channel's columns and the hidden one that carries the mark."""
     return StructType([*struct.fields, StructField(MARK, TimestampType())])
 
 
 def followed(frame: DataFrame, struct: StructType, lag: int) -> DataFrame:
     """Rows of a channel, with a watermark that follows its mark; `frame` has the hidden column."""
     marked = frame.withWatermark(MARK, f"{lag} milliseconds")
-    # The watermark must see the row that brings the mark, so no condition may be pushed below it:
+    # The watermark must see the row that carries the mark, so no filter may be pushed below it:
     # Spark moves none past one that is not deterministic.
     rows = marked.where(F.col(MARK).isNull() & (F.spark_partition_id() >= 0))
-    # The watermark's column is the only one that Spark leaves its metadata.
+    # Only the watermark's column keeps its metadata in Spark.
     return rows.select(*(_column(f) for f in struct.fields))
 
 
 def marked_again(frame: DataFrame, struct: StructType) -> DataFrame:
-    """Rows of a channel whose watermark was made of rows upstream: it is made of them again."""
+    """Rows of a channel with a watermark from the rows, as upstream."""
     for one in struct.fields:
         if DELAY in one.metadata and not _known(one) and isinstance(one.dataType, TimestampType):
             frame = frame.withWatermark(one.name, f"{one.metadata[DELAY]} milliseconds")
@@ -211,7 +207,7 @@ def marked_again(frame: DataFrame, struct: StructType) -> DataFrame:
 
 
 def empty(spark: SparkSession, struct: StructType) -> DataFrame:
-    """A streaming frame of those columns that never runs."""
+    """A streaming frame with these columns, never to be run."""
     rate = spark.readStream.format("rate").load()
     nothing = (_as(F.lit(None).cast(f.dataType), f.name, f.metadata) for f in struct)
     return rate.select(*nothing)
@@ -221,9 +217,9 @@ def empty(spark: SparkSession, struct: StructType) -> DataFrame:
 
 
 def behind_join(plan: Any, watermark: int) -> int:
-    """The watermark of what a stream-stream join puts out, which Spark reckons from its condition.
+    """The watermark of a stream-stream join's output, which Spark derives from its condition.
 
-    plan: the physical plan of a batch, which has one join in it.
+    plan: the physical plan of a batch with one join.
     """
     if plan.nodeName() == "StreamingSymmetricHashJoin":
         made = plan.produceOutputWatermark(watermark)
@@ -237,7 +233,7 @@ def behind_join(plan: Any, watermark: int) -> int:
 
 
 def milliseconds(text: str) -> int:
-    """A duration in whole milliseconds, as Spark counts watermarks, rounded up."""
+    """A duration in whole milliseconds, rounded up, as Spark does for watermarks."""
     return math.ceil(round(1000 * duration.seconds(text), 3))
 
 
@@ -247,7 +243,7 @@ def interval(text: str) -> str:
 
 
 def microseconds(text: str) -> int:
-    """A duration in whole microseconds, as Spark counts time in windows."""
+    """A duration in whole microseconds, as Spark does for windows."""
     return round(1e6 * duration.seconds(text))
 
 
@@ -269,12 +265,12 @@ def _column(one: StructField) -> Column:
 
 
 def _as(column: Column, name: str, metadata: Mapping[str, Any]) -> Column:
-    """A column under a name with just these metadata; without any it would keep those it has."""
+    """A renamed column with exactly these metadata."""
     return column.alias(name, metadata={**metadata} or {"penstock.plain": True})
 
 
 def _window_type(window: StructType, size: str | None) -> StructType:
-    """A window's type, with what is known of its start and its end."""
+    """A window's type with the lags of its start and its end."""
     fields = []
     for one in window.fields:
         lag = one.metadata.get(BEHIND)
@@ -287,7 +283,7 @@ def _window_type(window: StructType, size: str | None) -> StructType:
 
 
 def _loose(kind: DataType) -> DataType:
-    """A type in which everything may be NULL, as in a schema that is written as text."""
+    """The type with all fields nullable, as in a schema written as text."""
     match kind:
         case StructType():
             fields = [StructField(f.name, _loose(f.dataType), True, f.metadata) for f in kind]
@@ -306,8 +302,8 @@ LATE = "penstock_late"
 class Watermark:
     """A watermark that expressions read while a batch runs, in milliseconds since 1970.
 
-    An expression of a streaming query is fixed when the query starts. This one asks an object of
-    the driver, which goes with the tasks of each batch as it is when they are sent.
+    Expressions of a streaming query are fixed when it starts. This one reads an object of the
+    driver that is serialised anew with the tasks of each batch.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -325,7 +321,7 @@ class Watermark:
             sequence([_object(types, "IntegerType")]),
             False,  # propagateNull
             False,  # returnNullable
-            False,  # deterministic: it must not be worked out once and for all
+            False,  # deterministic: it must not be evaluated only once
         )
         self._call = jvm.org.apache.spark.sql.classic.ExpressionUtils.column(call)
 
@@ -340,7 +336,7 @@ class Watermark:
 
 
 def late(on: str, size: int, slide: int, watermark: Column) -> Column:
-    """Whether a record comes too late for at least one of its windows.
+    """True if a record is too late for at least one of its windows.
 
     on: a timestamp column; size, slide: of the windows, in microseconds.
     """
@@ -352,5 +348,5 @@ def late(on: str, size: int, slide: int, watermark: Column) -> Column:
 
 
 def _object(package: Any, name: str) -> Any:
-    """A singleton of Scala's."""
+    """A Scala object."""
     return getattr(getattr(package, f"{name}$"), "MODULE$")

@@ -1,7 +1,7 @@
-"""Python data sources of Penstock: the generator and the channel, as Spark reads them.
+"""Python data sources for Spark: the generator and the channel.
 
-Both number their rows, so an offset is one integer, a batch is a range, and a range is cut into
-as many splits as the valve's parallelism says at that moment.
+Both number their rows, so an offset is one integer and a batch is a range. A range is divided into
+as many partitions as the valve's parallelism says at that moment.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 
 class SourcePartition(InputPartition):
-    """One instance's share of a batch: a range of rows, and for a channel where they are.
+    """One instance's share of a batch: a range of rows, and for a channel the files with them.
 
-    mark: the channel's mark, which the split brings after its rows (see `eventtime`).
+    mark: the channel's mark, which the partition carries after its rows (see `event_time`).
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class SourcePartition(InputPartition):
 
 
 def cut(first: int, stop: int, parts: int) -> list[tuple[int, int]]:
-    """Cut a range into at most `parts` ranges of nearly equal size, none empty."""
-    if stop <= first:  # Spark asks for the splits of a batch without input too
+    """Divide a range into at most `parts` ranges of nearly equal size, none empty."""
+    if stop <= first:  # Spark asks for the partitions of a batch without input too
         return []
     parts = max(1, min(parts, stop - first))
     edges = [first + (stop - first) * i // parts for i in range(parts + 1)]
@@ -57,10 +57,10 @@ def cut(first: int, stop: int, parts: int) -> list[tuple[int, int]]:
 
 
 class NumberedReader(DataSourceStreamReader):
-    """What generator and channel have in common. Options: valve, input, first, inputs."""
+    """The common part of generator and channel. Options: valve, input, first, inputs."""
 
     brings_marks = False
-    """Whether a mark comes as a row; else it only stands in the offset."""
+    """True if a mark is read as a row; otherwise it is only in the offset."""
 
     def __init__(self, options: Any) -> None:
         self.input = options["input"]
@@ -70,11 +70,11 @@ class NumberedReader(DataSourceStreamReader):
         self._beat = -1
 
     def available(self, valve: Valve) -> int:
-        """The row after the last one that may be read now."""
+        """The end of the rows that may be read now."""
         raise NotImplementedError
 
     def mark(self, row: int) -> int | None:
-        """The mark of the rows before a row, where there is one."""
+        """The mark of the rows before a row, if there is one."""
         return None
 
     def initialOffset(self) -> dict[str, Any]:
@@ -124,12 +124,12 @@ class NumberedReader(DataSourceStreamReader):
         return int(time.time() / valve.cadence) if valve.cadence > 0 else -1
 
     def _due(self, valve: Valve) -> bool:
-        """Whether the cadence allows a batch; a shared beat keeps several inputs in step."""
+        """True if the cadence allows a batch; a common beat keeps several inputs in step."""
         return valve.cadence <= 0 or self._beat_now(valve) != self._beat
 
 
 class GeneratorReader(NumberedReader):
-    """Reads a `Generator`, which travels as a pickle beside the valve. Option: generator."""
+    """Reads a `Generator` from a pickle. Option: generator, its file."""
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
@@ -146,7 +146,7 @@ class GeneratorReader(NumberedReader):
 
 
 class ChannelReader(NumberedReader):
-    """Reads a channel. Option: channel. A schema with the hidden column brings marks as rows."""
+    """Reads a channel. Option: channel. With the hidden column in the schema, marks are rows."""
 
     def __init__(self, options: Any, schema: StructType) -> None:
         super().__init__(options)
@@ -176,7 +176,7 @@ class ChannelReader(NumberedReader):
         return settled(self._with_mark(partition))
 
     def _with_mark(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        """The rows, and behind them one that holds the mark and nothing else."""
+        """The rows, followed by one that holds only the mark."""
         at = self.schema.get_field_index(MARK)
         hidden = self.schema.field(at)
         for batch in read(self.store, partition.pieces, self.schema.remove(at)):
@@ -211,7 +211,7 @@ class ChannelSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make both known to Spark."""
+    """Register both sources with a session."""
     jvm: Any = spark._jvm
     package = "org.apache.spark.sql.execution.datasources.v2.python"
     for source in (GeneratorSource, ChannelSource):
@@ -220,11 +220,10 @@ def register(spark: SparkSession) -> None:
 
 
 def wrapped(spark: SparkSession, source: type[DataSource]) -> Any:
-    """A source as Spark's Python functions are, but with an environment that threads may share.
+    """A source as a Python function of Spark, with a thread-safe map of environment variables.
 
-    Spark keeps one map of environment variables for a source, adds to it in the threads of all
-    queries, and sends it with every task. A plain map can be spoilt by that for good, and then no
-    task that it went with can be read.
+    Spark keeps one map for a source, adds to it in the threads of all queries, and serialises it
+    with every task. A plain map can be corrupted by that, and then no task with it can be read.
     """
     plain: Any = _wrap_function(spark.sparkContext, source)
     jvm: Any = spark._jvm

@@ -1,4 +1,4 @@
-"""Small files in a directory that may be on any file system pyarrow reaches."""
+"""Small files in a directory on any file system that pyarrow supports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class FileStore:
     @cached_property
     def _at(self) -> tuple[Any, str]:
         if "://" in self.root:
-            # Hadoop's s3a is pyarrow's s3.
+            # Hadoop's s3a is s3 in pyarrow.
             found, path = arrow_fs.FileSystem.from_uri(self.root.replace("s3a://", "s3://", 1))
             return found, path
         return arrow_fs.LocalFileSystem(), str(Path(self.root).absolute())
@@ -30,22 +30,22 @@ class FileStore:
         return self._at[0]
 
     def path(self, name: str = "") -> str:
-        """The path of a file inside, as the file system wants it."""
+        """The path of a file in the form of the file system."""
         return f"{self._at[1]}/{name}" if name else self._at[1]
 
     def uri(self, name: str = "") -> str:
-        """The path of a file inside, as Spark wants it."""
+        """The path of a file in the form of Spark."""
         if "://" in self.root:
             return f"{self.root.rstrip('/')}/{name}" if name else self.root
         # Hadoop takes a path literally: "%20" would be three characters of a name.
         return f"file://{self.path(name)}"
 
     def child(self, name: str) -> FileStore:
-        """A directory inside."""
+        """A subdirectory."""
         return FileStore(f"{self.root.rstrip('/')}/{name}")
 
     def names(self, prefix: str = "") -> list[str]:
-        """Names directly inside that start with `prefix`, sorted; empty if there is no such dir."""
+        """Names in the directory that start with `prefix`, sorted; empty if it does not exist."""
         selector = arrow_fs.FileSelector(self.path(), allow_not_found=True)
         infos = self.filesystem.get_file_info(selector)
         return sorted(i.base_name for i in infos if i.base_name.startswith(prefix))
@@ -64,7 +64,7 @@ class FileStore:
             return json.loads(file.read())
 
     def write(self, name: str, value: Any) -> None:
-        """Put a JSON value into a file, whole."""
+        """Write a JSON value to a file, atomically."""
         self.write_bytes(name, json.dumps(value).encode())
 
     def write_bytes(self, name: str, data: bytes) -> None:
@@ -75,7 +75,7 @@ class FileStore:
         self.filesystem.move(draft, self.path(name))
 
     def remove(self, name: str) -> None:
-        """Delete a file or a directory; one that is gone is no error."""
+        """Delete a file or a directory if it exists."""
         info = self.filesystem.get_file_info(self.path(name))
         if info.type == arrow_fs.FileType.Directory:
             self.filesystem.delete_dir(info.path)

@@ -1,7 +1,7 @@
-"""The valve of a pipeline: what its sources obey with every batch, changed without a restart.
+"""The valve of a pipeline: parallelism, admission and cadence, changed without a restart.
 
-A pipeline's sources live in processes of their own beside the driver, so the valve is a small
-file: the engine writes it, the sources look at it whenever Spark asks them for more.
+A pipeline's sources run in processes beside the driver, so the valve is a small file: the engine
+writes it, and the sources read it whenever Spark asks them for rows.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from penstock.plan.plan import Pipeline
 
 @dataclass(frozen=True)
 class Valve:
-    """How much a pipeline may take now.
+    """How much a pipeline may read now.
 
-    open: whether it may take anything; parallelism, admission, cadence: as in the plan;
-    clocks: when each generator's time began (seconds since 1970); limits: the record at which
-    each ends, once it has to; turn: counts the changes, so that a source can say what it saw.
+    open: whether it may read anything; parallelism, admission, cadence: as in the plan;
+    clocks: start time of each generator (seconds since 1970); limits: the record at which an input
+    ends, once it has to; turn: the number of changes, by which a source says what it has seen.
     """
 
     open: bool = True
@@ -33,10 +33,10 @@ class Valve:
     turn: int = 0
 
     def save(self, path: Path) -> None:
-        """Put the valve in force. What sources said of an earlier one does not count any more."""
+        """Put the valve in force, and forget acknowledgements of earlier ones."""
         draft = path.with_name(f".{path.name}.draft")
         draft.write_text(json.dumps(asdict(self)))
-        # Turns begin anew with every pipeline, so an old word could be taken for one of now.
+        # Turns begin at 0 for every pipeline, so an old acknowledgement could look current.
         for word in path.parent.glob(f"{path.name}.*.seen"):
             word.unlink(missing_ok=True)
         draft.replace(path)
@@ -50,9 +50,9 @@ class ValveFile:
         self._acknowledged = (-1, 0)
 
     def acknowledge(self, source: str, turn: int) -> None:
-        """Leave word that a source saw the valve closed, and that it did so again.
+        """Note that a source has seen the valve closed, once or twice.
 
-        Spark asks all sources before each batch. One that has seen the valve closed twice has
+        Spark asks all sources before each batch. A source that has seen the valve closed twice has
         seen a whole round in which nothing could enter, so nothing is in flight.
         """
         seen, times = self._acknowledged
@@ -75,7 +75,7 @@ class ValveFile:
 
 
 def acknowledged(path: Path, source: str, turn: int) -> bool:
-    """Whether a source has twice seen the valve closed by that turn."""
+    """True if a source has seen the valve closed twice since that turn."""
     try:
         return _word(str(path), source).read_text().split() == [str(turn), "2"]
     except FileNotFoundError:
@@ -87,19 +87,19 @@ def _word(path: str, source: str) -> Path:
 
 
 _FEW = 50
-"""Rows for each instance of which nobody knows what they take."""
+"""Rows per instance in the first batch of a pipeline with unknown costs."""
 
 
 _FASTER = 10
-"""So many times as many rows as in the batch before, at most."""
+"""Largest growth of a batch over the previous one."""
 
 
 class BatchSize:
-    """Remembers what a row took, so that a changed pipeline has the right batches from the first.
+    """Sizes batches to fit the window, by the cost of a row measured so far.
 
-    Pipelines that were never measured are taken to need what those need that had their operators.
-    Where that is not known either, those with Python operators, whose rows may take any time,
-    begin with a few rows, and with ever more as long as batches are short.
+    A pipeline that was never measured is taken to cost as much as earlier ones with its operators.
+    If these are unknown too, a pipeline with Python operators begins with a few rows, and with more
+    as long as its batches are short.
     """
 
     def __init__(self, window: float) -> None:
@@ -107,15 +107,15 @@ class BatchSize:
         self._services: dict[tuple[str, ...], float] = {}
 
     def learn(self, operators: tuple[str, ...], service: float) -> None:
-        """Seconds of an instance for a row; what was known of other pipelines with these is old."""
+        """Store an instance's seconds per row, in place of other pipelines with these operators."""
         own = set(operators)
         kept = {o: s for o, s in self._services.items() if own.isdisjoint(o)}
         self._services = {**kept, operators: service}
 
     def admission(self, spec: Pipeline, python: bool = False) -> int | None:
-        """Rows for a batch: as asked for, or as many as fit a window; None: as many as there are.
+        """Rows for a batch: as planned, or as many as fit a window; None is no limit.
 
-        python: whether it has Python operators.
+        python: the pipeline has Python operators.
         """
         if spec.admission is not None:
             return spec.admission
@@ -126,9 +126,9 @@ class BatchSize:
         return max(1, round(spec.parallelism * self._window / service))
 
     def hastened(self, spec: Pipeline, admission: int | None, rows: int, seconds: float) -> int:
-        """Rows for the next batch after one with so many rows; 0: as before.
+        """Rows for the batch after one with so many rows; 0 for no change.
 
-        For a pipeline that was never measured and has had what it was allowed, or half of it.
+        Only for a pipeline that was never measured and read at least half of what it might.
         """
         unknown = spec.admission is None and spec.operators not in self._services
         if not unknown or admission is None or rows < admission // 2:

@@ -1,7 +1,7 @@
-"""The Spark session Penstock runs in, and the settings that it needs there.
+"""Spark sessions: the user's, and a copy of it for a flow with the settings that it needs.
 
-The user's session is left as it is. A flow has a session of its own beside it: a copy, with the
-user's settings, views and functions, and with Penstock's settings on top.
+The user's session is never changed. A flow has a session of its own: a copy with the user's
+settings, views and functions, and Penstock's settings on top.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CHECKPOINTS = (
 
 _CONTEXT = {
     "spark.scheduler.mode": "FAIR",  # no pipeline waits for another's long stage
-    # Spark's statistics are read every second; those of long ago only make that slower.
+    # Spark's statistics are read every second; old ones only make that slower.
     "spark.ui.retainedTasks": "2000",
     "spark.ui.retainedStages": "500",
     "spark.ui.retainedJobs": "500",
@@ -35,65 +35,65 @@ _CONTEXT = {
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
-"""Settings of a context that Penstock starts, also in a JVM that was there before."""
+"""Settings of a context that Penstock starts, in a new or an existing JVM."""
 
 _PROCESS = {
     "spark.app.name": "penstock",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "2g",
-    # A batch that is cut short unwinds a long error text through a recursive regex.
+    # An interrupted batch parses a long error text with a recursive regex.
     "spark.driver.extraJavaOptions": "-Xss32m",
     "spark.log.level": "ERROR",
 }
-"""Settings of a process that is all Penstock's; one that was submitted is the user's."""
+"""Settings of a process that Penstock starts; a submitted one is the user's."""
 
 SOCKETS = "spark.python.unix.domain.socket.enabled"
-"""Python workers over loopback TCP lose 40 ms a task to delayed acknowledgements. On clusters the
-directories of containers may be too deep for a path of a socket (some 100 characters)."""
+"""Over loopback TCP, Python workers lose 40 ms per task to delayed acknowledgements. On clusters
+the directories of containers may be too deep for the path of a socket (some 100 characters)."""
 
 _PREFERRED = {
     "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
     "spark.sql.streaming.pollingDelay": "20ms",
 }
-"""Settings of a flow's session where the user has said nothing else."""
+"""Settings of a flow's session unless the user has set others."""
 
 _NEEDED = {
-    "spark.sql.streaming.stateStore.providerClass": _STATE,  # no other can be cut anew
+    "spark.sql.streaming.stateStore.providerClass": _STATE,  # the only one with repartitioning
     "spark.sql.timestampType": "TIMESTAMP_LTZ",  # what `timestamp` means in a schema here
 }
-"""Settings of a flow's session without which it cannot work, whatever the user has said."""
+"""Settings that a flow's session requires, whatever the user has set."""
 
 _PLANNED = (
     "spark.sql.shuffle.partitions",
     "spark.sql.streaming.noDataMicroBatches.enabled",
     "spark.sql.streaming.unsupportedOperationCheck",
 )
-"""Settings that each query of a flow gets from its plan and its operators."""
+"""Settings that follow from the plan and the operators of each query."""
 
 CHANNEL = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.writeLegacyFormat": "false",
 }
-"""Settings with which Arrow reads from a channel what Spark has written to it."""
+"""Settings with which Spark writes channels so that Arrow can read them."""
 
 STATE = {
-    # A commit of state writes what changed instead of everything: half the time of a small batch.
+    # State commits write only what changed, which halves the time of a small batch.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }
-"""Settings of queries with state where the user has said nothing else."""
+"""Settings of queries with state unless the user has set others."""
 
 _SHIPPED = ("spark.jars", "spark.files", "spark.archives", "spark.submit.pyFiles")
-"""Settings with paths, which Spark writes in full when it starts."""
+"""Settings with paths, which Spark makes absolute when it starts."""
 
 
 def session(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
     """The user's session: the running one as it is, or a new one.
 
-    `master` defaults to this machine with two slots a core, and under spark-submit to what was
-    submitted; `conf` comes on top of Penstock's defaults. Raises `InvalidInput` if a context that
-    is running, or was submitted, has another master.
+    `master` defaults to this machine with two slots per core, and under spark-submit to the
+    submitted one; `conf` overrides Penstock's defaults. Raises `InvalidInput` if a running or
+    submitted context has another master.
     """
     settings = dict(conf or {})
     asked = master or settings.get("spark.master")
@@ -118,9 +118,8 @@ def running() -> SparkSession | None:
 def own(spark: SparkSession, conf: Mapping[str, str] | None = None) -> SparkSession:
     """A session for a flow: a copy of `spark` with `conf` and what Penstock needs on top.
 
-    Settings, temporary views and functions are as they are in `spark` now; neither session sees
-    what changes in the other. Raises `InvalidInput` for a setting that a running context cannot
-    take.
+    Settings, temporary views and functions are copied; later changes in one session do not affect
+    the other. Raises `InvalidInput` for a setting that a running context cannot change.
     """
     from pyspark import RDD
     from pyspark.sql import SparkSession
@@ -140,7 +139,7 @@ def own(spark: SparkSession, conf: Mapping[str, str] | None = None) -> SparkSess
 
 
 def overridden(spark: SparkSession, conf: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """What the user has set and a flow does not follow, one line each."""
+    """The user's settings that a flow overrides, one line for each."""
     said = {**spark.conf.getAll, **(conf or {})}
     needs = [
         f"{name}: yours is {said[name]}, Penstock needs {value}"
@@ -157,7 +156,7 @@ def overridden(spark: SparkSession, conf: Mapping[str, str] | None = None) -> tu
 
 @contextmanager
 def active(spark: SparkSession) -> Iterator[None]:
-    """Let a session be the active one of this thread for a while.
+    """Make a session the active one of this thread for the duration of a block.
 
     Spark parses expressions, and looks for Python sources, in the active session of the thread.
     """
@@ -175,15 +174,15 @@ def active(spark: SparkSession) -> Iterator[None]:
 
 @contextmanager
 def offered(master: str | None, conf: Mapping[str, str]) -> Iterator[None]:
-    """Give a session that the user's file starts meanwhile `master` and `conf`.
+    """Offer `master` and `conf` to a session that the user's file starts in the block.
 
-    As under spark-submit, what the file says itself comes before that.
+    As under spark-submit, settings in the file itself take precedence.
     """
     if spark_home.submitted() or running() is not None:
         yield
         return
     asked = master or conf.get("spark.master")
-    # Without a word on the master the file may choose any, also one that needs another home.
+    # If no master is given the file may choose any, even one that needs another home.
     if asked is not None:
         spark_home.prepare(_master(asked))
     place = _master(asked or spark_home.defaults().get("spark.master"))
@@ -204,7 +203,7 @@ def offered(master: str | None, conf: Mapping[str, str]) -> Iterator[None]:
 
 
 def at_start(master: str) -> dict[str, str]:
-    """Settings of a context that Penstock starts on a master, unless the user has said others."""
+    """Settings of a context that Penstock starts on a master, unless the user has set others."""
     sockets = {SOCKETS: "true"} if master.startswith("local") else {}
     return {**_CONTEXT, **_PROCESS, **sockets}
 
@@ -233,7 +232,7 @@ def _started(asked: str | None, conf: Mapping[str, str]) -> SparkSession:
         builder = builder.config(name, value)
     try:
         return builder.getOrCreate()
-    except Exception as error:  # Spark's own, Java's, or a plain one: all mean the same here
+    except Exception as error:  # Spark's, Java's or Python's: all mean the same here
         lines = str(error).strip().splitlines()
         said_there = next((n for n in lines if "Exception" in n or n.startswith("[")), "")
         raise InvalidInput(
@@ -257,17 +256,17 @@ def _check_master(asked: str | None, there: str) -> None:
 
 
 def _set(spark: SparkSession, name: str, value: str) -> None:
-    """Set what a running session can take; anything else must be as its context has it."""
+    """Change a setting of a running session; a static one must have that value already."""
     from pyspark.errors import AnalysisException
 
     if name == "spark.master":
-        return  # compared before
+        return  # checked before
     there = spark.sparkContext.getConf().get(name, None)
     if name.startswith(("spark.sql.", "spark.hadoop.")) or not name.startswith("spark."):
         try:
             spark.conf.set(name, value)
         except AnalysisException:
-            pass  # a static one
+            pass  # a static setting
         else:
             return
     if there == value or (there is not None and name in _SHIPPED):
@@ -288,7 +287,7 @@ def end() -> None:
 
 @contextmanager
 def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
-    """Set some of a session's settings for a while: a query keeps those it was started with."""
+    """Set some settings for the duration of a block; a query keeps those of its start."""
     before = {name: spark.conf.get(name, None) for name in values}
     for name, value in values.items():
         spark.conf.set(name, value)
@@ -303,19 +302,19 @@ def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
 
 
 def unmet(spark: SparkSession, values: Mapping[str, str]) -> dict[str, str]:
-    """Those settings that a session has otherwise."""
+    """The settings that have another value in a session."""
     return {name: value for name, value in values.items() if spark.conf.get(name) != value}
 
 
 def default_parallelism(spark: SparkSession) -> int:
-    """Instances for a pipeline of which nothing is known: one a core that Spark has here."""
+    """Default number of instances of a pipeline: one for each of Spark's cores."""
     slots = int(spark.sparkContext.defaultParallelism)
     local = str(spark.sparkContext.master).startswith("local[")
     return min(slots, os.cpu_count() or 1) if local else slots
 
 
 def default_master() -> str:
-    """This machine, two slots a core so that pipelines overlap, and tasks tried four times."""
+    """This machine, with two slots per core so that pipelines overlap, and four tries per task."""
     return f"local[{2 * (os.cpu_count() or 1)},4]"
 
 
@@ -330,7 +329,7 @@ def _master(given: str | None) -> str:
             f"'{given}' is no master of Spark: write local[4], local-cluster[2,2,1024], "
             "spark://host:7077, yarn or k8s://host:443"
         )
-    # Plain local[n] fails a query at the first lost task; a streaming job wants the retries.
+    # Plain local[n] fails a query at the first lost task; a streaming job needs retries.
     if given == "local":
         return "local[1,4]"
     if given.startswith("local[") and "," not in given:

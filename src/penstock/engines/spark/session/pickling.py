@@ -1,4 +1,4 @@
-"""Turning things into bytes that Spark's Python workers understand."""
+"""Serialises values for Spark's Python workers, and keeps those workers light."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from penstock.dataflow.load_profile import parse
 
 
 def pickled(value: Any) -> bytes:
-    """What Spark would send to a worker; raises whatever keeps the value from travelling."""
+    """The bytes that Spark would send to a worker; raises if the value cannot be serialised."""
     return bytes(cloudpickle.dumps(value))  # type: ignore[no-untyped-call]
 
 
 def portable(generator: Generator) -> Generator:
-    """The same generator with nothing in its load that only this machine has, such as a file."""
+    """The generator with a load profile that needs nothing of this machine, such as a file."""
     return replace_load(generator, parse(generator.load).portable)
 
 
@@ -28,11 +28,11 @@ _settled = False
 
 
 def settled(items: Iterator[_Item]) -> Iterator[_Item]:
-    """Pass items on, and once in a worker's life take all that it has loaded off the collector.
+    """Pass items on, and exclude loaded modules from garbage collection, once per worker.
 
-    A worker collects garbage after each of its tasks, before it can take the next. With pyarrow
-    and pandas loaded that took 50 to 100 ms, most of the time of a small batch; modules are never
-    garbage, and what is made later is still collected.
+    A worker collects garbage after each task, before the next one. With pyarrow and pandas loaded
+    that took 50 to 100 ms, most of the time of a small batch. Modules are never garbage, and later
+    objects are still collected.
     """
     global _settled
     yield from items

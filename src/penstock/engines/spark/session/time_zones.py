@@ -1,4 +1,4 @@
-"""Datetimes without a zone in columns whose values are instants."""
+"""Conversion of datetimes without a time zone in timestamp columns."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _UTC = ("UTC", "Etc/UTC")
 
 
 def in_zone(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> Iterable[dict[str, Any]]:
-    """Rows in which a datetime without a zone is wall clock time in the zone of its column.
+    """Rows in which datetimes without a zone are local time in the zone of their column.
 
-    Arrow would take it for UTC.
+    Arrow would take them for UTC.
     """
 
     def leaf(kind: pa.DataType) -> Convert | None:
@@ -29,7 +29,7 @@ def in_zone(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> Iterable[dict[
 
 
 def collected(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> Iterable[dict[str, Any]]:
-    """Rows as `DataFrame.collect` gives them: instants are wall clock time of this process."""
+    """Rows as `DataFrame.collect` returns them, with timestamps in this process's time zone."""
 
     def leaf(kind: pa.DataType) -> Convert | None:
         return lambda value: value.astimezone(UTC) if _naive(value) else value
@@ -64,7 +64,7 @@ def _rows(
 
 
 def _through(kind: pa.DataType, leaf: Callable[[pa.DataType], Convert | None]) -> Convert | None:
-    """What to do with a value of a type to reach all instants in it; None if it has none."""
+    """The conversion of all timestamps inside a value of a type; None if it has none."""
     if pa.types.is_timestamp(kind):
         return leaf(kind) if kind.tz is not None else None
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
