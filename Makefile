@@ -5,7 +5,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 # Compiled once and not by every process of every test.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup demo test test-plain test-spark test-extended test-fast test-ui test-kafka test-workloads differential torture lint docs bench clean
+.PHONY: help setup demo test test-beside test-plain test-spark test-processes test-extended test-fast test-ui test-kafka test-workloads differential torture lint docs bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -43,16 +43,27 @@ demo: setup
 # The modules that have a mark: to collect all the others would take longer than some tests.
 marked = $(sort $(shell grep -rl --include='test_*.py' 'mark\.$(1)\>' tests))
 
-# A browser waits more than it works, so it goes beside the checks; so does Spark, beside the rest.
+# Tests that start Spark in processes of their own. They take their time starting it.
+PROCESSES := $(addprefix tests/test_,cluster.py end_to_end.py submit.py torture.py)
+
+# Browser and Spark wait more than they compute, so other tests run beside them. Tests in one Spark
+# session take as long as the plain ones and those with processes of their own together.
 test: setup
 	$(MAKE) --no-print-directory --jobs=2 --output-sync lint test-ui
-	$(MAKE) --no-print-directory --jobs=2 --output-sync test-spark test-plain
+	$(MAKE) --no-print-directory --jobs=2 --output-sync test-spark test-beside
+
+test-beside: $(INSTALLED)
+	$(MAKE) --no-print-directory test-plain
+	$(MAKE) --no-print-directory test-processes
 
 test-plain: $(INSTALLED)
 	nice -n 10 $(BIN)/python -m pytest -m '$(PLAIN) and not extended' -n auto --hypothesis-profile=repeatable
 
 test-spark: setup
-	$(BIN)/python -m pytest -m 'spark and not all_workloads and not extended' --durations=12 --hypothesis-profile=repeatable $(call marked,spark)
+	$(BIN)/python -m pytest -m 'spark and not all_workloads and not extended' --durations=12 --hypothesis-profile=repeatable $(filter-out $(PROCESSES),$(call marked,spark))
+
+test-processes: setup
+	$(BIN)/python -m pytest -m 'spark and not extended' --durations=12 --hypothesis-profile=repeatable $(PROCESSES)
 
 test-extended: setup
 	$(BIN)/python -m pytest -m '$(PLAIN) and extended' -n auto

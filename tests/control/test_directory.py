@@ -13,7 +13,7 @@ from penstock.store.directory_choice import choose
 from penstock.store.mailbox import ask
 from penstock.store.run_directory import RunDirectory, local
 from penstock.testing import MemoryEngine
-from tests.engines.spark.test_rundir import graph
+from tests.store.test_run_directory import graph
 
 ELSEWHERE = [
     *("s3a://bucket/x", "s3a:/bucket/x", "hdfs://name:8020/runs", "abfss://c@account/x"),
