@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.engines.spark.changes.execution import Execution, Undone
@@ -77,8 +78,10 @@ def _carry_out(
 ) -> Execution:
     """Run the steps of a change. A successor that cannot be prepared is done without."""
     journal = Journal(flow.context.directory / "changes")
+    # Under dynamic allocation the executors in force may have changed since the change was made.
+    wiring = replace(flow.wiring, plan=change.before)
     while True:
-        steps = plan_change(Situation(flow.graph, flow.wiring, overlap), change.after)
+        steps = plan_change(Situation(flow.graph, wiring, overlap), change.after)
         execution = Execution(pipelines, steps)
         try:
             execution.run(journal, reason)
