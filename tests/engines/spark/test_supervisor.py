@@ -15,10 +15,10 @@ from penstock.engines.spark.supervisor import EventLog, Supervisor
 class Pipe:
     """A pipeline that fails with an error until it is restarted."""
 
-    def __init__(self, *foreign: str) -> None:
+    def __init__(self, *spark_sources: str) -> None:
         self.name = "one"
         self.spec = SimpleNamespace(operators=("one",))
-        self.foreign = tuple(SimpleNamespace(name=name) for name in foreign)
+        self.spark_sources = tuple(SimpleNamespace(name=name) for name in spark_sources)
         self.valve = SimpleNamespace(open=False)
         self.error: Exception | None = None
         self.reported = False

@@ -160,11 +160,11 @@ def test_a_pipeline_that_is_cut_or_joined_needs_what_its_parts_needed() -> None:
 
 def test_who_begins_with_a_few_rows_takes_ever_more() -> None:
     pace, spec = BatchSize(5.0), Pipeline(("a",), 1)
-    assert pace.hastened(spec, 50, 50, 0.1) == 500  # ten times as many at most
-    assert pace.hastened(spec, 50, 50, 4.0) == 62
-    assert pace.hastened(spec, 50, 50, 6.0) == 0
-    assert pace.hastened(spec, 50, 10, 0.1) == 0  # it did not need what it might have had
-    assert pace.hastened(spec, None, 50, 0.1) == 0
-    assert pace.hastened(Pipeline(("a",), 1, admission=50), 50, 50, 0.1) == 0
+    assert pace.enlarged_batch(spec, 50, 50, 0.1) == 500  # ten times as many at most
+    assert pace.enlarged_batch(spec, 50, 50, 4.0) == 62
+    assert pace.enlarged_batch(spec, 50, 50, 6.0) == 0
+    assert pace.enlarged_batch(spec, 50, 10, 0.1) == 0  # it did not need what it might have had
+    assert pace.enlarged_batch(spec, None, 50, 0.1) == 0
+    assert pace.enlarged_batch(Pipeline(("a",), 1, admission=50), 50, 50, 0.1) == 0
     pace.learn(("a",), 0.01)
-    assert pace.hastened(spec, 50, 50, 0.1) == 0  # by now it is known
+    assert pace.enlarged_batch(spec, 50, 50, 0.1) == 0  # by now it is known

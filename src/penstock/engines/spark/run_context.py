@@ -37,7 +37,7 @@ class RunContext:
     mail: MeterReports | None = None
     pace: BatchSize = field(default_factory=lambda: BatchSize(5.0))
     channels: dict[str, Channel] = field(default_factory=dict)
-    tallies: dict[str, RowCount] = field(default_factory=dict)
+    row_counts: dict[str, RowCount] = field(default_factory=dict)
     loads: dict[str, Load] = field(default_factory=dict)
     dead_letters: int = 0
     times: EventTimes = field(default_factory=EventTimes)
@@ -55,31 +55,33 @@ class RunContext:
                 self.channels[operator] = Channel(store, unmet(self.spark, CHANNEL))
             return self.channels[operator]
 
-    def tally(self, operator: str) -> RowCount:
+    def row_count(self, operator: str) -> RowCount:
         """The row count of a sink, or of one of Spark's own sources."""
-        found = self.tallies.get(operator)
+        found = self.row_counts.get(operator)
         if found is not None:  # the lock is held while a query starts
             return found
         with self.lock:
-            if operator not in self.tallies:
-                self.tallies[operator] = RowCount(self.directory / "control" / f"{operator}.tally")
-            return self.tallies[operator]
+            if operator not in self.row_counts:
+                self.row_counts[operator] = RowCount(
+                    self.directory / "control" / f"{operator}.tally"
+                )
+            return self.row_counts[operator]
 
     @property
     def delivered(self) -> dict[str, int]:
         """Rows delivered so far, by sink."""
-        return {sink.name: self.tally(sink.name).rows for sink in self.graph.sinks}
+        return {sink.name: self.row_count(sink.name).rows for sink in self.graph.sinks}
 
     @property
     def repeated(self) -> int:
         """Upper bound on duplicate rows in sinks that cannot undo a batch."""
-        return sum(self.tally(sink.name).repeated for sink in self.graph.sinks)
+        return sum(self.row_count(sink.name).repeated for sink in self.graph.sinks)
 
     @property
-    def foreign_rows(self) -> int:
+    def spark_source_rows(self) -> int:
         """Rows read so far from Spark's own sources."""
         sources = pipeline_graph.spark_sources(self.graph, tuple(self.graph.by_name))
-        return sum(self.tally(source.name).rows for source in sources)
+        return sum(self.row_count(source.name).rows for source in sources)
 
     def load(self, source: str) -> Load:
         """The load profile of a generator."""

@@ -124,7 +124,7 @@ class RunningFlow:
         """Start all pipelines of the wiring, and let records in once every query is up."""
         self._began = time.time()
         for folder in (self.context.directory / "checkpoints").glob("state-*/"):
-            checkpoint.come_home(folder)
+            checkpoint.correct_paths(folder)
         self.context.dead_letters = sum(
             dead_letters.total(self.context.dead, o.name) for o in self.graph.operators
         )
@@ -140,7 +140,7 @@ class RunningFlow:
                     f"pipeline {names} cannot start: {reason(str(error))}"
                 ) from error
         # No generator may run ahead of its reader, so all valves open together.
-        ours = [p for p in self.pipelines.values() if not p.foreign]
+        ours = [p for p in self.pipelines.values() if not p.spark_sources]
         self.wait(lambda: all(p.quiet for p in ours))
         self._began = time.time()
         for source in self.graph.sources:
@@ -212,7 +212,7 @@ class RunningFlow:
         """Let no batch take much longer than the window, however many rows wait."""
         for pipeline in self.pipelines.values():
             spec, service = pipeline.spec, snapshot.pipelines[pipeline.name].service
-            if pipeline.foreign or spec.admission is not None or not service:
+            if pipeline.spark_sources or spec.admission is not None or not service:
                 continue
             self.context.pace.learn(spec.operators, service)
             rows, now = self.context.pace.admission(spec), pipeline.valve.admission

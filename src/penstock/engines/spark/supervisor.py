@@ -83,21 +83,21 @@ class Supervisor:
             for pipeline in tuple(self._pipelines.values()):
                 if self._observer.take(pipeline):
                     self._recovered(pipeline)
-                    self._hasten(pipeline)
+                    self._enlarge_batches(pipeline)
                 error = pipeline.failure()
                 if error is not None:
-                    self._mend(pipeline, error)
+                    self._restart_failed(pipeline, error)
             self._clean()
             self._look_at_changes()
             self._look_at_executors()
 
-    def _hasten(self, pipeline: RunningPipeline) -> None:
+    def _enlarge_batches(self, pipeline: RunningPipeline) -> None:
         """Let a pipeline that began with a few rows take more of them."""
         last, valve = self._observer.last(pipeline.name), pipeline.valve
         if last is None or not valve.open:
             return
         pace = self._context.pace
-        rows = pace.hastened(pipeline.spec, valve.admission, last.rows_in, last.seconds)
+        rows = pace.enlarged_batch(pipeline.spec, valve.admission, last.rows_in, last.seconds)
         if rows:
             pipeline.turn(admission=rows)
 
@@ -131,7 +131,7 @@ class Supervisor:
             except Exception as error:  # a flow that nobody watches must not go on
                 self.give_up(f"the supervisor failed: {type(error).__name__}: {error}")
 
-    def _mend(self, pipeline: RunningPipeline, error: BaseException) -> None:
+    def _restart_failed(self, pipeline: RunningPipeline, error: BaseException) -> None:
         """Restart a failed pipeline alone, from its last commit; give up after a few times."""
         tries = self._restarts.get(pipeline.name, 0) + 1
         self._restarts[pipeline.name] = tries
@@ -141,12 +141,12 @@ class Supervisor:
             with suppress(Exception):  # the next look will find it, and count it as another try
                 pipeline.restart()
             return
-        self.give_up(said[1] if said else diagnosis.told(pipeline, error, tries))
+        self.give_up(said[1] if said else diagnosis.failure_message(pipeline, error, tries))
 
     def _report(self, pipeline: RunningPipeline, error: BaseException, tries: int) -> None:
         why = diagnosis.reason(str(error))
-        if pipeline.foreign and _UNREACHABLE.search(str(error)):
-            names = ", ".join(source.name for source in pipeline.foreign)
+        if pipeline.spark_sources and _UNREACHABLE.search(str(error)):
+            names = ", ".join(source.name for source in pipeline.spark_sources)
             self._unreachable.add(pipeline.name)
             self._events.add(EventKind.SOURCE_UNREACHABLE, f"source {names}: {why}", pipeline.name)
         text = f"pipeline {pipeline.name} has failed and is restarted (try {tries} of {_RESTARTS})"
@@ -159,7 +159,7 @@ class Supervisor:
         self._events.add(EventKind.RECOVERED, f"pipeline {pipeline.name} runs again", pipeline.name)
         if pipeline.name in self._unreachable:
             self._unreachable.remove(pipeline.name)
-            names = ", ".join(source.name for source in pipeline.foreign)
+            names = ", ".join(source.name for source in pipeline.spark_sources)
             self._events.add(EventKind.SOURCE_BACK, f"source {names}", pipeline.name)
 
     def _look_at_executors(self) -> None:

@@ -14,7 +14,7 @@ from penstock.engines.spark.changes.execution import Execution
 from penstock.engines.spark.changes.planner import plan_stop
 from penstock.engines.spark.changes.spark_pipelines import SparkPipelines
 from penstock.engines.spark.queries import checkpoint
-from penstock.engines.spark.queries.pipeline import RunningPipeline, foreign_name
+from penstock.engines.spark.queries.pipeline import RunningPipeline, source_name_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,12 +62,12 @@ def _read_all_files(flow: RunningFlow) -> None:
 
 
 def _file_sources(pipeline: RunningPipeline) -> Iterator[tuple[str, Files, bool]]:
-    for operator in pipeline.foreign:
+    for operator in pipeline.spark_sources:
         source = operator.body.source if isinstance(operator.body, op.Read) else None
         if isinstance(source, Files):
             options = {name.lower(): value for name, value in source.options.items()}
             by_name = options.get("filenameonly", "false").lower() == "true"
-            yield foreign_name(operator), source, by_name
+            yield source_name_of(operator), source, by_name
 
 
 _LISTING = 1.0

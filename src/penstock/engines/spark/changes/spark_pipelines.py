@@ -77,7 +77,7 @@ class SparkPipelines:
 
     def _replayable(self, pipeline: RunningPipeline) -> bool:
         operator = pipeline.stateful
-        if operator is None or pipeline.foreign or pipeline.native_sink is not None:
+        if operator is None or pipeline.spark_sources or pipeline.native_sink is not None:
             return False
         lags = self._flow.context.times.follows.get(operator.name, ())
         return all(lag is None for lag in lags) and _timeless(operator.body)
@@ -99,7 +99,7 @@ class SparkPipelines:
             # Taking the rest slowly wins nothing.
             running.turn(parallelism=instances, admission=None, cadence=0.0)
             flow.wait(lambda: all(ended(entry) for entry in running.inputs))
-        if not running.foreign:
+        if not running.spark_sources:
             running.turn(open=False)
             flow.wait(lambda: running.quiet)
         if final:
@@ -117,7 +117,7 @@ class SparkPipelines:
         flow.wait(lambda: running.settled)
         flow.take_in(running)
         running.stop()
-        alone = len(running.foreign) == len(running.inputs) and running.stateful is None
+        alone = len(running.spark_sources) == len(running.inputs) and running.stateful is None
         if running.pending and not alone:
             running.start(once=True)
             flow.wait(lambda: running.settled and not running.pending)
@@ -261,7 +261,7 @@ class SparkPipelines:
         """
         running = self._flow.pipelines[pipeline]
         running.turn(open=False)
-        self._flow.wait(lambda: running.quiet or bool(running.foreign))
+        self._flow.wait(lambda: running.quiet or bool(running.spark_sources))
         running.place(self._flow.executors, where)
         running.turn(open=True)
 

@@ -125,7 +125,9 @@ class BatchSize:
             return _FEW * spec.parallelism if python else None
         return max(1, round(spec.parallelism * self._window / service))
 
-    def hastened(self, spec: Pipeline, admission: int | None, rows: int, seconds: float) -> int:
+    def enlarged_batch(
+        self, spec: Pipeline, admission: int | None, rows: int, seconds: float
+    ) -> int:
         """Rows for the batch after one with so many rows; 0 for no change.
 
         Only for a pipeline that was never measured and read at least half of what it might.

@@ -85,7 +85,7 @@ class Gauges:
             at=at,
             window=window,
             rows_offered=sum(offered.values()) if offered else None,
-            rows_ingested=self._taken_in() + context.foreign_rows,
+            rows_ingested=self._taken_in() + context.spark_source_rows,
             rows_delivered=sum(delivered.values()),
             rows_dead=context.dead_letters,
             pipelines=metrics,
@@ -279,7 +279,7 @@ class Gauges:
         return max(now, self._observer.largest_batches(p.name for p in pipelines))
 
     def _waiting_for(self, pipeline: RunningPipeline, offered: Mapping[str, int]) -> int | None:
-        if pipeline.foreign:
+        if pipeline.spark_sources:
             return None
         return sum(
             (self._context.channel(i.upstream).end if i.upstream else offered[i.operator])

@@ -89,10 +89,10 @@ class Observer:
 
     def queue(self, pipeline: RunningPipeline) -> SourceQueue | None:
         """The queue of a pipeline that reads only Spark's own sources; otherwise None."""
-        foreign = pipeline.foreign
-        if not foreign or len(foreign) < len(pipeline.inputs):
+        spark_sources = pipeline.spark_sources
+        if not spark_sources or len(spark_sources) < len(pipeline.inputs):
             return None
-        return self._queues.setdefault(foreign[0].name, SourceQueue())
+        return self._queues.setdefault(spark_sources[0].name, SourceQueue())
 
     def _batch(self, pipeline: RunningPipeline, data: Mapping[str, Any]) -> Batch:
         started = datetime.fromisoformat(data["timestamp"].replace("Z", "+00:00")).timestamp()
@@ -105,8 +105,8 @@ class Observer:
                 start = rows_of(source["startOffset"])
                 first = start[1] if start else pipeline.wired.first.get(end[0], 0)
                 ranges[end[0]] = (first, end[1])
-        foreign_rows = data["numInputRows"] if pipeline.foreign else 0
-        rows_in = sum(stop - first for first, stop in ranges.values()) or foreign_rows
+        spark_source_rows = data["numInputRows"] if pipeline.spark_sources else 0
+        rows_in = sum(stop - first for first, stop in ranges.values()) or spark_source_rows
         observed = data.get("observedMetrics", {}).get("penstock_out", {}).get("rows")
         states = data.get("stateOperators", [])
         earlier = self._batches.get(pipeline.name)
@@ -127,7 +127,9 @@ class Observer:
         )
         came = {entry.key: self._arrivals(entry, batch, pipeline) for entry in pipeline.inputs}
         if (queue := self.queue(pipeline)) is not None:
-            connectors = [one.body.source for one in pipeline.foreign if isinstance(one.body, Read)]
+            connectors = [
+                one.body.source for one in pipeline.spark_sources if isinstance(one.body, Read)
+            ]
             cadence = pipeline.spec.cadence
             resting = batch.before is not None and batch.before < started - max(cadence, _TURN)
             idle = started - max(cadence, _LOOK) if resting else None

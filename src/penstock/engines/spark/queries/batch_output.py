@@ -47,7 +47,7 @@ class BatchOutput:
         self._aside = aside
         self._execution = execution
         self._inputs = pipeline_graph.inputs(graph, operators)
-        self._foreign = pipeline_graph.spark_sources(graph, operators)
+        self._spark_sources = pipeline_graph.spark_sources(graph, operators)
         self._stateful = pipeline_graph.stateful(graph, operators)
         self._tail = pipeline_graph.tail(graph, operators)
         self._feeds = pipeline_graph.feeds(graph, operators)
@@ -62,7 +62,7 @@ class BatchOutput:
         label = tag(self._epoch, batch)
         for name, sink in self._sinks.items():
             if delivery(sink) is Delivery.AT_LEAST_ONCE:
-                self._context.tally(name).begin(label)
+                self._context.row_count(name).begin(label)
         self._write(frame, batch, again)
         return self._observed(label)
 
@@ -70,7 +70,7 @@ class BatchOutput:
         """Count the rows and the dead letters of a batch that was delivered."""
         label = tag(self._epoch, batch)
         for name in self._sinks:
-            self._context.tally(name).add(label, rows)
+            self._context.row_count(name).add(label, rows)
         for name in self._rejecting:
             self._context.dead_letters += dead_letters.settle(self._context.dead, name, label)
 
@@ -134,10 +134,10 @@ class BatchOutput:
     def _observed(self, label: str) -> int:
         """Rows that left in this batch; counts those of Spark's sources, keeps native rejects."""
         metrics = self._execution().observedMetrics()
-        for source in self._foreign:
+        for source in self._spark_sources:
             name = IN + source.name
             rows = int(metrics.apply(name).getLong(0)) if metrics.contains(name) else 0
-            self._context.tally(source.name).add(label, rows)
+            self._context.row_count(source.name).add(label, rows)
         for name in self._rejecting:
             body = self._context.graph[name].body
             if isinstance(body, op.Frame) and metrics.contains(REJECT + name):

@@ -87,7 +87,7 @@ def log_offset(checkpoint: Path, source: str) -> int:
     return -1
 
 
-def come_home(checkpoint: Path) -> None:
+def correct_paths(checkpoint: Path) -> None:
     """Correct the absolute paths in a checkpoint that was copied or moved.
 
     Spark stores the full paths of a processor's schema files, so a copy would go on reading those

@@ -31,7 +31,7 @@ _CAUSE = re.compile(r"\[[A-Z_.0-9]+\]|(?!org\.)[\w.]*(Error|Exception|Invalid)\b
 """How the last line of a Python traceback or a message of Spark begins."""
 
 
-def told(pipeline: RunningPipeline, error: BaseException, times: int) -> str:
+def failure_message(pipeline: RunningPipeline, error: BaseException, times: int) -> str:
     """The error message for a pipeline that has failed so many times."""
     try:
         operator = culprit(pipeline)

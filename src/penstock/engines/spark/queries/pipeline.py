@@ -32,7 +32,7 @@ from penstock.engines.spark.queries.compiler import (
     output_mode,
     struct_of,
 )
-from penstock.engines.spark.queries.spark_checks import foreign
+from penstock.engines.spark.queries.spark_checks import read_stream
 from penstock.engines.spark.run_context import RunContext
 from penstock.engines.spark.session.flow_session import STATE, active, settings
 from penstock.engines.spark.session.pickling import pickled, portable
@@ -116,7 +116,7 @@ class RunningPipeline:
         return self.spec.name
 
     @property
-    def foreign(self) -> tuple[Operator, ...]:
+    def spark_sources(self) -> tuple[Operator, ...]:
         """Spark's own sources in this pipeline; they have no valve."""
         return pipeline_graph.spark_sources(self.context.graph, self.spec.operators)
 
@@ -149,7 +149,7 @@ class RunningPipeline:
         """
         self.positions[key] = row
         if self.native_sink is not None:
-            self.context.tally(self.sinks[0]).reach(row)
+            self.context.row_count(self.sinks[0]).reach(row)
 
     # --- turning ----------------------------------------------------------------------------
 
@@ -246,7 +246,7 @@ class RunningPipeline:
         else:
             writer = frame.writeStream.foreachBatch(self._on_batch)
         # The valve keeps the cadence; Spark's own sources have none, so the trigger does.
-        cadence = max(self._least, self.spec.cadence if self.foreign else 0.0)
+        cadence = max(self._least, self.spec.cadence if self.spark_sources else 0.0)
         every = 86_400.0 if once else cadence
         return (
             writer.option("checkpointLocation", str(self.checkpoint))
@@ -262,7 +262,7 @@ class RunningPipeline:
         number = self.inputs.index(entry)
         body = operator.body
         if isinstance(body, op.Read) and not isinstance(body.source, connectors.Generator):
-            rows = foreign(spark, body.source, foreign_name(operator))
+            rows = read_stream(spark, body.source, source_name_of(operator))
             count = F.count(F.lit(1)).alias("rows")
             return self._spread(rows.observe(IN + operator.name, count))
         options = {
@@ -432,7 +432,7 @@ class RunningPipeline:
         if self.stateful is not None:
             crowded = self.wired.partitions > most
         else:
-            crowded = len(self.inputs) > 1 or bool(self.foreign)
+            crowded = len(self.inputs) > 1 or bool(self.spark_sources)
         return frame.coalesce(most) if crowded else frame
 
     def owes_mark(self, entry: Input) -> bool:
@@ -488,7 +488,7 @@ class RunningPipeline:
         return error if error is not None else RuntimeError("the query ended without an error")
 
 
-def foreign_name(operator: Operator) -> str:
+def source_name_of(operator: Operator) -> str:
     """The name of one of Spark's own sources in the checkpoint."""
     name = re.sub(r"\W", "_", operator.name)
     return f"source_{name}"

@@ -323,10 +323,10 @@ def _source_schema(operator: Operator, body: op.Read, spark: SparkSession) -> Sc
     source = body.source
     if isinstance(source, Generator | Files | Kafka):
         return source.schema
-    return Schema.of(foreign(spark, source).schema)
+    return Schema.of(read_stream(spark, source).schema)
 
 
-def foreign(
+def read_stream(
     spark: SparkSession, source: Files | Kafka | Spark, name: str | None = None
 ) -> DataFrame:
     """The stream of one of Spark's own sources."""
