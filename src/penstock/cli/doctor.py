@@ -1,4 +1,4 @@
-"""What Penstock needs of a machine, checked one by one, with what to do about it."""
+"""`penstock doctor`: check what Penstock needs of this machine."""
 
 from __future__ import annotations
 
@@ -9,13 +9,19 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from penstock.cli import base, options
+from penstock.cli.streams import Streams
 from penstock.views import text
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 GIB = 1024**3
 _INSTALL_JAVA = (
@@ -48,6 +54,35 @@ class Check:
             "found": self.found,
             "advice": self.advice,
         }
+
+
+@base.command("doctor")
+@options.as_json
+def command(streams: Streams) -> int:
+    """Check this machine and say what to install or change.
+
+    Checks Python, Java, packages, memory, disk and network.
+
+    Example: penstock doctor
+    """
+    checks = examine()
+    failed = any(c.level is Level.FAIL for c in checks)
+    shown = {"ok": not failed, "checks": [c.to_json() for c in checks]}
+    streams.render(shown, _lines(checks, failed))
+    return int(failed)
+
+
+def _lines(checks: Iterable[Check], failed: bool) -> Iterator[Text]:
+    from rich.text import Text
+
+    style = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
+    for check in checks:
+        line = Text.assemble((f" {check.level.value:<5}", style[check.level]), f"{check.name}: ")
+        yield line.append(check.found)
+        if check.advice:
+            yield Text(f"       → {check.advice}")
+    words = "something here keeps Penstock from running" if failed else "ready to run"
+    yield Text(f"\n {words}", "bold red" if failed else "bold green")
 
 
 def examine() -> tuple[Check, ...]:

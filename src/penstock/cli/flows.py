@@ -1,12 +1,14 @@
-"""From what the user wrote as FLOW to a dataflow."""
+"""From what a user writes as FLOW to a dataflow, its session and its run directory."""
 
 from __future__ import annotations
 
 import difflib
 import importlib.util
 import sys
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -133,3 +135,79 @@ def _explained(file: Path, error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     inside = [f for f in frames if f.filename in (str(file), str(file.resolve()))]
     return f"{file}:{inside[-1].lineno}: {what}" if inside else f"{file}: {what}"
+
+
+# --- starting -----------------------------------------------------------------------------------
+
+
+def loaded(reference: Reference, master: str | None, conf: Mapping[str, str], out: Any) -> Dataflow:
+    """The dataflow. A file may start the session itself, and then that is the session.
+
+    A file that makes Spark columns without one is loaded again when there is one.
+    """
+    if reference.file is None:
+        return reference.load(out)
+    from penstock.engines.spark.session.flow_session import offered, session
+
+    try:
+        with offered(master, conf):
+            return reference.load(out)
+    except InvalidInput as error:
+        if not _wants_session(error.__cause__):
+            raise
+    session(master, conf)
+    return reference.load(out)
+
+
+def _wants_session(error: BaseException | None) -> bool:
+    """True if pyspark raised the error, in a process that has no session."""
+    import pyspark
+
+    from penstock.engines.spark.session.flow_session import running
+
+    frames = traceback.extract_tb(None if error is None else error.__traceback__)
+    package = Path(pyspark.__file__).parent
+    inside = [Path(frame.filename).is_relative_to(package) for frame in frames]
+    return inside[-1:] == [True] and running() is None
+
+
+def loaded_lightly(reference: Reference, out: Any = "out") -> Dataflow:
+    """The dataflow. Only a file that makes Spark columns needs a session of Spark's for that."""
+    try:
+        return reference.load(out)
+    except InvalidInput as error:
+        if reference.file is None or not _wants_session(error.__cause__):
+            raise
+    from penstock.engines.spark.session.flow_session import session
+
+    session(None, {})
+    return reference.load(out)
+
+
+@contextmanager
+def session(master: str | None) -> Iterator[None]:
+    """Tell a cluster when we are done with it; a session of this machine ends with the process."""
+    try:
+        yield
+    finally:
+        if master is not None and not master.startswith("local["):
+            from penstock.engines.spark.session.flow_session import end
+
+            end()
+
+
+@contextmanager
+def run_directory(reference: Reference, run_dir: str | Path | None) -> Iterator[str | Path | None]:
+    """The run directory. A workload writes into it, so it is chosen before the flow is built."""
+    from penstock.store import directory_choice
+    from penstock.store.run_directory import local
+
+    if reference.file is not None or run_dir is not None:
+        yield None if run_dir is None else local(run_dir)
+        return
+    chosen = directory_choice.choose(reference.name, None, time.time())
+    try:
+        yield chosen
+    finally:
+        with suppress(OSError):
+            chosen.rmdir()  # it never started: leave no empty directory behind

@@ -26,8 +26,7 @@ from penstock.errors import InvalidInput
 
 from ..control.doubles import flow, running
 from ..dashboard.runs import ticks, write
-from .conftest import Run
-from .test_main import play
+from .conftest import Run, play
 
 pytestmark = pytest.mark.usefixtures("here")
 GRAPH = flow().graph

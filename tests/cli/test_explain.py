@@ -36,3 +36,30 @@ def test_what_cannot_be_drawn_is_one_line(file: str, penstock: Run) -> None:
     assert err.startswith(f"penstock: cannot draw to '{file}': ")
     assert len(err.splitlines()) == 1
     assert not [*Path().iterdir()]
+
+
+def test_explain_shows_everything_before_a_run(penstock: Run) -> None:
+    code, out, _ = penstock("explain", "wordcount")
+    assert code == 0
+    for word in ("regions", "pipelines", "tweets", "word string", "aggregate", "keyed", "3s"):
+        assert word in out
+    assert "exactly once" in out
+
+
+def test_explain_in_json(penstock: Run) -> None:
+    data = json.loads(penstock("explain", "diamond", "--json")[1])
+    assert list(data) == ["flow", "fingerprint", "structure", "regions", "sinks", "plan"]
+    assert {sink["delivery"] for sink in data["sinks"]} == {"exactly once"}
+    assert data["regions"][0] == {"operators": ["orders"], "kind": "source", "key": []}
+
+
+def test_explain_tells_all_problems_of_a_flow(penstock: Run) -> None:
+    Path("bad.py").write_text(
+        "from penstock.dataflow.flow import Dataflow\n"
+        "flow = Dataflow('bad')\n"
+        "flow.constrain('a', 'b', latency='1s')\n"
+    )
+    code, _, err = penstock("explain", "bad.py")
+    assert code == 2
+    assert err.startswith("penstock: dataflow 'bad' has")
+    assert "bad.py:3" in err

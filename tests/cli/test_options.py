@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli import plans
+from penstock.cli import options
 from penstock.errors import PenstockError
 from penstock.plan.plan import Pipeline, Plan
 
@@ -15,13 +15,13 @@ PLAN = Plan((Pipeline(("a", "b"), 2), Pipeline(("c",), 1, cadence=0.5)), executo
 def test_a_plan_comes_back_as_it_was_written(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     file.write_text(json.dumps(PLAN.to_json()))
-    assert plans.read(str(file)) == PLAN
+    assert options.read_plan(str(file)) == PLAN
 
 
 def test_what_explain_prints_will_do(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     file.write_text(json.dumps({"flow": "x", "plan": PLAN.to_json()}))
-    assert plans.read(str(file)) == PLAN
+    assert options.read_plan(str(file)) == PLAN
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,6 @@ def test_a_bad_plan_file_is_told_in_one_line(
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(PenstockError, match=said) as caught:
-        plans.read(str(file))
+        options.read_plan(str(file))
     assert "plan.json" in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock import policies
-from penstock.cli import setting
+from penstock.cli import options
 from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput
 from penstock.policies.base import registry
@@ -100,7 +100,7 @@ def test_every_source_is_that_of_a_policy() -> None:
 def test_settings_are_fields_of_the_policy(
     name: str, settings: list[str] | None, expected: Any
 ) -> None:
-    assert setting.policy(name, settings) == expected
+    assert options.read_policy(name, settings) == expected
 
 
 @pytest.mark.parametrize(
@@ -129,15 +129,15 @@ def test_bad_settings_are_told_in_one_line_before_spark_starts(
     wrong: str,
 ) -> None:
     with pytest.raises(InvalidInput, match=wrong):
-        setting.policy(name, settings)
+        options.read_policy(name, settings)
     monkeypatch.setattr("penstock.app._spark", lambda *given: pytest.fail("started"))
     monkeypatch.setattr(
         "penstock.engines.spark.session.flow_session.session", lambda *given: pytest.fail("started")
     )
     Path("mine.py").write_text("")
-    options = [word for text in settings for word in ("--set", text)]
+    given = [word for text in settings for word in ("--set", text)]
     for words in (["run", "mine.py"], ["advise", "gone"]):
-        code, out, err = penstock(*words, "--policy", name, *options)
+        code, out, err = penstock(*words, "--policy", name, *given)
         assert (code, out, err.count("\n")) == (2, "", 1)
         assert wrong in err
 

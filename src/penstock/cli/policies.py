@@ -1,11 +1,12 @@
-"""The command `policies`: who can decide, how it does that, and what can be set."""
+"""`penstock policies`: the policies and their parameters."""
 
 from __future__ import annotations
 
-import argparse
-import json
 from typing import TYPE_CHECKING, Any
 
+import click
+
+from penstock.cli import base, options
 from penstock.cli.streams import Streams
 from penstock.errors import InvalidInput
 
@@ -13,37 +14,36 @@ if TYPE_CHECKING:
     from penstock.policies import Description
 
 
-def add(commands: Any) -> None:
-    """Make the command known to the parser."""
-    made = commands.add_parser(
-        "policies",
-        help="list the policies, or explain one",
-        description="List who can decide on changes, or explain one of them and its parameters.",
-    )
-    made.add_argument("name", metavar="NAME", nargs="?", help="explain this one")
-    made.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    made.set_defaults(do=_policies)
+@base.command("policies")
+@click.argument(
+    "name",
+    metavar="[POLICY]",
+    required=False,
+    help="Explain this policy.",
+    shell_complete=options.complete_policy,
+)
+@options.as_json
+def command(streams: Streams, name: str | None) -> None:
+    """List the policies, or explain one and its parameters.
 
-
-def _policies(given: argparse.Namespace, streams: Streams) -> int:
+    Example: penstock policies threshold
+    """
     from penstock import policies
 
-    if given.name is not None:
-        one = policies.describe(given.name)
-        lines = [json.dumps(_json(one), indent=2)] if given.json else _explained(one)
-    else:
-        found = {name: _described(name) for name in policies.names()}
-        shown = [
-            _json(one) if not isinstance(one, str) else _broken(n, one) for n, one in found.items()
-        ]
-        lines = [json.dumps({"policies": shown}, indent=2)] if given.json else _listed(found)
-    for line in lines:
-        print(line, file=streams.out, flush=True)
-    return 0
+    if name is not None:
+        one = policies.describe(name)
+        streams.print(_json(one), _explained(one))
+        return
+    found = {each: _described(each) for each in policies.names()}
+    shown = [
+        {"name": each, "error": one} if isinstance(one, str) else _json(one)
+        for each, one in found.items()
+    ]
+    streams.print({"policies": shown}, _listed(found))
 
 
 def _described(name: str) -> Description | str:
-    """One policy that cannot be loaded is no reason to hide the others: then why not."""
+    """The description of a policy, or why it cannot be loaded, which hides no others."""
     from penstock import policies
 
     try:
@@ -85,7 +85,3 @@ def _json(one: Description) -> dict[str, Any]:
         "from": one.source,
         "parameters": [{"name": o.name, "kind": o.kind, "default": o.default} for o in one.options],
     }
-
-
-def _broken(name: str, error: str) -> dict[str, Any]:
-    return {"name": name, "error": error}
