@@ -3,7 +3,7 @@
 Write a dataflow with no parallelism in it, say what latency you want, and run it.
 """
 
-from penstock.app import run
+from penstock.app import profile, run
 from penstock.control.guard import Guard
 from penstock.control.quiet_periods import Quiet
 from penstock.control.summary import Summary
@@ -35,7 +35,7 @@ from penstock.errors import (
 )
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Pipeline, Plan
-from penstock.predict.profiling import Profiled, profile
+from penstock.predict.profiling import Profiled
 
 __all__ = [
     "Console",

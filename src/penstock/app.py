@@ -16,7 +16,7 @@ from penstock.control import dead_letters, run_input
 from penstock.control.dead_letters import DeadLetters
 from penstock.control.guard import Guard
 from penstock.control.interrupts import Interrupts
-from penstock.control.loop import Rules, Tick, control
+from penstock.control.loop import Rules, Tick, control, taken_events
 from penstock.control.requests import Asked
 from penstock.control.scripted_changes import Script, Scripted
 from penstock.control.status import Status, View
@@ -31,6 +31,7 @@ from penstock.dataflow.validation import check
 from penstock.engines.abilities import Evidence, LatencyTotals, OwnTime, Transitions
 from penstock.engines.port import Engine
 from penstock.errors import InvalidInput
+from penstock.metrics.events import Event, EventKind
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan import fusion
 from penstock.plan.limits import Limits
@@ -38,6 +39,9 @@ from penstock.plan.plan import Plan
 from penstock.plan.request import Mode
 from penstock.policies.base.policy import Policy
 from penstock.policies.es_stream.commit_interval import Interval, WithBackup
+from penstock.policies.stepwise.policy import Stepwise
+from penstock.predict import profiling
+from penstock.predict.profiling import Profiled, ProfilingRun
 from penstock.store import directory_choice, run_options
 from penstock.store.history import History, keep_dataflow
 from penstock.store.mailbox import Mailbox
@@ -46,7 +50,7 @@ from penstock.verify.exactness import Verdict
 from penstock.verify.exactness import verify as verify_rows
 from penstock.views.prometheus import Exporter
 
-__all__ = ["Summary", "run"]
+__all__ = ["Summary", "profile", "run"]
 
 _TURN = 1.0
 _SLICE = 0.1  # how long a Ctrl-C may go unseen
@@ -143,6 +147,49 @@ def run(
         return one.whole(fresh=run_dir is None)
 
 
+def profile(
+    flow: Dataflow | Graph,
+    *,
+    policy: str | Stepwise = "stepwise",
+    load: str | None = None,
+    executors: int = 1,
+    limits: Limits | None = None,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    engine: Engine | None = None,
+    seconds: float | str | None = None,
+    run_dir: str | Path | None = None,
+    view: View | None = None,
+    clock: Clock | None = None,
+) -> Profiled:
+    """Find the best ratio of instances of a flow's pipelines, and its highest throughput.
+
+    The flow starts with one instance of every operator, under more load than it can carry: `load`
+    for every generator, or ten times the highest rate of each. It ends when profiling is done, or
+    after `seconds` or a Ctrl-C with what was found so far. The run directory keeps the result in
+    `profile.json` and `plan.json`. executors: number to profile with; limits: the largest plan to
+    try; the other arguments are those of `run`.
+
+    Raises `Refused` if the end came before anything was found.
+    """
+    trial = ProfilingRun(flow, policy, load)
+    summary = run(
+        trial.graph,
+        policy=trial.policy,
+        plan=trial.first_plan(executors),
+        engine=engine or _spark(master, conf, trial.channel_rows),
+        seconds=seconds,
+        limits=limits,
+        guard=profiling.GUARD,
+        run_dir=run_dir,
+        view=view,
+        drain=False,
+        until=trial.done,
+        clock=clock,
+    )
+    return trial.result(summary)
+
+
 class _Run:
     """One run and its phases."""
 
@@ -217,17 +264,24 @@ class _Run:
                 keep_dataflow(self.run_dir, self.graph)
                 if self.terms is not None:
                     run_options.keep(self.run_dir, self.terms)
+            kind = EventKind.RESUME if history.resumed else EventKind.START
+            self.report(history, kind, f"{self.engine.name}, policy {self.policy.name}{self.hint}")
             try:
                 self.steer(history)
                 if self.drains:
+                    self.report(history, EventKind.DRAIN, self.why_over())
                     self.drain(history)
                 else:
                     self.show("stopping")
                     self.engine.stop(drain=False)
-            except BaseException:
+            except BaseException as error:
+                self.report(history, EventKind.FAILED, f"{type(error).__name__}: {error}")
                 with suppress(Exception):  # the first error is the one to tell
                     self.engine.stop(drain=False)
                 raise
+            else:
+                drained = "drained" if self.drains else f"{self.why_over()}; not drained"
+                self.report(history, EventKind.STOP, drained)
             finally:
                 history.close()
             ended = self.now()
@@ -239,6 +293,22 @@ class _Run:
             summary = self.sum_up(ended)
         _write(self.run_dir / "summary.json", summary.to_json())
         return summary
+
+    def report(self, history: History, kind: EventKind, text: str) -> None:
+        """Record the engine's latest events and one about the run as a whole."""
+        for event in taken_events(self.engine):
+            history.add_event(event)
+        history.add_event(Event(self.now(), kind, " ".join(text.split())))
+
+    def why_over(self) -> str:
+        """Why the control loop ended."""
+        if self.interrupts.finish:
+            return "interrupted"
+        if self.seconds is not None and self.now() >= self.seconds:
+            return f"{duration.text(self.seconds)} are over"
+        if self.until is not None and self.last is not None and self.until(self.last):
+            return "its condition to end holds"
+        return "all input is read"
 
     def note(self, trouble: str) -> None:
         self.trouble = trouble
@@ -344,7 +414,9 @@ class _Run:
 
     def observed(self) -> Tick:
         plan = self.engine.plan
-        return Tick(self.now(), plan, self.engine.observe(), mode=self.mode)
+        snapshot = self.engine.observe()
+        events = taken_events(self.engine)
+        return Tick(self.now(), plan, snapshot, mode=self.mode, events=events)
 
     def keep(self, tick: Tick, history: History, phase: str) -> None:
         history.append(tick)
@@ -465,10 +537,14 @@ def _served(
         yield tuple(views)
 
 
-def _spark(master: str | None, conf: Mapping[str, str] | None) -> Engine:
+def _spark(
+    master: str | None, conf: Mapping[str, str] | None, channel_rows: int | None = None
+) -> Engine:
     from penstock.engines.spark.engine import SparkEngine  # slow to load: only when needed
 
-    return SparkEngine(master=master, conf=conf)
+    if channel_rows is None:
+        return SparkEngine(master=master, conf=conf)
+    return SparkEngine(master=master, conf=conf, channel_rows=channel_rows)
 
 
 def _write(path: Path, value: Mapping[str, Any]) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from penstock.cli.main import main
-from tests.engines.simulator.recorded import flow, simulated
+from tests.predict.recorded import flow, simulated
 
 FLOW = """
-from tests.engines.simulator.recorded import flow as made
+from tests.predict.recorded import flow as made
 from penstock.dataflow.flow import Dataflow
 
 class Flow(Dataflow):

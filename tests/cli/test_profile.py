@@ -40,7 +40,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[MemoryEngine]]:
         left = [MemoryEngine(each, rate=3000.0) for each in costs]
         clocks = [FakeTime(engine, at).clock for engine in left]
         made = iter(left)
-        monkeypatch.setattr("penstock.predict.profiling._spark", lambda *given: next(made))
+        monkeypatch.setattr("penstock.app._spark", lambda *given: next(made))
         monkeypatch.setattr("penstock.app.Clock", lambda: clocks.pop(0))
         return left
 
@@ -210,7 +210,7 @@ def test_where_all_is_late_that_is_said(penstock: Run, play: Any) -> None:
 def test_bad_words_are_one_line_before_spark_starts(
     penstock: Run, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
 ) -> None:
-    monkeypatch.setattr("penstock.predict.profiling._spark", lambda *given: pytest.fail("started"))
+    monkeypatch.setattr("penstock.app._spark", lambda *given: pytest.fail("started"))
     code, out, err = penstock(*words)
     assert (code, out) == (2, "")
     assert err.startswith(f"penstock: {said}")

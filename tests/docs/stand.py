@@ -71,18 +71,18 @@ def stand_in(monkeypatch: Any) -> None:
     """No Spark in this process: engines of ours, and their time."""
     clocks: list[Clock] = []
 
-    def simulated(*given: Any) -> Simulated:
-        engine = Simulated(Model())
-        clocks.append(engine.clock)
-        return engine
+    def engine(*settings: Any) -> Simulated | Counted:
+        """An engine to profile with where a bound of its channels is given."""
+        made: Simulated | Counted
+        if len(settings) < 3:
+            made = Simulated(Model())
+            clocks.append(made.clock)
+        else:
+            made = Counted(rate=2000.0)
+            clocks.append(FakeTime(made).clock)
+        return made
 
-    def counted(*given: Any) -> Counted:
-        engine = Counted(rate=2000.0)
-        clocks.append(FakeTime(engine).clock)
-        return engine
-
-    monkeypatch.setattr("penstock.app._spark", simulated)
-    monkeypatch.setattr("penstock.predict.profiling._spark", counted)
+    monkeypatch.setattr("penstock.app._spark", engine)
     monkeypatch.setattr("penstock.app.Clock", lambda: clocks.pop())
     monkeypatch.setattr(
         "penstock.engines.spark.session.flow_session.session", lambda master, conf: None

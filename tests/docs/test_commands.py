@@ -17,6 +17,7 @@ from penstock.cli.main import commands
 
 from . import stand
 from .blocks import ALL, PAGES, ROOT, RUN_LANGUAGES, SHOWN_LANGUAGES, Block, inline_commands, titled
+from .scripts import script
 
 ASKING = {"scale", "fuse", "split", "pause", "resume", "scale-out", "scale-in", "policy"}
 KNOWN = {name for name, _ in commands()}
@@ -117,7 +118,7 @@ def test_commands_within_sentences_are_understood(page: Path) -> None:
 
 
 def test_the_reference_has_every_command_with_its_options_and_an_example() -> None:
-    page = generated.on_page_markdown((ROOT / "docs" / "commands.md").read_text())
+    page = script("generated").on_page_markdown((ROOT / "docs" / "commands.md").read_text())
     parts = page.split("\n### penstock ")[1:]
     assert [part.partition("\n")[0] for part in parts] == [name for name, _ in commands()]
     for part, (name, command) in zip(parts, commands(), strict=True):

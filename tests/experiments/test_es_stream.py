@@ -33,7 +33,7 @@ from penstock.experiments.play import Play
 from penstock.experiments.rivals import scaled
 from penstock.experiments.table import tabulate
 from penstock.plan.plan import Plan
-from penstock.policies.es_stream.placement import best
+from penstock.policies.es_stream.marginal_analysis import best
 from penstock.policies.shared import queueing
 
 # --- figure 13 ----------------------------------------------------------------------------------

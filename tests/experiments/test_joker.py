@@ -26,8 +26,8 @@ from penstock.experiments import (
 from penstock.experiments.experiment import Case, Data, Record, Setting
 from penstock.experiments.joker_best import Best
 from penstock.experiments.joker_draws import middle, repeated
-from penstock.policies.es_stream import placement as instances
-from penstock.policies.joker import growth
+from penstock.policies.es_stream import marginal_analysis
+from penstock.policies.joker import splitting
 
 OURS = [e for e in experiments.every() if e.name.startswith(("joker", "es-stream"))]
 
@@ -56,7 +56,7 @@ def test_two_operators_are_cut_apart_from_64_multiplications_on(
 ) -> None:
     cost = joker.multiplying(multiplications).service.mean
     share = cost / (joker.HOP + 2 * cost)
-    assert (growth.utility([share, share]) - 1 > joker.SEED.split_utility) is pays
+    assert (splitting.utility([share, share]) - 1 > joker.SEED.split_utility) is pays
 
 
 def test_a_finer_grain_is_the_same_work_in_more_tuples() -> None:
@@ -136,7 +136,7 @@ def test_beta_is_the_one_of_fourteen_instances_at_1800() -> None:
     share = es_stream.SEED.share
 
     def total(app: es_stream.Application, rate: float) -> int:
-        return sum(instances.best(rate * s, share) for s in app.services.values())
+        return sum(marginal_analysis.best(rate * s, share) for s in app.services.values())
 
     assert total(es_stream.COUNT, 1800) == 14
     for app, seed in ((es_stream.COUNT, (24, 19)), (es_stream.TOP, (27, 23))):

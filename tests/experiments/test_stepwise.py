@@ -28,8 +28,8 @@ from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.plan.fusion import finest_plan
 from penstock.plan.limits import Limits
 from penstock.policies.base.policy import Context
+from penstock.policies.shared import scaling
 from penstock.policies.shared.rates import NotMeasured
-from penstock.policies.stela import slots
 from penstock.predict import stress_load
 
 from ..control.doubles import FakeTime
@@ -67,9 +67,9 @@ def test_a_plan_carries_the_same_however_it_was_come_to(tmp_path: Path) -> None:
     for first in (small, large):
         engine = app.engine(6, 1, 5.0)
         plan = stress_load.first_plan(app.graph, 6)
-        engine.start(app.graph, slots.scaled_plan(plan, first), tmp_path / str(len(carried)))
+        engine.start(app.graph, scaling.scaled_plan(plan, first), tmp_path / str(len(carried)))
         engine.advance(5.0)
-        engine.apply(slots.scaled_plan(plan, large))
+        engine.apply(scaling.scaled_plan(plan, large))
         engine.advance(15.0)
         carried.append(engine.observe().throughput)
         engine.stop()

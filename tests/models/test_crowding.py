@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.policies.nephele.station import Station, each, noted, useful
+from penstock.policies.nephele.queue_model import Station, each, noted, useful
 
 
 def station(p: int, load: float, wait: float, overhead: float) -> Station:

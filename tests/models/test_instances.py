@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.policies.es_stream.placement import best, objective
+from penstock.policies.es_stream.marginal_analysis import best, objective
 from penstock.policies.shared import queueing
 from tests.speed import within
 

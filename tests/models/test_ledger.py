@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from penstock.plan.plan import Pipeline, Plan
 from penstock.policies.shared import rates
-from penstock.policies.shared.rate_table import Ledger
 from penstock.policies.shared.rates import Rate
 from penstock.policies.shared.topology import Topology
 from penstock.policies.stela.etp import Standing, congested, etp
+from penstock.policies.stela.rate_table import Ledger
 from tests.models import dags
 
 Flow = tuple[Topology, rates.Rates]

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.metrics.snapshot import LatencyMetrics, PipelineMetrics, Snapshot
-from penstock.policies.stepwise.observation import (
+from penstock.policies.stepwise.profile import Feature
+from penstock.policies.stepwise.rounds import (
     BEAT,
     Observation,
     clearing,
@@ -11,7 +12,6 @@ from penstock.policies.stepwise.observation import (
     observed,
     sustained,
 )
-from penstock.policies.stepwise.profile import Feature
 
 
 def seen(source: PipelineMetrics, latency: dict[str, LatencyMetrics]) -> Snapshot:

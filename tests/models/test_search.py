@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock import Pipeline, Plan
-from penstock.policies.stepwise.campaign import (
+from penstock.policies.stepwise.profile import Feature, Round
+from penstock.policies.stepwise.search import (
     Rules,
     Search,
     Tuning,
@@ -14,7 +15,6 @@ from penstock.policies.stepwise.campaign import (
     next_step,
     swift,
 )
-from penstock.policies.stepwise.profile import Feature, Round
 
 RULES = Rules()
 

@@ -8,7 +8,7 @@ import scipy.stats
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from penstock.policies.stepwise.profile import compare, incomplete_beta, p_value
+from penstock.policies.stepwise.significance import compare, incomplete_beta, p_value
 
 # scipy squares variances: below this it divides nothing by nothing
 number = st.floats(-1e3, 1e3).filter(lambda x: x == 0 or abs(x) > 1e-50)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.metrics.snapshot import PipelineMetrics
-from penstock.policies.nephele.station import cadence, station, up
+from penstock.policies.nephele.queue_model import cadence, station, up
 
 
 def batches(p: int, load: float, overhead: float, period: float) -> PipelineMetrics:

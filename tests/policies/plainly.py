@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from penstock.metrics import derived
 from penstock.policies.shared import rates as model
+from penstock.policies.shared import scaling
 from penstock.policies.shared.rates import Rates
 from penstock.policies.shared.topology import Topology
-from penstock.policies.stela import slots
 from penstock.policies.stela.etp import congested, etp
 from penstock.policies.stela.strategies import RANKINGS, Ranking
 
@@ -29,7 +29,7 @@ class Growing:
         return self.topology.pipelines[name].parallelism + self.given.get(name, 0)
 
     def room(self, name: str) -> bool:
-        most = slots.bounds(self.topology, name).most
+        most = scaling.bounds(self.topology, name).most
         return most is None or self.instances(name) < most
 
     def give(self, name: str) -> Growing:

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import Dataflow, Discard, Pipeline, Plan
+from penstock.app import profile
 from penstock.dataflow.graph import Graph
 from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput
@@ -23,9 +24,8 @@ from penstock.plan import fusion
 from penstock.plan.decision import Decision
 from penstock.plan.limits import Limits
 from penstock.policies.base.policy import Context
-from penstock.policies.stepwise.observation import BEAT
 from penstock.policies.stepwise.policy import Stepwise
-from penstock.predict.profiling import profile
+from penstock.policies.stepwise.rounds import BEAT
 from tests.control.doubles import FakeTime
 from tests.engines.spark.flows import source
 from tests.speed import seconds

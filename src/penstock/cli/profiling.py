@@ -64,10 +64,10 @@ class Profiling:
     def _profile(
         self, reference: Reference, run_dir: str | Path | None, streams: Streams
     ) -> Profiled:
+        from penstock.app import profile
         from penstock.cli import flows
         from penstock.engines.simulator.engine import SimulatorEngine
         from penstock.policies.stepwise.policy import Stepwise
-        from penstock.predict.profiling import profile
         from penstock.views.progress import ProgressView
 
         policy = options.read_policy("stepwise", self.settings)

@@ -12,7 +12,7 @@ from penstock.cli.streams import Streams
 
 if TYPE_CHECKING:
     from penstock.policies.base.policy import Policy
-    from penstock.predict.whatif import Answer, Outcome
+    from penstock.predict.whatif import PredictedRun, Prediction
 
 
 @base.command("whatif")
@@ -56,17 +56,18 @@ def command(
 
     Example: penstock whatif runs/mine --load x2 --policy ds2
     """
+    from penstock.app import run
     from penstock.dataflow import duration
     from penstock.predict import model_file, whatif
     from penstock.store.run_directory import local
 
     question = whatif.Question(load, policy, nodes, duration.seconds(seconds), seed)
     fitted = None if model is None else model_file.read(model)
-    answer = whatif.ask(local(run_dir), question, fitted)
+    answer = whatif.ask(local(run_dir), question, fitted, run=run)
     streams.print(answer.to_json(), _lines(answer))
 
 
-def _lines(answer: Answer) -> Iterator[str]:
+def _lines(answer: Prediction) -> Iterator[str]:
     from penstock.views import text
 
     rate = f"{text.rate(answer.alone.offered)} rows/s offered"
@@ -86,7 +87,7 @@ def _lines(answer: Answer) -> Iterator[str]:
         yield f"note: {note}"
 
 
-def _outcome(title: str, one: Outcome) -> Iterator[str]:
+def _outcome(title: str, one: PredictedRun) -> Iterator[str]:
     from penstock.views import text
 
     kept = "" if one.throughput >= 0.97 * one.offered else ", so it falls behind"

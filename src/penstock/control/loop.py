@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,9 +13,10 @@ from penstock.control.past_changes import Attempt, Past
 from penstock.control.policy_call import decided, told
 from penstock.control.requests import Asked, nothing
 from penstock.dataflow.graph import Graph
-from penstock.engines.abilities import Transitions
+from penstock.engines.abilities import EventSource, Transitions
 from penstock.engines.port import Engine
 from penstock.errors import InvalidPlan, Refused
+from penstock.metrics.events import Event, EventKind
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan.change import Change
 from penstock.plan.decision import Decision
@@ -31,8 +33,9 @@ class Tick:
 
     decision: what was decided, and carried out unless `refused` says why not; review: what the
     guard made of the policy's decision; mode: what the policy may do; error: how the policy
-    failed; asked: whether somebody asked for it; memory: what the policy remembers after it. A
-    turn without a decision comes from a flow that only drains.
+    failed; asked: whether somebody asked for it; memory: what the policy remembers after it;
+    events: what happened since the turn before. A turn without a decision comes from a flow that
+    only drains.
     """
 
     at: float
@@ -46,6 +49,7 @@ class Tick:
     error: str | None = None
     asked: Asked | None = None
     memory: Any = None
+    events: tuple[Event, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,7 @@ def control(
     snapshots. `FlowFailed` from the engine ends the loop and is passed on.
     """
     memory: Any = None
+    before: Tick | None = None
     past, mode = Past(), rules.mode
     recent: deque[Snapshot] = deque(maxlen=keep)
     while wait():
@@ -103,7 +108,29 @@ def control(
             )
             tick = tick if mode is Mode.ADVISE else _executed(engine, tick)
         past = _after(past, tick, engine.plan, now())
+        tick = replace(tick, events=(*taken_events(engine), *_own_events(tick, before)))
         record(tick)
+        before = tick
+
+
+def taken_events(engine: Engine) -> tuple[Event, ...]:
+    """The engine's events since they were last taken; none if it reports no events."""
+    return engine.take_events() if isinstance(engine, EventSource) else ()
+
+
+def _own_events(tick: Tick, before: Tick | None) -> Iterator[Event]:
+    """Refusals and failures of the policy, unless the turn before had the same."""
+    if _is_new(tick.refused, before.refused if before else None):
+        reason = "" if tick.decision is None else tick.decision.reason
+        text = f"{reason}: {tick.refused}" if reason else str(tick.refused)
+        yield Event(tick.at, EventKind.REFUSED, " ".join(text.split()))
+    if _is_new(tick.error, before.error if before else None):
+        yield Event(tick.at, EventKind.POLICY_FAILED, str(tick.error))
+
+
+def _is_new(text: str | None, before: str | None) -> bool:
+    """True if there is a text and it differs from the one before in more than its numbers."""
+    return text is not None and re.sub(r"\d+", "#", text) != re.sub(r"\d+", "#", before or "")
 
 
 def _asked(request: Asked, policy: Policy, guard: Guard, context: Context, tick: Tick) -> Tick:

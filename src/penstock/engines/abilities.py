@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
+from penstock.metrics.events import Event
 from penstock.metrics.snapshot import LatencyMetrics
 from penstock.plan.transition import Transition
 
@@ -34,6 +35,17 @@ class Transitions(Protocol):
 
     def transitions(self) -> tuple[Transition, ...]:
         """All changes of this run, with what is known of them by now."""
+
+
+@runtime_checkable
+class EventSource(Protocol):
+    """Reports events, such as the restart of a pipeline or the loss of an executor."""
+
+    def take_events(self) -> tuple[Event, ...]:
+        """The events since the last call, oldest first; each is handed over once.
+
+        May be called from any thread, and after `stop`.
+        """
 
 
 @runtime_checkable

@@ -17,14 +17,15 @@ from penstock.plan.decision import Decision
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
 from penstock.policies.base.policy import Context
+from penstock.policies.shared import scaling
 from penstock.policies.shared.bottlenecks import usable
 from penstock.policies.shared.rates import NotMeasured
 from penstock.policies.stela import slots
 from penstock.policies.stela.policy import CHOICES
-from penstock.policies.stepwise.campaign import Campaign
-from penstock.policies.stepwise.observation import Observation, observed, round_of
 from penstock.policies.stepwise.policy import Stepwise
 from penstock.policies.stepwise.profile import Feature, Round, features
+from penstock.policies.stepwise.profiling_state import Campaign
+from penstock.policies.stepwise.rounds import Observation, observed, round_of
 from penstock.predict import stress_load
 
 LATENCY = 0.5
@@ -97,7 +98,7 @@ def stela(context: Context, more: int | None = None) -> Plan | None:
     room = more if most is None else min(more, most - context.plan.slots)
     end = slots.give_out(start, room, CHOICES["etp"])
     wanted = {name: end.instances(name) for name in end.given}
-    return slots.scaled_plan(context.plan, wanted) if wanted else None
+    return scaling.scaled_plan(context.plan, wanted) if wanted else None
 
 
 def threshold(context: Context, above: float = 0.8) -> Plan | None:
@@ -117,7 +118,7 @@ def threshold(context: Context, above: float = 0.8) -> Plan | None:
     if at_work[name] <= above:
         return None
     wanted = {name: context.plan.pipeline_of(name).parallelism + 1}
-    plan = slots.scaled_plan(context.plan, wanted)
+    plan = scaling.scaled_plan(context.plan, wanted)
     return None if context.limits.exceeded(plan) else plan
 
 
@@ -154,7 +155,7 @@ class Climb:
         app = app if self.latency is None else app.within(self.latency)
         engine = app.engine(self.nodes, setting.seed, self.turn, upkeep=self.upkeep)
         plan = stress_load.first_plan(app.graph, self.nodes)
-        engine.start(app.graph, slots.scaled_plan(plan, self.plan), setting.scratch)
+        engine.start(app.graph, scaling.scaled_plan(plan, self.plan), setting.scratch)
         memory: Any = None
 
         def record(tick: Tick) -> None:

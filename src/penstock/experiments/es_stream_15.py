@@ -34,7 +34,7 @@ from penstock.experiments.experiment import (
 from penstock.experiments.play import Play
 from penstock.plan.limits import Limits
 from penstock.policies.baselines.drs import Drs
-from penstock.policies.es_stream import placement
+from penstock.policies.es_stream import marginal_analysis
 from penstock.policies.shared import queueing
 
 APPS = (COUNT, TOP)
@@ -76,7 +76,7 @@ def changing(seconds: float) -> Sequence[Case]:
 def _for_peak(app: Application, load: str, seconds: float) -> Scenario:
     """The deal of Es-Stream's instances at the highest rate that has the shortest queues then."""
     loads = {n: max(RATES) * s for n, s in app.services.items()}
-    total = sum(placement.best(load, es_stream.SEED.share) for load in loads.values())
+    total = sum(marginal_analysis.best(load, es_stream.SEED.share) for load in loads.values())
     servers = [queueing.Server(n, a, 1, total) for n, a in loads.items()]
     deal = queueing.best(servers, total).instances
     return es_stream.scenario(app, load, seconds, deal, app.packed(total, max(RATES)))

@@ -24,7 +24,7 @@ from penstock.experiments.experiment import Case, Claim, Data, Read, Record
 from penstock.experiments.play import SparkPlay
 from penstock.plan.limits import Limits
 from penstock.policies.base.policy import Policy
-from penstock.policies.es_stream import placement
+from penstock.policies.es_stream import marginal_analysis
 from penstock.policies.es_stream.policy import EsStream
 
 WAYS = ("es-stream", "even", "best static")
@@ -78,7 +78,7 @@ def even(rate: int) -> dict[str, int]:
 
 def formula(rate: int) -> dict[str, int]:
     """What Es-Stream arrives at."""
-    return {n: placement.best(rate * s, POLICY.share) for n, s in services().items()}
+    return {n: marginal_analysis.best(rate * s, POLICY.share) for n, s in services().items()}
 
 
 def best(rate: int) -> Mapping[str, int]:

@@ -14,13 +14,13 @@ from penstock.experiments.es_stream import Application
 from penstock.experiments.experiment import Data, Record, Setting
 from penstock.experiments.play import Play
 from penstock.experiments.rivals import best_static
-from penstock.policies.es_stream import placement
+from penstock.policies.es_stream import marginal_analysis
 
 
 def arrived(app: Application, rate: float) -> int:
     """The instances of Es-Stream's formula at a rate."""
     share = es_stream.SEED.share
-    return sum(placement.best(rate * s, share) for s in app.services.values())
+    return sum(marginal_analysis.best(rate * s, share) for s in app.services.values())
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,9 @@ class Best:
             return all(k > loads[n] for n, k in dealt(found).items())
 
         share = es_stream.SEED.share
-        start = {n: placement.best(self.rate * self.app.services[n], share) for n in names[:-1]}
+        start = {
+            n: marginal_analysis.best(self.rate * self.app.services[n], share) for n in names[:-1]
+        }
         choices = {n: range(1, self.total) for n in names[:-1]}
         best = best_static(choices, score, start, exhaustive=0, patience=1, allowed=allowed)
 

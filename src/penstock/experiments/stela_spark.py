@@ -26,6 +26,7 @@ from penstock.experiments.stela import Once
 from penstock.experiments.waiting import Part
 from penstock.plan.decision import Decision
 from penstock.policies.base.policy import Context
+from penstock.policies.shared import scaling
 from penstock.policies.shared.rates import NotMeasured
 from penstock.policies.stela import policy, slots, strategies
 from penstock.policies.stela.slots import Choice
@@ -107,7 +108,7 @@ def given(context: Context, more: int, choose: Choice) -> Decision:
     except NotMeasured as why:
         return Decision(None, str(why))
     end = slots.give_out(start, more, choose)
-    plan = slots.scaled_plan(context.plan, {name: end.instances(name) for name in end.given})
+    plan = scaling.scaled_plan(context.plan, {name: end.instances(name) for name in end.given})
     said = f"{more} more instances: {slots.describe(start, end)}"
     return Decision(plan, said, slots.numbers(start, end))
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock import workloads
-from penstock.app import run
+from penstock.app import profile, run
 from penstock.clock import Clock
 from penstock.control import run_input
 from penstock.control.guard import Guard
@@ -29,11 +29,10 @@ from penstock.experiments.experiment import Case, Claim, Data, Read, Record, Set
 from penstock.experiments.stepwise import final, rounds
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
-from penstock.policies.stela import slots
+from penstock.policies.shared import scaling
 from penstock.policies.stepwise.policy import Stepwise
 from penstock.policies.stepwise.profile import Feature, features
 from penstock.predict import stress_load
-from penstock.predict.profiling import profile
 
 WAIT = 0.005
 """Seconds that each operator waits for a row."""
@@ -149,7 +148,7 @@ class Rivalling:
         sources = {plan.pipeline_of(source.name).name for source in graph.sources}
         others = [p.name for p in plan.pipelines if p.name not in sources]
         each = (self.trial.slots - len(sources)) // len(others)
-        return slots.scaled_plan(plan, dict.fromkeys(others, each))
+        return scaling.scaled_plan(plan, dict.fromkeys(others, each))
 
     def rival(self, graph: Graph, plan: Plan) -> Rival:
         ways: dict[str, Grow] = {

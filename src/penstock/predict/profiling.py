@@ -1,4 +1,4 @@
-"""A run that only profiles: it ends when stepwise profiling is done."""
+"""Profiling a flow under stress: what to run, when it is done, and what it found."""
 
 from __future__ import annotations
 
@@ -10,39 +10,37 @@ from pathlib import Path
 from typing import Any
 
 from penstock import policies
-from penstock.app import run
-from penstock.clock import Clock
 from penstock.control import run_input
 from penstock.control.guard import Guard
 from penstock.control.loop import Tick
-from penstock.control.status import View
+from penstock.control.summary import Summary
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.validation import check
-from penstock.engines.port import Engine
 from penstock.errors import InvalidInput, Refused
-from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
-from penstock.policies.stepwise.campaign import Campaign
 from penstock.policies.stepwise.policy import Stepwise
 from penstock.policies.stepwise.profile import Profile
+from penstock.policies.stepwise.profiling_state import Campaign
 from penstock.predict import stress_load
 from penstock.store.serialization import plain
 
 PROFILE, PLAN = "profile.json", "plan.json"
 
-_GUARD = Guard(cooldown=0.0, settle=0.0, undo=0.0, horizon=math.inf)
-"""Trying is what a profile is for: only bounds, budget and missing metrics stand against it."""
+GUARD = Guard(cooldown=0.0, settle=0.0, undo=0.0, horizon=math.inf)
+"""Lets every trial through: only bounds, budget and missing metrics veto one."""
 
-_CARRIED = 0.95  # of the load: then there may be more to carry
+_CARRIED = 0.95
+"""Share of the offered load above which the load, not the plan, may limit the throughput."""
 
 
 @dataclass(frozen=True)
 class Profiled:
-    """What came of profiling.
+    """The result of profiling.
 
-    complete: False if it was ended before it was done; offered: rows per second that were there to
-    be taken, None where nobody knows; plan: to run the flow with; seconds: how long it took.
+    complete: False if the run ended before profiling was done; offered: rows per second that the
+    sources offered, None if unknown; plan: the plan to run the flow with; seconds: how long
+    profiling took.
     """
 
     flow: str
@@ -56,7 +54,7 @@ class Profiled:
 
     @property
     def carried_all(self) -> bool:
-        """Whether the best plan took all there was, so that the load and not the plan bounds it."""
+        """True if the best plan carried all of the load, so a higher load may show more."""
         return self.offered is not None and (
             self.profile.final.throughput >= _CARRIED * self.offered
         )
@@ -78,80 +76,73 @@ class Profiled:
         return shown
 
 
-def profile(
-    flow: Dataflow | Graph,
-    *,
-    policy: str | Stepwise = "stepwise",
-    load: str | None = None,
-    executors: int = 1,
-    limits: Limits | None = None,
-    master: str | None = None,
-    conf: Mapping[str, str] | None = None,
-    engine: Engine | None = None,
-    seconds: float | str | None = None,
-    run_dir: str | Path | None = None,
-    view: View | None = None,
-    clock: Clock | None = None,
-) -> Profiled:
-    """Find out how the instances of a flow should relate, and how much it carries at most.
+class ProfilingRun:
+    """A run that profiles a flow; whoever runs it calls `done` after each turn of the loop.
 
-    The flow starts with every operator alone and one instance each, under more load than it can
-    carry: `load` for every generator, or ten times the highest rate of each one's own. It ends
-    when profiling is done, or orderly with what was found so far after `seconds` or a Ctrl-C.
-    `profile.json` and `plan.json` in the run directory keep what was found. executors: to profile
-    with; limits: the largest plan to try; the rest is as in `penstock.run`.
-
-    Raises `Refused` if the end came before anything was found.
+    graph: the flow with generators that offer `load`, or ten times their own highest rate. Run it
+    from `first_plan` under `policy` and `GUARD`, without a drain at the end: a backlog of that size
+    would take longer to work off than the profile itself. Raises `InvalidInput` if the policy
+    cannot profile or the load cannot be read.
     """
-    chosen = policies.get(policy) if isinstance(policy, str) else policy
-    if not isinstance(chosen, Stepwise):
-        raise InvalidInput(f"the policy that profiles is 'stepwise', not '{chosen.name}'")
-    graph = run_input.graph(flow, load)
-    check(graph)
-    graph = stress_load.stressed(graph, load)
-    memory: Campaign | None = None
 
-    def done(tick: Tick) -> bool:
-        nonlocal memory
-        memory = tick.memory
-        return memory is not None and (memory.profile is not None or memory.stuck is not None)
+    def __init__(
+        self, flow: Dataflow | Graph, policy: str | Stepwise = "stepwise", load: str | None = None
+    ) -> None:
+        chosen = policies.get(policy) if isinstance(policy, str) else policy
+        if not isinstance(chosen, Stepwise):
+            raise InvalidInput(f"the policy that profiles is 'stepwise', not '{chosen.name}'")
+        graph = run_input.graph(flow, load)
+        check(graph)
+        self.policy = chosen
+        self.graph = stress_load.stressed(graph, load)
+        self._campaign: Campaign | None = None
 
-    summary = run(
-        graph,
-        policy=chosen,
-        plan=stress_load.first_plan(graph, executors),
-        engine=engine or _spark(graph, master, conf),
-        seconds=seconds,
-        limits=limits,
-        guard=_GUARD,
-        run_dir=run_dir,
-        view=view,
-        drain=False,  # more came than the flow can carry: that would take as long again, or longer
-        until=done,
-        clock=clock,
-    )
-    found = None if memory is None else memory.profile or chosen.found(memory)
-    if memory is None or found is None:
-        why = (memory and memory.stuck) or "it was ended before the first round had been observed"
-        raise Refused(f"profiling '{graph.name}' found nothing: {why}; see {summary.run_dir}")
-    free = found.final.throttle == 0
-    whole = Profiled(
-        flow=graph.name,
-        profile=found,
-        complete=memory.profile is not None,
-        offered=stress_load.offered(graph),
-        plan=stress_load.relieved(found.final.plan, graph) if free else found.final.plan,
-        seconds=summary.seconds,
-        run_dir=summary.run_dir,
-        interrupted=summary.interrupted,
-    )
-    _write(Path(summary.run_dir) / PROFILE, whole.to_json())
-    _write(Path(summary.run_dir) / PLAN, whole.plan.to_json())
-    return whole
+    def first_plan(self, executors: int) -> Plan:
+        """The plan to start with: every operator alone, with one instance."""
+        return stress_load.first_plan(self.graph, executors)
+
+    @property
+    def channel_rows(self) -> int | None:
+        """Bound of the channels, in rows; None for the engine's default."""
+        return stress_load.channel_rows(self.graph)
+
+    def done(self, tick: Tick) -> bool:
+        """True once the policy has a profile or cannot go on."""
+        self._campaign = found = tick.memory
+        return found is not None and (found.profile is not None or found.stuck is not None)
+
+    def result(self, summary: Summary) -> Profiled:
+        """The profile found by the run, which is also written to its directory.
+
+        Raises `Refused` if the run ended before the first round was observed.
+        """
+        campaign = self._campaign
+        found = None if campaign is None else campaign.profile or self.policy.found(campaign)
+        if campaign is None or found is None:
+            why = (campaign and campaign.stuck) or (
+                "the run ended before the first round was observed"
+            )
+            name = self.graph.name
+            raise Refused(f"profiling '{name}' found nothing: {why}; see {summary.run_dir}")
+        throttled = found.final.throttle != 0
+        plan = found.final.plan
+        result = Profiled(
+            flow=self.graph.name,
+            profile=found,
+            complete=campaign.profile is not None,
+            offered=stress_load.offered(self.graph),
+            plan=plan if throttled else stress_load.relieved(plan, self.graph),
+            seconds=summary.seconds,
+            run_dir=summary.run_dir,
+            interrupted=summary.interrupted,
+        )
+        _write(Path(summary.run_dir) / PROFILE, result.to_json())
+        _write(Path(summary.run_dir) / PLAN, result.plan.to_json())
+        return result
 
 
 def read(path: Path) -> Profile:
-    """The profile in a run directory, or in a file."""
+    """Read a profile from a run directory or a file."""
     file = path / PROFILE if path.is_dir() else path
     try:
         data = json.loads(file.read_text())
@@ -167,16 +158,7 @@ def read(path: Path) -> Profile:
     try:
         return Profile.from_json(data)
     except InvalidInput as error:
-        raise InvalidInput(f"'{file}' is no profile: {error}") from None
-
-
-def _spark(graph: Graph, master: str | None, conf: Mapping[str, str] | None) -> Engine:
-    from penstock.engines.spark.engine import SparkEngine  # slow to load: only when needed
-
-    rows = stress_load.channel_rows(graph)
-    if rows is None:
-        return SparkEngine(master=master, conf=conf)
-    return SparkEngine(master=master, conf=conf, channel_rows=rows)
+        raise InvalidInput(f"'{file}' is not a profile: {error}") from None
 
 
 def _write(path: Path, value: Mapping[str, Any]) -> None:

@@ -1,28 +1,32 @@
-"""What would become of a flow under another load, another policy or on other machines.
+"""Predict how a recorded run would go on under another load, policy or number of machines.
 
-The run's own history tells what things cost (`engines/simulator/calibration.py`); the simulator
-then goes on with the flow twice: under today's plan left alone, and under the policy. It goes on
-from where the run stands: with the plan, the place in the load, the rows that wait and the state of
-today, and within the run's own limits and guard.
+A model fitted to the run's history says what things cost. The simulator continues the flow twice
+from where the run stands (its plan, place in the load, waiting rows and state): under the plan as
+it is, and under a policy within the run's own limits and guard.
 """
 
 from __future__ import annotations
 
+import math
+import re
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from penstock import policies
-from penstock.app import run
 from penstock.clock import Clock
 from penstock.control.guard import Guard
-from penstock.control.summary import LatencySummary
+from penstock.control.quiet_periods import Quiet
+from penstock.control.summary import LatencySummary, Summary
+from penstock.dataflow import load_profile as loads
+from penstock.dataflow.connectors import Generator
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.load_profile import Load
+from penstock.dataflow.operators import Read
 from penstock.engines.simulator import initial_state
 from penstock.engines.simulator.engine import SimulatorEngine
 from penstock.engines.simulator.initial_state import Beginning
@@ -32,24 +36,28 @@ from penstock.metrics.snapshot import Snapshot
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
 from penstock.policies.base.policy import Policy
-from penstock.predict import future_load, model_file
+from penstock.predict import model_file
 from penstock.predict.batch_observations import Recording, recording
 from penstock.predict.calibration import Quality, fit
-from penstock.predict.future_load import Rules
 from penstock.predict.model_file import Fitted
 from penstock.store import history, run_options
 from penstock.store.run_options import Terms
-from penstock.views import text
 
-_UNSEEN = 2.0
-"""Tasks of so many times the rows of the largest that was recorded are a guess."""
+_EXTRAPOLATED = 2.0
+"""Multiple of the largest recorded batch of a task above which the cost of a row is a guess."""
+
+_FACTOR = re.compile(r"x(\d+(?:\.\d+)?)")
+_LATEST = 1e9
+"""Seconds after which the search for the place in a load stops."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """load: `x2` for twice the run's own, which goes on from today, or a load profile, which begins
-    now; nodes: machines there are (None: as many as the run has or may have); policy: None for the
-    run's. A number of records after which a generator ends does not count.
+    """What to predict.
+
+    load: `x2` for twice the run's own load, continued from now, or a load profile that begins now;
+    policy: None for the run's own; nodes: number of machines (None: as many as the run has or may
+    have). The row limit of a generator is ignored.
     """
 
     load: str = "x1"
@@ -60,11 +68,11 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What comes of it over the time that was asked for; the plan is the one at the end.
+class PredictedRun:
+    """A predicted continuation of the run; `plan` is the plan at its end.
 
-    offered, throughput: rows a second that come to the sources, and that are taken from them, of
-    which some may have waited there before; task: rows of one instance in the largest batches.
+    offered: rows/s that arrive at the sources; throughput: rows/s taken from them, including rows
+    that waited before; task: rows of one instance in the largest batch.
     """
 
     policy: str
@@ -94,15 +102,18 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """Today's plan left alone, and the policy beside it; quality: of the fit, if one was made."""
+class Prediction:
+    """The run continued under its plan as it is (`alone`) and under the policy (`steered`).
+
+    quality: of the fit, None if a model was given.
+    """
 
     flow: str
     load: Mapping[str, str]
     seconds: float
     nodes: int
-    alone: Outcome
-    steered: Outcome
+    alone: PredictedRun
+    steered: PredictedRun
     quality: Quality | None = None
     notes: tuple[str, ...] = ()
 
@@ -121,7 +132,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class _Start:
-    """Where both simulations begin; time: when that was, in seconds since 1970."""
+    """State in which both simulations begin; time: seconds since 1970."""
 
     graph: Graph
     plan: Plan
@@ -130,49 +141,68 @@ class _Start:
     time: float
 
 
-def ask(run_dir: Path, question: Question, fitted: Fitted | None = None) -> Answer:
-    """Answer from the history of a run; `fitted` is a model to use instead of fitting one."""
+@dataclass(frozen=True)
+class _Rules:
+    """What the policy may do; backup: bounds of the commit interval, as in `penstock.run`."""
+
+    limits: Limits
+    guard: Guard
+    backup: str | None = None
+
+
+def ask(
+    run_dir: Path,
+    question: Question,
+    fitted: Fitted | None = None,
+    *,
+    run: Callable[..., Summary],
+) -> Prediction:
+    """Predict from the history of a run.
+
+    fitted: model to use instead of one fitted to the run; run: `penstock.run`.
+    """
     policy = _policy(run_dir, question.policy)
     if question.nodes is not None and question.nodes < 1:
-        raise InvalidInput(f"a cluster of {question.nodes} machines cannot be")
+        raise InvalidInput(f"a cluster needs at least one machine, found {question.nodes}")
     if question.seconds <= 0:
-        raise InvalidInput(f"{question.seconds:g} s is no time to look ahead")
+        raise InvalidInput(f"the time to look ahead must be above 0 s, found {question.seconds:g}")
     seen = recording(run_dir)
     quality, notes = None, tuple[str, ...]()
     if fitted is None:
-        made = fit([seen])
-        fitted, quality, notes = model_file.of(made), made.quality, made.notes
+        calibration = fit([seen])
+        fitted = model_file.of(calibration)
+        quality, notes = calibration.quality, calibration.notes
     asked = run_options.read(run_dir)
     nodes = question.nodes or _nodes(asked, seen.plan)
     start = _start(seen, asked, question, nodes)
     model = fitted.model(start.graph, nodes)
-    alone = Rules(Limits(executors=nodes), Guard())
-    outcomes = [_simulated(start, "static", alone, model, question)]
+    alone = _Rules(Limits(executors=nodes), Guard())
+    found = [_simulated(start, "static", alone, model, question, run)]
     if policy != "static":
-        rules = future_load.rules_of(asked, start.plan, nodes, seen.today.snapshot.at)
-        outcomes.append(_simulated(start, policy, rules, model, question))
+        rules = _rules(asked, start.plan, nodes, seen.today.snapshot.at)
+        found.append(_simulated(start, policy, rules, model, question, run))
     shown = {name: str(load) for name, load in start.loads.items()}
-    notes = (*notes, *_unseen(model, outcomes))
-    return Answer(
-        seen.graph.name, shown, question.seconds, nodes, outcomes[0], outcomes[-1], quality, notes
+    notes = (*notes, *_extrapolated(model, found))
+    return Prediction(
+        seen.graph.name, shown, question.seconds, nodes, found[0], found[-1], quality, notes
     )
 
 
-def _unseen(model: Model, outcomes: Sequence[Outcome]) -> tuple[str, ...]:
-    """A word where tasks come to be far larger than any that the model was fitted to."""
+def _extrapolated(model: Model, found: Sequence[PredictedRun]) -> tuple[str, ...]:
+    """A note if tasks become far larger than any that the model was fitted to."""
     known = None if model.batch is None else model.batch.few
-    largest = max(one.task for one in outcomes)
-    if known is None or largest <= _UNSEEN * known:
+    largest = max(one.task for one in found)
+    if known is None or largest <= _EXTRAPOLATED * known:
         return ()
     return (
-        f"batches come to {text.count(largest)} rows an instance, and the largest that was "
-        f"recorded had {text.count(known)}: what rows cost in larger ones is not known, so "
-        "throughput may be told too high; a run that has been under such a load would show it",
+        f"batches reach {largest:,.0f} rows an instance, and the largest recorded had "
+        f"{known:,.0f}: the cost of a row in larger batches is not known, so the predicted "
+        "throughput may be too high; record a run under such a load",
     )
 
 
 def _policy(run_dir: Path, wanted: str | Policy | None) -> str | Policy:
-    """The policy that was asked for, or the run's own; checked before anything takes time."""
+    """The wanted policy or the run's own, checked before anything takes time."""
     if wanted is None:
         asked = run_options.read(run_dir)
         wanted = asked[-1].policy if asked else "static"
@@ -182,7 +212,7 @@ def _policy(run_dir: Path, wanted: str | Policy | None) -> str | Policy:
 
 
 def _nodes(asked: Sequence[Terms], plan: Plan) -> int:
-    """As many machines as the run has, or as many as it may have."""
+    """The number of machines that the run has or may have."""
     allowed = asked[-1].limits.executors if asked else None
     return max(plan.executors, allowed or 1)
 
@@ -190,18 +220,23 @@ def _nodes(asked: Sequence[Terms], plan: Plan) -> int:
 def _start(seen: Recording, asked: Sequence[Terms], question: Question, nodes: int) -> _Start:
     today = seen.today
     return _Start(
-        future_load.endless(seen.graph),
+        _endless(seen.graph),
         replace(seen.plan, executors=min(nodes, seen.plan.executors)),
-        future_load.load_of(seen, asked, question.load),
+        _loads(seen, asked, question.load),
         initial_state.of(seen.graph, today.plan, today.snapshot),
         today.time,
     )
 
 
 def _simulated(
-    start: _Start, policy: str | Policy, rules: Rules, model: Model, asked: Question
-) -> Outcome:
-    engine = SimulatorEngine(model, load=start.loads, seed=asked.seed, begin=start.begin)
+    start: _Start,
+    policy: str | Policy,
+    rules: _Rules,
+    model: Model,
+    question: Question,
+    run: Callable[..., Summary],
+) -> PredictedRun:
+    engine = SimulatorEngine(model, load=start.loads, seed=question.seed, begin=start.begin)
     clock = engine.clock
     with tempfile.TemporaryDirectory(prefix="penstock-whatif-") as folder:
         home = Path(folder) / "run"
@@ -210,7 +245,7 @@ def _simulated(
             policy=policy,
             plan=start.plan,
             engine=engine,
-            seconds=asked.seconds,
+            seconds=question.seconds,
             backup=rules.backup,
             limits=rules.limits,
             guard=rules.guard,
@@ -219,28 +254,117 @@ def _simulated(
             clock=Clock(clock.now, clock.sleep, wall=lambda: start.time + engine.now),
         )
         snapshots = [*history.snapshots(home)]
-    due = sum(load.offered(asked.seconds) for load in start.loads.values())
-    return Outcome(
+    due = sum(load.offered(question.seconds) for load in start.loads.values())
+    return PredictedRun(
         summary.policy,
         summary.plan,
-        due / asked.seconds,
-        min(summary.rows_ingested, due + start.begin.owed) / asked.seconds,
+        due / question.seconds,
+        min(summary.rows_ingested, due + start.begin.owed) / question.seconds,
         summary.latency,
-        _spent(snapshots, asked.seconds),
+        _slot_seconds(snapshots, question.seconds),
         len(summary.transitions),
-        _largest(snapshots),
+        _largest_task(snapshots),
     )
 
 
-def _largest(snapshots: Sequence[Snapshot]) -> float:
-    """Rows of one instance in a batch, where they were most."""
+def _largest_task(snapshots: Sequence[Snapshot]) -> float:
+    """Rows of one instance in the largest batch."""
     every = [one for snapshot in snapshots for one in snapshot.pipelines.values()]
     batches = [one for one in every if one.rows_in and one.batches]
     return max(((o.rows_in or 0) / o.batches / o.parallelism for o in batches), default=0.0)
 
 
-def _spent(snapshots: Sequence[Snapshot], seconds: float) -> float:
-    """Slot-seconds until the time was up: what is under way then is finished, and not counted."""
+def _slot_seconds(snapshots: Sequence[Snapshot], seconds: float) -> float:
+    """Slot-seconds used in the given time, without the drain that follows."""
     known = [(s.at, s.slot_seconds) for s in snapshots if s.slot_seconds is not None]
     at, spent = zip(*known, strict=True)
     return float(np.interp(seconds, at, spent))
+
+
+# --- load ---------------------------------------------------------------------------------------
+
+
+def _loads(seen: Recording, asked: Sequence[Terms], text: str) -> dict[str, Load]:
+    """The load of each source from now on."""
+    names = [o.name for o in seen.graph.sources]
+    factor = _FACTOR.fullmatch(text.strip())
+    if factor is None:
+        return dict.fromkeys(names, loads.parse(text))
+    own = {n: loads.parse(load) for n, load in asked[-1].loads.items()} if asked else {}
+    at = _place(seen, own, continued=len(asked) > 1)
+    found = {}
+    for name in names:
+        base = own[name].since(at) if name in own else _measured_load(seen, name)
+        found[name] = base.scaled(float(factor[1]))
+    return found
+
+
+def _place(seen: Recording, own: Mapping[str, Load], continued: bool) -> float:
+    """Seconds of the load profile that have passed.
+
+    A resumed run continues the load where it stopped, but its own clock starts at zero. The place
+    is then found by bisection: the time by which the load offers as many rows as were offered.
+    """
+    today = seen.today.snapshot
+    if not continued or today.rows_offered is None or not own:
+        return today.at
+    low, high = 0.0, 1.0
+    while sum(load.offered(high) for load in own.values()) < today.rows_offered and high < _LATEST:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        enough = sum(load.offered(middle) for load in own.values()) >= today.rows_offered
+        low, high = (low, middle) if enough else (middle, high)
+    return high
+
+
+def _measured_load(seen: Recording, source: str) -> Load:
+    """The last measured rate of a source whose load nobody declared."""
+    pipeline = seen.plan.pipeline_of(source)
+    metrics = seen.now.pipelines.get(pipeline.name)
+    rate = None if metrics is None else metrics.arrival_rate or metrics.rate_in
+    if not rate:
+        raise InvalidInput(
+            f"the arrival rate of '{source}' was not measured, so it cannot be multiplied: "
+            "give a load like 5000/s"
+        )
+    sources = sum(name in pipeline.operators for name in (o.name for o in seen.graph.sources))
+    return loads.parse(f"{rate / sources:.6g}/s")
+
+
+def _endless(graph: Graph) -> Graph:
+    """The dataflow with generators that never end; the engine is given their loads."""
+    operators = []
+    for operator in graph.operators:
+        body = operator.body
+        if isinstance(body, Read) and isinstance(body.source, Generator):
+            operator = replace(operator, body=Read(replace(body.source, load="1/s", limit=None)))
+        operators.append(operator)
+    return replace(graph, operators=tuple(operators))
+
+
+# --- rules --------------------------------------------------------------------------------------
+
+
+def _rules(asked: Sequence[Terms], plan: Plan, nodes: int, at: float) -> _Rules:
+    """Limits, guard and commit interval of the run, from `at` on."""
+    if not asked:
+        return _Rules(Limits(executors=nodes), Guard())
+    own = asked[-1]
+    slots = None if own.limits.slots is None else max(own.limits.slots, plan.slots)
+    known = {f.name for f in fields(Guard)} - {"quiet"}
+    times: dict[str, Any] = {  # JSON has no infinity: it is stored as null
+        name: math.inf if value is None or math.isnan(value) else value
+        for name, value in own.guard.items()
+        if name in known
+    }
+    quiet = tuple(one for text in own.quiet for one in _remaining(Quiet.parse(text), at))
+    limits = replace(own.limits, slots=slots, executors=nodes)
+    return _Rules(limits, Guard(**times, quiet=quiet), own.backup)
+
+
+def _remaining(quiet: Quiet, at: float) -> tuple[Quiet, ...]:
+    """A quiet period relative to a time of the run; empty if it is over."""
+    if quiet.daily:
+        return (quiet,)
+    return (Quiet(max(0.0, quiet.first - at), quiet.last - at),) if quiet.last > at else ()

@@ -20,6 +20,7 @@ from typing import Any
 from penstock.dataflow import serialization
 from penstock.dataflow.graph import Graph
 from penstock.errors import InvalidInput, RunDirectoryError
+from penstock.metrics.events import Event
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan.plan import Plan
 from penstock.plan.transition import Transition
@@ -33,9 +34,11 @@ __all__ = [
     "Changed",
     "History",
     "Moment",
+    "RecordedEvent",
     "Seen",
     "dataflow",
     "decisions",
+    "events",
     "keep_dataflow",
     "moments",
     "opened",
@@ -167,6 +170,30 @@ def transitions(run_dir: Path, since: int = 0) -> Iterator[Changed]:
         if connection is not None:
             for row in tables.TRANSITIONS.read(connection, since):
                 yield Changed(row["turn"], row["time"], tables.TRANSITIONS.value(row))
+
+
+@dataclass(frozen=True)
+class RecordedEvent:
+    """An event as it was recorded.
+
+    `number` counts the events of a directory, `run` its runs, both from 1; `turn` is the turn it
+    came with, or the last one before it; `time` is in seconds since 1970.
+    """
+
+    number: int
+    run: int
+    turn: int
+    time: float
+    event: Event
+
+
+def events(run_dir: Path, after: int = 0) -> Iterator[RecordedEvent]:
+    """The events of a run directory with a number above `after`, oldest first."""
+    with opened(run_dir) as connection:
+        if connection is not None:
+            for row in tables.EVENTS.read(connection, after + 1, by="number"):
+                event = tables.EVENTS.value(row)
+                yield RecordedEvent(row["number"], row["run"], row["turn"], row["time"], event)
 
 
 def _plans(connection: sqlite3.Connection) -> dict[int, Plan]:

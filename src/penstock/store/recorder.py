@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.control.loop import Tick
+from penstock.metrics.events import Event
 from penstock.plan.plan import Plan
 from penstock.plan.transition import Transition
 from penstock.store import tables, thinning
@@ -21,6 +22,7 @@ _ORPHANS = """DELETE FROM plans WHERE plan NOT IN (
     SELECT plan FROM snapshots WHERE plan IS NOT NULL
     UNION SELECT plan FROM decisions WHERE plan IS NOT NULL
     UNION SELECT wanted FROM decisions WHERE wanted IS NOT NULL)"""
+_OLDEST_EVENTS = "DELETE FROM events WHERE number <= (SELECT max(number) FROM events) - ?"
 _OLDEST_NEWS = """DELETE FROM snapshots WHERE turn = (
     SELECT turn FROM snapshots WHERE news ORDER BY turn DESC LIMIT 1 OFFSET ?)"""
 
@@ -45,6 +47,11 @@ class History:
         with self._forgiving():
             self._open()
 
+    @property
+    def resumed(self) -> bool:
+        """True if the directory has the history of an earlier run."""
+        return self._run > 1
+
     def append(self, tick: Tick) -> None:
         """Keep one turn of the loop."""
         if self._closed:
@@ -58,6 +65,15 @@ class History:
             made = tick.transition
             if made is not None and not made.settled:
                 self._unsettled[made.at] = (self._turn, round(self._wall(), 3), made)
+
+    def add_event(self, event: Event) -> None:
+        """Record an event that belongs to no turn, such as the start of the run."""
+        if self._closed:
+            return
+        with self._forgiving():
+            connection = self._connection or self._open()
+            with connection:
+                self._write_events(connection, self._turn, (event,))
 
     def settle(self, transitions: Iterable[Transition]) -> None:
         """Put in what has been found out since about the changes of this run."""
@@ -117,12 +133,22 @@ class History:
         if tick.transition is not None:
             row = tables.TRANSITIONS.row((turn, time), tick.transition)
             connection.execute(tables.TRANSITIONS.insert, row)
+        self._write_events(connection, turn, tick.events)
         for old in thinning.leaving(turn):
             connection.execute("DELETE FROM snapshots WHERE turn = ? AND NOT news", (old,))
         if news:
             connection.execute(_OLDEST_NEWS, (thinning.NEWS,))
         if turn % 1000 == 0:
             connection.execute(_ORPHANS)
+
+    def _write_events(
+        self, connection: sqlite3.Connection, turn: int, events: Iterable[Event]
+    ) -> None:
+        time = round(self._wall(), 3)
+        rows = [tables.EVENTS.row((None, self._run, turn, time), one) for one in events]
+        if rows:
+            connection.executemany(tables.EVENTS.insert, rows)
+            connection.execute(_OLDEST_EVENTS, (thinning.NEWS,))
 
     def _is_news(self, tick: Tick) -> bool:
         """Whether a turn differs from the one before in more than its measurements."""

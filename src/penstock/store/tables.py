@@ -17,6 +17,7 @@ from functools import cached_property
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
+from penstock.metrics.events import Event
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan.transition import Transition
 from penstock.store.serialization import plain, restored
@@ -105,16 +106,20 @@ class Table:
         first: int = 0,
         last: int = LAST,
         names: Sequence[str] | None = None,
+        by: str = "turn",
     ) -> Iterator[dict[str, Any]]:
-        """The rows of some turns, in order, as far as this version knows their columns."""
+        """The rows of some turns, in order, as far as this version knows their columns.
+
+        `by` is the column that `first` and `last` are bounds of; ignored if the table has none.
+        """
         known = {c.name: c for c in self.all if names is None or c.name in names}
         there = [row[1] for row in connection.execute(f"PRAGMA table_info({self.name})")]
         columns = [known[name] for name in there if name in known]
         if not columns:  # a file from before the table
             return
         what = ", ".join(f'"{c.name}"' for c in columns)
-        order = ", ".join(c.name for c in self.keys if c.name in ("turn", "place")) or "1"
-        where = f"WHERE turn BETWEEN {first} AND {last}" if "turn" in there else ""
+        order = ", ".join(c.name for c in self.keys if c.name in ("number", "turn", "place")) or "1"
+        where = f"WHERE {by} BETWEEN {first} AND {last}" if by in there else ""
         rows = connection.execute(f"SELECT {what} FROM {self.name} {where} ORDER BY {order}")
         for row in rows:
             yield {c.name: c.read(v) for c, v in zip(columns, row, strict=True)}
@@ -228,4 +233,15 @@ DECISIONS = Table(
 TRANSITIONS = Table(
     "transitions", (_OF_TURN, Column("time", "REAL")), _columns(Transition), Transition
 )
-ALL = (PLANS, SNAPSHOTS, *PARTS.values(), DECISIONS, TRANSITIONS)
+EVENTS = Table(
+    "events",
+    (
+        Column("number", "INTEGER", "PRIMARY KEY"),
+        Column("run", "INTEGER"),
+        Column("turn", "INTEGER"),
+        Column("time", "REAL"),
+    ),
+    _columns(Event),
+    Event,
+)
+ALL = (PLANS, SNAPSHOTS, *PARTS.values(), DECISIONS, TRANSITIONS, EVENTS)

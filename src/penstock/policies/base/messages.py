@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from penstock.plan.change import Action, Cadence, Executors, Rescale
 from penstock.plan.plan import Plan
@@ -10,10 +10,11 @@ from penstock.plan.plan import Plan
 _FEW = 12
 
 
-def listed(texts: Sequence[str], between: str = "; ") -> str:
-    """The first few, and how many more there are."""
-    more = [f"{len(texts) - _FEW} more"] if len(texts) > _FEW else []
-    return between.join([*texts[:_FEW], *more])
+def listed(texts: Iterable[str], between: str = "; ") -> str:
+    """Join the first few texts, and say how many more there are."""
+    found = list(texts)
+    more = [f"and {len(found) - _FEW} more"] if len(found) > _FEW else []
+    return between.join([*found[:_FEW], *more])
 
 
 def turned(before: Plan, after: Plan) -> str:

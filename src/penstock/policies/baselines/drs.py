@@ -15,9 +15,9 @@ from penstock.dataflow.graph import Constraint
 from penstock.errors import InvalidInput
 from penstock.metrics import derived
 from penstock.plan.decision import GAIN_SECONDS, Decision
-from penstock.policies.base import messages, observation, options
+from penstock.policies.base import messages, options
 from penstock.policies.base.policy import Context
-from penstock.policies.shared import queueing, rates
+from penstock.policies.shared import observation, queueing, rates, scaling
 from penstock.policies.shared.queueing import Server, Staffing
 from penstock.policies.shared.rates import Inflow
 from penstock.policies.shared.topology import Topology
@@ -96,7 +96,7 @@ class _Look:
             wanted = self._free()
         wanted = self._capped({**self.now, **wanted})
         pipelines = tuple(replace(p, parallelism=wanted[p.name]) for p in plan.pipelines)
-        plan = observation.enough(replace(plan, pipelines=pipelines), self.context)
+        plan = scaling.enough(replace(plan, pipelines=pipelines), self.context)
         reason = "; ".join([*self.said, messages.turned(self.context.plan, plan)])
         numbers = {**self.numbers, **self._gained()}
         return Decision(None if plan == self.context.plan else plan, reason, numbers)

@@ -20,10 +20,9 @@ from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.plan.decision import Decision
 from penstock.policies.base import messages, options
 from penstock.policies.base.policy import Context
-from penstock.policies.shared import rates
+from penstock.policies.shared import rates, scaling
 from penstock.policies.shared.rates import NotMeasured
 from penstock.policies.shared.topology import Topology
-from penstock.policies.stela import slots
 
 _ROUNDING = 1e-9
 """Instances more than a whole number that are an error of floating point, not a need."""
@@ -90,7 +89,7 @@ class Ds2:
         said = [messages.listed(short)] if short else []
         budget = context.limits.slots
         if budget is not None and (total := sum(wanted.values())) > budget:
-            least = {n: slots.bounds(topology, n).least for n in wanted}
+            least = {n: scaling.bounds(topology, n).least for n in wanted}
             wanted = fitted(wanted, need, least, budget)
             said.append(f"{total} instances are needed, the budget is {budget}")
         pipelines = topology.pipelines
@@ -100,12 +99,12 @@ class Ds2:
         ]
         what = messages.listed(told, ", ") or "every pipeline has what it needs"
         reason = "; ".join([what, *said])
-        plan = slots.scaled_plan(context.plan, wanted) if moved else None
+        plan = scaling.scaled_plan(context.plan, wanted) if moved else None
         return Decision(plan, reason, _numbers(need))
 
     def _wanted(self, topology: Topology, name: str, need: float) -> int:
         """The instances that are needed; of those there are, none goes without slack."""
-        limits, now = slots.bounds(topology, name), topology.pipelines[name].parallelism
+        limits, now = scaling.bounds(topology, name), topology.pipelines[name].parallelism
         spared = min(now, _whole(need * (1 + self.slack)))
         most = max(self.most, now) if limits.most is None else limits.most
         return max(1, limits.least, min(most, max(_whole(need), spared)))

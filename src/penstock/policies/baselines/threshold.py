@@ -14,9 +14,9 @@ from penstock.metrics.snapshot import Snapshot
 from penstock.plan.decision import Decision
 from penstock.policies.base import messages
 from penstock.policies.base.policy import Context
+from penstock.policies.shared import scaling
 from penstock.policies.shared.bottlenecks import at_work
 from penstock.policies.shared.topology import Topology
-from penstock.policies.stela import slots
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Threshold:
             f"{self._beyond(n, busy[n])}: {topology.pipelines[n].parallelism} -> {p}"
             for n, p in wanted.items()
         ]
-        plan = slots.scaled_plan(context.plan, wanted)
+        plan = scaling.scaled_plan(context.plan, wanted)
         reason = messages.listed(told, ", ")
         return Decision(plan, reason, _numbers({n: busy[n] for n in wanted})), None
 
@@ -78,7 +78,7 @@ class Threshold:
         budget, found = context.limits.slots, {}
         left = None if budget is None else max(0, budget - context.plan.slots)
         for name in sorted(busy, key=lambda n: -busy[n]):
-            now, most = topology.pipelines[name].parallelism, slots.bounds(topology, name).most
+            now, most = topology.pipelines[name].parallelism, scaling.bounds(topology, name).most
             if busy[name] <= self.above:
                 break
             step = self.step if most is None else min(self.step, most - now)
@@ -94,7 +94,7 @@ class Threshold:
         found = {}
         for name, windows in calm.items():
             now = topology.pipelines[name].parallelism
-            fewer = max(now - self.step, slots.bounds(topology, name).least)
+            fewer = max(now - self.step, scaling.bounds(topology, name).least)
             enough = fewer < now and derived.plain(busy[name] * now / fewer) <= self.above
             if windows >= self.patience and enough:
                 found[name] = fewer
@@ -115,7 +115,7 @@ class Threshold:
             if context.limits.slots is not None and context.plan.slots >= context.limits.slots:
                 return f"{found}, but the budget of {context.limits.slots} instances is used"
             stands = [
-                f"{n} stands {slots.bounds(topology, n).most} instances at most" for n in over
+                f"{n} stands {scaling.bounds(topology, n).most} instances at most" for n in over
             ]
             return f"{found}, but {messages.listed(stands, ', ')}"
         most = max(busy, key=lambda n: busy[n])

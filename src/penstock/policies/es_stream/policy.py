@@ -17,11 +17,11 @@ from penstock.metrics import derived
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
-from penstock.policies.base import messages, observation, options
+from penstock.policies.base import messages, options
 from penstock.policies.base.policy import Context
-from penstock.policies.es_stream import placement
+from penstock.policies.es_stream import marginal_analysis, placement
 from penstock.policies.es_stream.commit_interval import Interval, WithBackup
-from penstock.policies.shared import queueing
+from penstock.policies.shared import observation, queueing, scaling
 from penstock.policies.shared import rates as inflow
 from penstock.policies.shared.rates import Inflow
 from penstock.policies.shared.topology import Topology
@@ -119,7 +119,7 @@ class EsStream:
             bounds, ceiling = topology.bounds(name), topology.pipelines[name].ceiling
             most = min((m for m in (bounds.most, ceiling) if m is not None), default=self.most)
             most = max(most, bounds.least, topology.pipelines[name].parallelism)
-            wanted[name] = placement.best(flow.load, self.share, bounds.least, most)
+            wanted[name] = marginal_analysis.best(flow.load, self.share, bounds.least, most)
             return wanted[name]
 
         flows = inflow.follow(topology, measured, choose, self.catch_up)
@@ -149,10 +149,12 @@ class EsStream:
         self, before: Plan, after: Plan, flows: Mapping[str, Inflow]
     ) -> tuple[list[str], dict[str, float]]:
         """What one more instance of those that change would spare, against what it costs."""
-        price = placement.worth(self.share)
+        price = marginal_analysis.worth(self.share)
         old = {p.name: p.parallelism for p in before.pipelines}
         changed = [p for p in after.pipelines if p.parallelism != old[p.name]]
-        spared = {p.name: placement.spared(flows[p.name].load, p.parallelism) for p in changed}
+        spared = {
+            p.name: marginal_analysis.spared(flows[p.name].load, p.parallelism) for p in changed
+        }
         told = [
             f"one more of {name} would spare {rows:.2g} rows {'<=' if rows <= price else '>'} "
             f"{price:.2g}"
@@ -189,7 +191,7 @@ class EsStream:
             for e in seen
         ]
         hosts = [one for one in known if one is not None]
-        slots = observation.slots(context)
+        slots = scaling.slots(context)
         if not hosts or len(hosts) < len(known) or slots is None:
             return plan, [], {}
         loads = [host.load for host in hosts]

@@ -22,6 +22,7 @@ from penstock.plan import limits
 from penstock.plan.decision import GAIN_ROWS, UNDO, Decision
 from penstock.plan.plan import Plan
 from penstock.policies.base import options as ranges
+from penstock.policies.base.messages import listed
 from penstock.policies.base.policy import Context
 from penstock.policies.joker import trials
 from penstock.policies.joker.growth import Growth
@@ -37,7 +38,6 @@ from penstock.policies.joker.trials import (
     carried_out,
     changed,
     judged,
-    listed,
 )
 from penstock.policies.shared.bottlenecks import Readings, at_work, usable
 

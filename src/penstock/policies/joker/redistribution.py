@@ -20,10 +20,12 @@ from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import Bounds
 from penstock.plan import fusion
 from penstock.plan.plan import Pipeline, Plan
+from penstock.policies.base.messages import listed
 from penstock.policies.joker.sections import Section
-from penstock.policies.joker.shrinking import Homes, neighbours, resized, together
-from penstock.policies.joker.trials import Attempt, configuration, listed
+from penstock.policies.joker.shrinking import Homes, neighbours, together
+from penstock.policies.joker.trials import Attempt, configuration
 from penstock.policies.shared.bottlenecks import Readings
+from penstock.policies.shared.scaling import resized
 
 Reals = npt.NDArray[np.float64]
 Pair = tuple[Pipeline, Pipeline]

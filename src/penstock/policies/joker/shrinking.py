@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 
 from penstock.dataflow.graph import Graph
 from penstock.plan import fusion
 from penstock.plan.plan import Pipeline, Plan
+from penstock.policies.base.messages import listed
 from penstock.policies.joker.sections import Section
-from penstock.policies.joker.trials import Attempt, listed
+from penstock.policies.joker.trials import Attempt
 from penstock.policies.shared.bottlenecks import Readings
+from penstock.policies.shared.scaling import resized
 
 Homes = Mapping[str, Sequence[frozenset[str]]]
 
@@ -53,12 +55,6 @@ def together(
     cadence = max(first.cadence, second.cadence)
     least = Pipeline(operators, 1, min(rows, default=None), cadence, ceiling)
     return resized(least, fusion.bounds(graph, operators).least)
-
-
-def resized(pipeline: Pipeline, parallelism: int) -> Pipeline:
-    """The same pipeline with other instances; a ceiling that was set is raised where it must."""
-    ceiling = None if pipeline.ceiling is None else max(pipeline.ceiling, parallelism)
-    return replace(pipeline, parallelism=parallelism, ceiling=ceiling)
 
 
 Work = Mapping[str, float]

@@ -11,6 +11,7 @@ from penstock.dataflow.operators import State
 from penstock.dataflow.regions import regions
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan.plan import Pipeline, Plan
+from penstock.policies.base.messages import listed
 from penstock.policies.joker.sections import Section, representatives
 from penstock.policies.shared import bottlenecks
 from penstock.policies.shared.bottlenecks import Reading, Readings
@@ -64,13 +65,6 @@ def carried_out(plan: Plan, attempts: Iterable[Attempt]) -> Plan:
     inside = {name for section in wanted for name in section.operators}
     kept = (p for p in plan.pipelines if p.operators[0] not in inside)
     return replace(plan, pipelines=(*kept, *(p for after in wanted.values() for p in after)))
-
-
-def listed(words: Iterable[str], joint: str = "; ", most: int = 5) -> str:
-    """The first few of many, and how many more there are."""
-    found = list(words)
-    left = len(found) - most
-    return joint.join([*found[:most], *([f"and {left} more"] if left > 0 else [])])
 
 
 @dataclass(frozen=True)

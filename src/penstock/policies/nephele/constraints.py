@@ -18,7 +18,7 @@ from penstock.dataflow.operators import Aggregate, Latency, Operator
 from penstock.metrics import windows
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.policies.base.policy import Context
-from penstock.policies.nephele.station import Station
+from penstock.policies.nephele.queue_model import Station
 from penstock.policies.shared.topology import Topology
 
 _DIGITS = 1e-6

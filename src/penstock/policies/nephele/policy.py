@@ -24,13 +24,13 @@ from penstock.metrics import windows
 from penstock.metrics.snapshot import PipelineMetrics
 from penstock.plan.decision import GAIN_SECONDS, Decision
 from penstock.plan.plan import Plan
-from penstock.policies.base import messages, observation
+from penstock.policies.base import messages
 from penstock.policies.base.policy import Context
-from penstock.policies.nephele import station as crowding
-from penstock.policies.nephele.constraint_plan import Outcome, Sequence, balance, resolve
+from penstock.policies.nephele import queue_model as crowding
 from penstock.policies.nephele.constraints import Ends
-from penstock.policies.nephele.station import Station, missing, station, up
-from penstock.policies.shared import rates
+from penstock.policies.nephele.queue_model import Station, missing, station, up
+from penstock.policies.nephele.sizing import Outcome, Sequence, balance, resolve
+from penstock.policies.shared import rates, scaling
 from penstock.policies.shared.rebalance import spread
 from penstock.policies.shared.topology import Topology
 
@@ -277,7 +277,7 @@ class _Adjustment:
     @cached_property
     def _room(self) -> int:
         """Instances that can run at a time, where that is known: more would only take turns."""
-        slots, limits = observation.slots(self.context), self.context.limits
+        slots, limits = scaling.slots(self.context), self.context.limits
         if slots is None:
             return self.policy.most
         return slots * (limits.executors or self.context.plan.executors)
@@ -323,7 +323,7 @@ class _Adjustment:
             )
             for p in plan.pipelines
         )
-        return observation.enough(replace(plan, pipelines=pipelines), self.context)
+        return scaling.enough(replace(plan, pipelines=pipelines), self.context)
 
     def _cadence(self, name: str, old: float, new: float) -> float:
         if name in self.seen.held:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from penstock.metrics import derived
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
-from penstock.policies.joker.trials import listed
+from penstock.policies.base.messages import listed
 from penstock.policies.shared.topology import Topology
 
 CONGESTED = 1.2

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.metrics.derived import plain, plains
-from penstock.policies.shared.rate_table import Ledger
 from penstock.policies.shared.rates import CONGESTED, Rates, sinks
 from penstock.policies.shared.topology import Topology
+from penstock.policies.stela.rate_table import Ledger
 
 Weights = npt.NDArray[np.float64]
 """Numbers in the order of the sinks, or of the pipelines."""

@@ -16,6 +16,7 @@ from penstock.metrics.snapshot import Snapshot
 from penstock.plan.decision import Decision
 from penstock.policies.base import messages
 from penstock.policies.base.policy import Context
+from penstock.policies.shared import scaling
 from penstock.policies.shared.rates import CATCH_UP, CONGESTED, NotMeasured
 from penstock.policies.shared.topology import Topology
 from penstock.policies.stela import slots, strategies
@@ -192,7 +193,7 @@ def scale_in(context: Context, executors: int, congested: float = CONGESTED) -> 
         parallelism = plan.pipeline_of(name).parallelism
         said.append(f"no slot left: {name} {parallelism} -> {kept[name]}")
     left = replace(plan, executors=plan.executors - executors, leaving=placed.gone)
-    return Decision(slots.scaled_plan(left, kept), "; ".join(said), numbers)
+    return Decision(scaling.scaled_plan(left, kept), "; ".join(said), numbers)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from penstock.dataflow.operators import Bounds
 from penstock.errors import InvalidInput
 from penstock.metrics import derived, windows
 from penstock.metrics.snapshot import Snapshot
@@ -22,10 +21,11 @@ from penstock.policies.base import messages
 from penstock.policies.base.policy import Context
 from penstock.policies.shared import rates as inflow
 from penstock.policies.shared import rates as model
-from penstock.policies.shared.rate_table import Ledger
 from penstock.policies.shared.rates import CONGESTED, Rates
+from penstock.policies.shared.scaling import bounds, scaled_plan
 from penstock.policies.shared.topology import Topology
 from penstock.policies.stela.etp import Reach
+from penstock.policies.stela.rate_table import Ledger
 
 SPARE = 0.6
 """Share of the time that instances may be at work when another of them has gone."""
@@ -34,24 +34,6 @@ CALM = 15.0
 """Seconds for which an instance must have had nothing to do before it goes."""
 
 Counts = npt.NDArray[np.int64]
-
-
-def bounds(topology: Topology, name: str) -> Bounds:
-    """The parallelism of a pipeline that needs no other state partitions than it was given."""
-    found, ceiling = topology.bounds(name), topology.pipelines[name].ceiling
-    if ceiling is None:
-        return found
-    return Bounds(found.least, ceiling if found.most is None else min(found.most, ceiling))
-
-
-def scaled_plan(plan: Plan, instances: Mapping[str, int]) -> Plan:
-    """The plan with other numbers of instances for some pipelines."""
-    return replace(
-        plan,
-        pipelines=tuple(
-            replace(p, parallelism=instances.get(p.name, p.parallelism)) for p in plan.pipelines
-        ),
-    )
 
 
 @dataclass(frozen=True)

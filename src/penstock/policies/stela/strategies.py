@@ -19,10 +19,10 @@ from penstock.metrics import derived
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
 from penstock.policies.base.policy import Context
-from penstock.policies.shared.rate_table import Ledger
 from penstock.policies.shared.rates import CATCH_UP, CONGESTED, NotMeasured, Rates
 from penstock.policies.shared.topology import Topology
 from penstock.policies.stela import slots
+from penstock.policies.stela.rate_table import Ledger
 from penstock.policies.stela.slots import Choice, Growth
 
 Ranking = Callable[[Topology, Rates], tuple[str, ...]]

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from penstock.policies.stepwise.profile import Change, Profile, Round, compare
+from penstock.policies.stepwise.profile import Profile, Round
+from penstock.policies.stepwise.significance import Change, compare
 
 
 @dataclass(frozen=True)

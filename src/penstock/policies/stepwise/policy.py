@@ -17,40 +17,34 @@ from penstock.errors import InvalidInput
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
 from penstock.policies.base import options
+from penstock.policies.base.messages import listed
 from penstock.policies.base.policy import Context
-from penstock.policies.joker.trials import listed
 from penstock.policies.shared.bottlenecks import usable
-from penstock.policies.stepwise import campaign as campaigns
-from penstock.policies.stepwise import campaign as tunings
 from penstock.policies.stepwise import profile as profiles
-from penstock.policies.stepwise.campaign import (
+from penstock.policies.stepwise import profiling_state as campaigns
+from penstock.policies.stepwise import search
+from penstock.policies.stepwise.profile import Profile, Round
+from penstock.policies.stepwise.profiling_state import (
+    FREE,
     Campaign,
-    Rules,
-    Search,
-    Tuning,
+    Outcome,
     admitting,
+    asked,
+    asked_again,
     at_beat,
+    begun,
     filled,
     free,
     grown,
-    limit,
-    next_step,
-    sized,
-    trying,
-)
-from penstock.policies.stepwise.observation import BEAT, clearing, least, means, observed, round_of
-from penstock.policies.stepwise.profile import Profile, Round
-from penstock.policies.stepwise.rounds import (
-    FREE,
-    Outcome,
-    Watch,
-    asked,
-    asked_again,
-    begun,
     pairs,
+    sized,
     sizes,
     told,
+    trying,
 )
+from penstock.policies.stepwise.rounds import BEAT, clearing, least, means, observed, round_of
+from penstock.policies.stepwise.search import Rules, Search, Tuning, limit, next_step
+from penstock.policies.stepwise.watch import Watch
 
 
 @dataclass(frozen=True)
@@ -228,7 +222,7 @@ class Stepwise:
     def _tuned(self, context: Context, state: Campaign, seen: Round) -> Outcome:
         assert state.tuning is not None
         said = self._told(state.tuning.kept, seen)
-        tuning = tunings.judged(state.tuning, seen, self.level, self.change)
+        tuning = search.judged(state.tuning, seen, self.level, self.change)
         if tuning.revoked >= self.revocations:
             return self._done(context, state, f"{said}; {tuning.revoked} revocations in a row")
         return self._one_more(context, replace(state, tuning=tuning), said)
@@ -238,13 +232,13 @@ class Stepwise:
         tuning = state.tuning
         assert tuning is not None
         kept = tuning.kept
-        if tunings.swift(kept, state.features, self.k):
+        if search.swift(kept, state.features, self.k):
             words = f"no pipeline takes more than {self.k:g} times its least time for a row"
             return self._done(context, state, f"{said}; {words}")
         inner = [n for n, f in state.features.items() if f.parallel and not f.source]
         plan, vertex = None, None
         while plan is None:
-            vertex = tunings.busiest(tuning, inner)
+            vertex = search.busiest(tuning, inner)
             if vertex is None:
                 return self._done(context, state, f"{said}; no pipeline is left to try")
             plan = grown(kept.plan, {vertex: 1}, context.graph, context.limits)

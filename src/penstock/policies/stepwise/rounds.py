@@ -1,214 +1,189 @@
-"""Rounds of profiling, and the watch over the profiled flow afterwards.
-
-Profiling tells what a plan carries. While less comes than that, part of the plan is enough, and no
-round could tell what more of it would carry.
-"""
+"""Observations of the flow under stress, and the rounds of profiling made of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from penstock.metrics.snapshot import Snapshot
-from penstock.plan.decision import UNDO, Decision
+from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.plan.plan import Plan
-from penstock.policies.base.policy import Context
-from penstock.policies.joker.trials import listed
-from penstock.policies.shared.bottlenecks import usable
-from penstock.policies.stepwise import campaign as campaigns
-from penstock.policies.stepwise import profile as profiles
-from penstock.policies.stepwise.campaign import Campaign, admitting, free, trying
-from penstock.policies.stepwise.observation import lateness
-from penstock.policies.stepwise.profile import Round, compare
+from penstock.policies.stepwise.profile import Feature, Round
 
-Outcome = tuple[Decision, Campaign]
-
-FREE = {UNDO: 1.0}
-"""Rounds go back and forth on purpose: the guard need not see to it that they do not."""
+BEAT = 1.0
+"""Seconds between the batches of a source that is slowed down. Without a beat it would be as fast
+as its batches are, and these are faster or slower with all else that runs."""
 
 
-def begun(context: Context, since: float, sample: int | None) -> Campaign:
-    """A campaign at its start; sample: rows of a batch while features are measured."""
-    found = campaigns.ground(context.graph, context.plan)
-    plan = context.plan
-    if sample is not None:
-        plan = admitting(plan, dict.fromkeys(found.sources, sample))
-    return Campaign(found, plan, since=since)
+_ENOUGH = 30
+"""Rows from which on a mean of times says something."""
 
 
-def asked(
-    context: Context,
-    state: Campaign,
-    plan: Plan,
-    kind: str,
-    said: str,
-    throttle: float = 0.0,
-) -> Outcome:
-    """Another round. Sources are as free as at first unless they are slowed down."""
-    if not throttle:
-        plan = free(plan, state.ground)
-    slowed = f", sources {throttle:.0%} slower" if throttle else ""
-    reason = f"{said}; {kind}{slowed}: {listed(sizes(plan), ', ')}"
-    later = trying(state, plan, kind, context.now, throttle)
-    if campaigns.in_force(later, context.plan):
-        return Decision(None, reason), later
-    return Decision(plan, reason, {"slots": float(plan.slots), **FREE}), later
-
-
-def asked_again(context: Context, state: Campaign, patience: float) -> Outcome | None:
-    """The round once more, whose plan was not carried out; None where patience is at its end."""
-    first = context.now if state.refused is None else state.refused
-    if context.now - first >= patience:
-        return None
-    later = replace(state, refused=first, since=context.now)
-    numbers = {"slots": float(state.plan.slots), **FREE}
-    return Decision(state.plan, f"asks again for {state.kind}", numbers), later
-
-
-def told(before: Round | None, seen: Round, level: float, least: float) -> str:
-    """What a round has brought, beside another one; level and least: when a difference counts."""
-    late = "" if seen.latency is None else f", latency {seen.latency:.2f} of its bound"
-    if before is None:
-        return f"throughput {seen.throughput:.4g}/s{late}"
-    change = compare(before.throughputs, seen.throughputs, level, least)
-    return f"throughput {seen.throughput:.4g}/s {change} from {before.throughput:.4g}/s{late}"
-
-
-def pairs(numbers: Mapping[str, int]) -> list[str]:
-    return [f"{name} {number}" for name, number in numbers.items()]
-
-
-def sizes(plan: Plan) -> list[str]:
-    return [f"{p.name}={p.parallelism}" for p in plan.pipelines]
+_LESS = 0.98
+"""A backlog gets smaller if it is less than this share of what it was a window ago."""
 
 
 @dataclass(frozen=True)
-class Watch:
-    """What is watched for, with the options that stepwise profiling has for it."""
+class Observation:
+    """One snapshot, by pipeline where it is a mapping.
 
-    latency: float
-    alpha: float
-    level: float
-    change: float
-    settle: float
-    sample: int | None
-    queue: float
-    patience: float
-    calm: float
+    latency: over its bound; services: seconds of an instance for a row; capacities: shares of the
+    time at work; selectivity: rows out for a row in; batches: rows of a source in a beat; rows:
+    that it was seen of.
+    """
 
-    # --- while it is profiled -------------------------------------------------------------------
-
-    def slack(self, state: Campaign, latest: Snapshot) -> bool:
-        """Whether less comes than is known to be carried: then no round can tell what is."""
-        load = _load(state, latest)
-        if not state.rounds or state.throttle or load is None or latest.throughput is None:
-            return False
-        known = profiles.best(state.rounds, self.level, self.change).throughput
-        waiting = _late(latest, self.latency)["waiting"]
-        return max(load, latest.throughput) < self.alpha * known and waiting <= latest.window
-
-    def pause(self, context: Context, state: Campaign, latest: Snapshot) -> Outcome:
-        """Let instances follow the load, by what is known, until it is a stress again."""
-        since = latest.at if state.calm is None else state.calm
-        if latest.at - since < self.calm:
-            said = f"less comes than is known to be carried ({state.kind})"
-            return Decision(None, said), replace(state, calm=since, seen=())
-        found = campaigns.found(state, self.level, self.change)
-        assert found is not None
-        load, final = _load(state, latest) or 0.0, found.final
-        reason = (
-            f"profiling pauses: {load:.4g}/s come, {final.throughput:.4g}/s are known to be "
-            f"carried with {listed(sizes(final.plan), ', ')}"
-        )
-        plan = None if final.plan == context.plan else final.plan
-        numbers = {"throughput": final.throughput, **FREE}
-        return Decision(plan, reason, numbers), campaigns.pausing(state, found, context.now)
-
-    # --- when it is done ------------------------------------------------------------------------
-
-    def look(self, context: Context, state: Campaign) -> Outcome:
-        """Start anew when rows have been late, or have waited, for too long."""
-        latest = context.latest
-        if latest is None or not usable(latest, state.since, self.settle):
-            return Decision(None, "profiled; waits for the flow to settle"), state
-        if state.paused is not None and state.profile is not None:
-            load = _load(state, latest)
-            if load is not None and load >= self.alpha * state.profile.final.throughput:
-                return _resumed(context, state, load)
-        trouble = self._trouble(latest)
-        wanted = self._wanted(context, state, latest)
-        if wanted is not None and (trouble is None or wanted.slots > context.plan.slots):
-            return self._fitted(context, state, latest, wanted)
-        if trouble is None:
-            later = replace(state, late=None, calm=None)
-            return Decision(None, "profiled; all is within bounds"), later
-        since = latest.at if state.late is None else state.late
-        if latest.at - since < self.patience:
-            said = f"profiled; {trouble} for {latest.at - since:.0f} of {self.patience:g} s"
-            return Decision(None, said), replace(state, late=since)
-        plan = free(context.plan, state.ground)
-        fresh = begun(replace(context, plan=plan), context.now, self.sample)
-        reason = f"{trouble} for {self.patience:g} s: profiling starts anew"
-        again = None if fresh.plan == context.plan else fresh.plan
-        return Decision(again, reason, _late(latest, self.latency)), fresh
-
-    def _wanted(self, context: Context, state: Campaign, latest: Snapshot) -> Plan | None:
-        """What the load needs of the best plan, if that is something else than there is.
-
-        Of the instances there are, none goes unless the rest carry some more than comes, since the
-        load is never quite the same.
-        """
-        load = _load(state, latest)
-        if state.profile is None or load is None:
-            return None
-        now, graph = context.plan.slots, context.graph
-        plan = campaigns.carrying(state.profile, load, self.alpha, graph)
-        if plan.slots < now:
-            plan = campaigns.carrying(state.profile, load / self.alpha, self.alpha, graph)
-            return plan if plan.slots < now else None
-        return None if plan.slots == now else plan
-
-    def _fitted(self, context: Context, state: Campaign, latest: Snapshot, plan: Plan) -> Outcome:
-        """More instances at once when the load asks for them, fewer when it was low for a while."""
-        assert state.profile is not None
-        now, wanted = context.plan.slots, plan.slots
-        since = latest.at if state.calm is None else state.calm
-        if wanted < now and latest.at - since < self.calm:
-            said = f"profiled; {wanted} of {now} instances would do"
-            return Decision(None, said), replace(state, late=None, calm=since)
-        most = state.profile.final
-        reason = (
-            f"profiled: {most.plan.slots} instances carry {most.throughput:.4g}/s; the load needs "
-            f"{wanted}: {listed(sizes(plan), ', ')}"
-        )
-        later = replace(state, since=context.now, late=None, calm=None)
-        return Decision(plan, reason, {"slots": float(wanted)}), later
-
-    def _trouble(self, latest: Snapshot) -> str | None:
-        found = _late(latest, self.latency)
-        late, waiting = found.get("latency", 0.0), found["waiting"]
-        if late > 1:
-            return f"latency is {late:.2f} of its bound"
-        return f"{waiting:.0f} s of rows wait at a source" if waiting > self.queue else None
+    at: float
+    throughput: float
+    latency: float | None
+    services: Mapping[str, float]
+    capacities: Mapping[str, float]
+    rates: Mapping[str, float]
+    selectivity: Mapping[str, float]
+    batches: Mapping[str, float]
+    rows: Mapping[str, int] = field(default_factory=dict)
 
 
-def _resumed(context: Context, state: Campaign, load: float) -> Outcome:
-    assert state.paused is not None
-    again = replace(state, phase=state.paused, paused=None, late=None, calm=None)
-    said = f"{load:.4g}/s come: profiling goes on"
-    return asked(context, again, state.plan, state.kind, said, state.throttle)
+def observed(snapshot: Snapshot, bound: float) -> Observation | None:
+    """What a snapshot says; `bound` is the latency where the dataflow has no constraint.
+
+    None where it does not say what every pipeline has processed.
+    """
+    pipelines, throughput = snapshot.pipelines, snapshot.throughput
+    rates = {n: m.rate_in for n, m in pipelines.items() if m.rate_in is not None}
+    if throughput is None or len(rates) < len(pipelines):
+        return None
+    within = min((found.bound for found in snapshot.latency.values()), default=bound)
+    services = {n: s for n, m in pipelines.items() if (s := _service(m)) is not None}
+    return Observation(
+        snapshot.at,
+        throughput,
+        lateness(snapshot, bound),
+        services,
+        {n: s * rates[n] / pipelines[n].parallelism for n, s in services.items()},
+        rates,
+        {
+            n: m.rate_out / m.rate_in
+            for n, m in pipelines.items()
+            if m.rate_in and m.rate_out is not None
+        },
+        {n: rates[n] * _beat(pipelines[n], within) for n in snapshot.source_pipelines},
+        {n: m.rows_in for n, m in pipelines.items() if m.rows_in is not None},
+    )
 
 
-def _load(state: Campaign, latest: Snapshot) -> float | None:
-    """Rows per second that come to the sources; None where one of them does not tell."""
-    sources = [m for n, m in latest.pipelines.items() if n in state.ground.sources]
-    known = [m.arrival_rate for m in sources if m.arrival_rate is not None]
-    return sum(known) if len(known) == len(state.ground.sources) else None
+def clearing(snapshots: Sequence[Snapshot], bound: float) -> bool:
+    """Whether rows that are left from before are being worked off behind the sources.
+
+    Until they are gone, the latency is theirs and says nothing of the plan. By Little's law they
+    are more than come in the time that rows may take. Where there are no batches, queues are
+    bounded and soon worked off.
+    """
+    last = snapshots[-1]
+    if not any(metrics.in_batches for metrics in last.pipelines.values()):
+        return False
+    if last.throughput is None:
+        return False
+    within = min((found.bound for found in last.latency.values()), default=bound)
+    begin = last.at - last.window
+    now = [_inside(s) for s in snapshots if s.at > begin]
+    before = [_inside(s) for s in snapshots if begin - last.window < s.at <= begin]
+    left = statistics.fmean(now)
+    return bool(before) and last.throughput * within < left < _LESS * statistics.fmean(before)
 
 
-def _late(latest: Snapshot, bound: float) -> dict[str, float]:
-    """The latency as a share of its bound, if that is known, and what waits at a source."""
-    late = lateness(latest, bound)
-    sources = (m for n, m in latest.pipelines.items() if n in latest.source_pipelines)
-    waiting = max((m.backlog_seconds or 0.0 for m in sources), default=0.0)
-    return {"waiting": waiting} if late is None else {"latency": late, "waiting": waiting}
+def _inside(snapshot: Snapshot) -> int:
+    pipelines = snapshot.pipelines.items()
+    return sum(m.backlog_rows or 0 for n, m in pipelines if n not in snapshot.source_pipelines)
+
+
+def sustained(
+    observations: Sequence[Observation], features: Mapping[str, Feature]
+) -> tuple[float, ...]:
+    """Rows per second from the sources that the slowest pipeline keeps up with, one by one.
+
+    What the sources take may be more for a while: it only piles up before that pipeline. It is the
+    slowest of all observations together: in one of them any pipeline may do less by chance. One
+    whose input does not grow with throughput tells nothing.
+    """
+    taken = sum(f.share for f in features.values() if f.source)
+    keeping_up = [
+        tuple(taken * o.rates.get(name, 0.0) / f.share for o in observations)
+        for name, f in features.items()
+        if f.share > 0 and not f.dominated
+    ]
+    return min([tuple(o.throughput for o in observations), *keeping_up], key=statistics.fmean)
+
+
+def round_of(
+    plan: Plan,
+    kind: str,
+    throttle: float,
+    observations: Sequence[Observation],
+    features: Mapping[str, Feature],
+) -> Round:
+    """The round that some observations make."""
+    late = [o.latency for o in observations if o.latency is not None]
+    return Round(
+        plan,
+        kind,
+        sustained(observations, features),
+        statistics.fmean(late) if late else None,
+        throttle,
+        means([o.services for o in observations]),
+        means([o.capacities for o in observations]),
+        means([o.batches for o in observations]),
+    )
+
+
+def least(observations: Sequence[Observation]) -> dict[str, float]:
+    """The least time for a row of each pipeline, of observations with enough rows of it.
+
+    The least of a few rows is less than a row takes: where no observation has enough of them, it is
+    what all of them took together.
+    """
+    names = {name for each in observations for name in each.services}
+    found = {}
+    for name in names:
+        known = [
+            (o.services[name], o.rows.get(name, 0)) for o in observations if name in o.services
+        ]
+        whole = [time for time, rows in known if rows >= _ENOUGH]
+        rows = sum(rows for _, rows in known)
+        together = sum(time * rows for time, rows in known) / rows if rows else None
+        found[name] = min(whole) if whole else together or min(time for time, _ in known)
+    return found
+
+
+def means(observations: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean value of each name."""
+    names = {name for each in observations for name in each}
+    return {
+        name: statistics.fmean([each[name] for each in observations if name in each])
+        for name in names
+    }
+
+
+def _service(metrics: PipelineMetrics) -> float | None:
+    if metrics.service is not None or metrics.busy is None or not metrics.rate_in:
+        return metrics.service
+    return metrics.busy * metrics.parallelism / metrics.rate_in
+
+
+def lateness(snapshot: Snapshot, bound: float) -> float | None:
+    """The worst constraint over its bound; else the longest backlog that no source has."""
+    if snapshot.latency:
+        return max(found.mean / found.bound for found in snapshot.latency.values())
+    waiting = [
+        metrics.backlog_seconds
+        for name, metrics in snapshot.pipelines.items()
+        if name not in snapshot.source_pipelines and metrics.backlog_seconds is not None
+    ]
+    return max(waiting) / bound if waiting else None
+
+
+def _beat(metrics: PipelineMetrics, within: float) -> float:
+    """Seconds whose rows are a beat; without batches as many as a row may take.
+
+    By Little's law so many rows are under way if the latency is just met.
+    """
+    return BEAT if metrics.in_batches else within

@@ -24,7 +24,7 @@ from penstock.store import history, run_options
 from penstock.store.history import dataflow, seen, transitions
 from tests.models import dags
 
-from .doubles import FakeTime, Watcher, flow
+from ..control.doubles import FakeTime, Watcher, flow
 
 
 class Patient:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from penstock.policies.nephele.station import Station, cadence, rounded, up
+from penstock.policies.nephele.queue_model import Station, cadence, rounded, up
 from penstock.policies.shared.rebalance import Allotment, Vertex, p_w, rebalance
 
 _PATHS = 32

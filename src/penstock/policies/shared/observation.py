@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from penstock.metrics import windows
 from penstock.metrics.snapshot import PipelineMetrics
 from penstock.plan.decision import Decision
-from penstock.plan.plan import Plan
 from penstock.policies.base import messages
 from penstock.policies.base.policy import Context
 from penstock.policies.shared import rates
@@ -37,22 +36,3 @@ def look(context: Context, last: float, span: float) -> Sight | Decision:
         told = messages.listed([f"{', '.join(m)} of {n}" for n, m in lacking.items() if m])
         return Decision(None, f"not measured: {told}")
     return Sight(topology, measured)
-
-
-def slots(context: Context) -> int | None:
-    """Instances that one executor runs at a time; None if that is not known."""
-    if context.limits.executor_slots is not None:
-        return context.limits.executor_slots
-    found = context.latest.executors.values() if context.latest else ()
-    return min((e.slots for e in found), default=None)
-
-
-def enough(plan: Plan, context: Context) -> Plan:
-    """The plan with as many executors as its instances fill.
-
-    Only with a budget of executors: who gives one wants them to follow; without, they stay.
-    """
-    each, most = slots(context), context.limits.executors
-    if each is None or most is None:
-        return plan
-    return replace(plan, executors=max(1, min(most, -(-plan.slots // each))))

@@ -9,165 +9,25 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from penstock.dataflow.graph import Graph
 from penstock.plan import fusion
+from penstock.plan.decision import UNDO, Decision
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
-from penstock.policies.joker.shrinking import resized
-from penstock.policies.stepwise.observation import Observation
-from penstock.policies.stepwise.profile import (
-    Change,
-    Feature,
-    Profile,
-    Ratios,
-    Round,
-    best,
-    compare,
+from penstock.policies.base.messages import listed
+from penstock.policies.base.policy import Context
+from penstock.policies.shared.scaling import resized
+from penstock.policies.stepwise.profile import Feature, Profile, Ratios, Round, best
+from penstock.policies.stepwise.rounds import Observation
+from penstock.policies.stepwise.search import (
+    Search,
+    Tuning,
 )
-
-Step = Literal["source", "sinks", "throttle", "finish"]
-
-
-@dataclass(frozen=True)
-class Rules:
-    """alpha: share of the best throughput below which the search returns to it; level and least:
-    when a difference counts; throttle: the first strength, and what is added to it; fruitless:
-    rounds in a row without a new best after which the limit is reached. To get back what a round
-    before has lost is none.
-    """
-
-    alpha: float = 0.9
-    level: float = 0.05
-    least: float = 0.0
-    throttle: float = 0.1
-    fruitless: int = 4
-
-
-@dataclass(frozen=True)
-class Search:
-    """Where the search stands.
-
-    best: the round with the highest throughput; reference: the round that the next one is compared
-    with; strength: how much the sources are slowed down, with the bounds found so far: `weak` is
-    too little for the latency, `strong` costs throughput; barren: rounds since the best one.
-    """
-
-    best: Round | None = None
-    reference: Round | None = None
-    strength: float = 0.0
-    weak: float = 0.0
-    strong: float = 1.0
-    barren: int = 0
-
-
-def next_step(search: Search, seen: Round, rules: Rules) -> tuple[Search, Step]:
-    """What to change after a round. Growth starts from the plan of the reference round."""
-    change: Change = "increased"
-    if search.reference is not None:
-        reference = search.reference.throughputs
-        change = compare(reference, seen.throughputs, rules.level, rules.least)
-    top = search.best
-    # small gains in a row, none of which is significant, are one when they are added up
-    record = top is not None and _above(top, seen, rules)
-    if top is None or (change == "increased" and seen.throughput > top.throughput):
-        record = True
-    if record:
-        search = replace(search, best=seen)
-    search = replace(search, reference=seen, barren=0 if record else search.barren + 1)
-    if change == "increased" and search.barren < rules.fruitless:
-        return _grown(search, seen)
-    if seen.kind == "throttle":
-        return _throttled(search, seen, change, rules)
-    hurt = (
-        top is not None
-        and change == "decreased"
-        and seen.throughput < rules.alpha * (top.throughput)
-    )
-    if hurt or search.barren >= rules.fruitless:
-        return limit(search, rules)
-    return search, "source" if seen.kind == "sinks" else "sinks"
-
-
-def _above(top: Round, seen: Round, rules: Rules) -> bool:
-    return compare(top.throughputs, seen.throughputs, rules.level, rules.least) == "increased"
-
-
-def limit(search: Search, rules: Rules) -> tuple[Search, Step]:
-    """More does not help: back to the best round, with the sources slowed down."""
-    return replace(search, reference=search.best, strength=rules.throttle), "throttle"
-
-
-def _grown(search: Search, seen: Round) -> tuple[Search, Step]:
-    """More came through: go on with what is short, rows or instances for them."""
-    free = replace(search, strength=0.0, weak=0.0, strong=1.0)
-    return free, "source" if seen.met else "sinks"
-
-
-def _throttled(search: Search, seen: Round, change: Change, rules: Rules) -> tuple[Search, Step]:
-    """Slow the sources down just enough: stronger if rows are late, weaker if fewer come through.
-
-    Every throttled round is compared with the best one, which it slows down.
-    """
-    search = replace(search, reference=search.best)
-    if change == "unchanged" and seen.met:
-        return search, "finish"
-    if change == "unchanged":
-        search = replace(search, weak=search.strength)
-        bounded = search.strong < 1
-        step = (search.strong - search.strength) / 2 if bounded else rules.throttle
-        strength = search.strength + step
-    else:
-        search = replace(search, strong=search.strength)
-        strength = (search.weak + search.strength) / 2
-    if search.strong - search.weak < rules.throttle / 2 or strength >= 0.95:
-        return search, "finish"
-    return replace(search, strength=strength), "throttle"
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """kept: the round to improve on; tried: vertices that brought nothing since the last gain;
-    revoked: changes in a row that made it worse; vertex: the one that has just got an instance.
-    """
-
-    kept: Round
-    tried: frozenset[str] = frozenset()
-    revoked: int = 0
-    vertex: str | None = None
-
-
-def judged(tuning: Tuning, seen: Round, level: float, least: float) -> Tuning:
-    """After a round: a gain is kept and opens all vertices again, a loss is revoked."""
-    if tuning.vertex is None:
-        return replace(tuning, kept=seen)
-    match compare(tuning.kept.throughputs, seen.throughputs, level, least):
-        case "increased":
-            return Tuning(seen)
-        case "unchanged":
-            return Tuning(seen, tuning.tried | {tuning.vertex})
-        case _:
-            return Tuning(tuning.kept, tuning.tried | {tuning.vertex}, tuning.revoked + 1)
-
-
-def swift(seen: Round, features: Mapping[str, Feature], factor: float) -> bool:
-    """Whether no vertex takes longer for a row than so many times its least time."""
-    times = {n: seen.services.get(n) for n, f in features.items() if not f.source}
-    return all(
-        time is not None and time <= factor * features[name].latency + 1e-12
-        for name, time in times.items()
-    )
-
-
-def busiest(tuning: Tuning, candidates: Iterable[str]) -> str | None:
-    """The vertex with the highest capacity of those that are open; None if there is none."""
-    known = tuning.kept.capacities
-    left = [name for name in candidates if name not in tuning.tried and name in known]
-    return max(left, key=lambda name: known[name], default=None)
-
+from penstock.policies.stepwise.significance import compare
 
 Phase = Literal["features", "platform", "operators", "done"]
 
@@ -339,3 +199,65 @@ def at_beat(plan: Plan, beats: Mapping[str, float]) -> Plan:
 def free(plan: Plan, ground: Ground) -> Plan:
     """A plan whose sources are as free as they were before anything was slowed down."""
     return at_beat(admitting(plan, ground.admissions), ground.cadences)
+
+
+Outcome = tuple[Decision, Campaign]
+
+
+FREE = {UNDO: 1.0}
+"""Rounds go back and forth on purpose: the guard need not see to it that they do not."""
+
+
+def begun(context: Context, since: float, sample: int | None) -> Campaign:
+    """A campaign at its start; sample: rows of a batch while features are measured."""
+    found = ground(context.graph, context.plan)
+    plan = context.plan
+    if sample is not None:
+        plan = admitting(plan, dict.fromkeys(found.sources, sample))
+    return Campaign(found, plan, since=since)
+
+
+def asked(
+    context: Context,
+    state: Campaign,
+    plan: Plan,
+    kind: str,
+    said: str,
+    throttle: float = 0.0,
+) -> Outcome:
+    """Another round. Sources are as free as at first unless they are slowed down."""
+    if not throttle:
+        plan = free(plan, state.ground)
+    slowed = f", sources {throttle:.0%} slower" if throttle else ""
+    reason = f"{said}; {kind}{slowed}: {listed(sizes(plan), ', ')}"
+    later = trying(state, plan, kind, context.now, throttle)
+    if in_force(later, context.plan):
+        return Decision(None, reason), later
+    return Decision(plan, reason, {"slots": float(plan.slots), **FREE}), later
+
+
+def asked_again(context: Context, state: Campaign, patience: float) -> Outcome | None:
+    """The round once more, whose plan was not carried out; None where patience is at its end."""
+    first = context.now if state.refused is None else state.refused
+    if context.now - first >= patience:
+        return None
+    later = replace(state, refused=first, since=context.now)
+    numbers = {"slots": float(state.plan.slots), **FREE}
+    return Decision(state.plan, f"asks again for {state.kind}", numbers), later
+
+
+def told(before: Round | None, seen: Round, level: float, least: float) -> str:
+    """What a round has brought, beside another one; level and least: when a difference counts."""
+    late = "" if seen.latency is None else f", latency {seen.latency:.2f} of its bound"
+    if before is None:
+        return f"throughput {seen.throughput:.4g}/s{late}"
+    change = compare(before.throughputs, seen.throughputs, level, least)
+    return f"throughput {seen.throughput:.4g}/s {change} from {before.throughput:.4g}/s{late}"
+
+
+def pairs(numbers: Mapping[str, int]) -> list[str]:
+    return [f"{name} {number}" for name, number in numbers.items()]
+
+
+def sizes(plan: Plan) -> list[str]:
+    return [f"{p.name}={p.parallelism}" for p in plan.pipelines]

@@ -19,7 +19,7 @@ from penstock.plan.plan import Plan
 from penstock.plan.transition import Transition
 from penstock.predict.profiling import read
 
-from .doubles import FakeTime, Watcher
+from ..control.doubles import FakeTime, Watcher
 
 QUICK = "stepwise:observations=3,settle=0"
 
@@ -110,7 +110,7 @@ def test_time_ends_it_too() -> None:
 
 
 def test_an_end_before_the_first_round_is_refused_in_one_line() -> None:
-    with pytest.raises(Refused, match="found nothing: it was ended before the first round") as told:
+    with pytest.raises(Refused, match="nothing: the run ended before the first round") as told:
         profiled(chain(), engine(), seconds=2, run_dir="mine")
     assert str(told.value).endswith("; see mine")
     assert not Path("mine/profile.json").exists()
@@ -152,8 +152,8 @@ def test_bad_words_are_told_before_anything_starts(options: dict[str, Any], wron
     ("text", "wrong"),
     [
         ("{", "is not JSON"),
-        ("[]", "is no profile"),
-        ("{}", "is no profile: 'features' is missing"),
+        ("[]", "is not a profile"),
+        ("{}", "is not a profile: 'features' is missing"),
     ],
 )
 def test_what_is_no_profile_is_told_in_one_line(text: str, wrong: str) -> None:

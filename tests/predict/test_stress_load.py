@@ -51,7 +51,7 @@ def test_the_rest_of_the_world_is_taken_as_it_comes() -> None:
 
 
 def test_a_source_that_gives_nothing_needs_a_load() -> None:
-    with pytest.raises(InvalidInput, match="the source 's0' gives nothing: say a load"):
+    with pytest.raises(InvalidInput, match="the source 's0' generates no rows: give a load"):
         stress_load.stressed(graph("0/s"))
     assert stress_load.offered(stress_load.stressed(graph("0/s"), "5/s")) == 5
 

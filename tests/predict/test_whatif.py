@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from penstock.app import run
 from penstock.control.guard import Guard
 from penstock.control.quiet_periods import Quiet
 from penstock.dataflow.load_profile import parse
@@ -20,7 +21,7 @@ from penstock.predict.calibration import fit
 from penstock.predict.model_file import Fitted
 from penstock.predict.whatif import Question
 from penstock.store import history, run_options
-from tests.engines.simulator.recorded import BATCH, flow, simulated
+from tests.predict.recorded import BATCH, flow, simulated
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +34,8 @@ def fitted(run_dir: Path) -> Fitted:
     return model_file.of(fit([recording(run_dir)]))
 
 
-def asked(run_dir: Path, load: str, **more: Any) -> whatif.Answer:
-    return whatif.ask(run_dir, Question(load, seconds=30.0, **more), fitted(run_dir))
+def asked(run_dir: Path, load: str, **more: Any) -> whatif.Prediction:
+    return whatif.ask(run_dir, Question(load, seconds=30.0, **more), fitted(run_dir), run=run)
 
 
 @pytest.mark.extended
@@ -65,7 +66,7 @@ def test_batches_larger_than_any_recorded_are_called_a_guess(run_dir: Path) -> N
     small, large = (asked(run_dir, load, policy="static") for load in ("20/s", "2000/s"))
     assert small.alone.task <= 2 * few < large.alone.task
     assert not any("is not known" in note for note in small.notes)
-    assert any(f"recorded had {few:,.0f}: what rows cost" in note for note in large.notes)
+    assert any(f"recorded had {few:,.0f}: the cost of a row" in note for note in large.notes)
     assert large.to_json()["left_alone"]["largest_task"] == round(large.alone.task)
 
 
@@ -83,11 +84,11 @@ def test_the_load_goes_on_from_where_the_run_is(tmp_path: Path) -> None:
     run_dir = simulated(tmp_path, flow(), changes=(), load="ramp:10-70@60s", seconds=40)
     at = recording(run_dir).today.snapshot.at
     assert at == pytest.approx(40, abs=1)
-    answer = whatif.ask(run_dir, Question("x1", seconds=10.0))
+    answer = whatif.ask(run_dir, Question("x1", seconds=10.0), run=run)
     # 1 row a second more every second, then
     assert answer.alone.offered == pytest.approx(10 + at + 5, abs=0.2)
     assert answer.load["read"].endswith("s on")
-    asked_for = whatif.ask(run_dir, Question("ramp:10-70@60s", seconds=10.0))
+    asked_for = whatif.ask(run_dir, Question("ramp:10-70@60s", seconds=10.0), run=run)
     assert asked_for.alone.offered == pytest.approx(15, abs=0.2)
 
 
@@ -97,7 +98,7 @@ def test_rows_that_wait_today_are_worked_off_and_are_late(tmp_path: Path) -> Non
     today = recording(run_dir).today.snapshot
     waiting = today.pipelines["read"].backlog_rows or 0
     assert waiting > 5000  # one instance does some 100 a second
-    answer = whatif.ask(run_dir, Question("5/s", seconds=20.0)).alone
+    answer = whatif.ask(run_dir, Question("5/s", seconds=20.0), run=run).alone
     assert answer.offered == 5
     assert answer.throughput > 50
     late = answer.latency["call->compute"].mean
@@ -109,23 +110,23 @@ def test_the_limits_and_the_guard_of_the_run_hold(tmp_path: Path) -> None:
     options: dict[str, Any] = {"changes": (), "load": "60/s", "seconds": 40, "policy": "threshold"}
     free = simulated(tmp_path / "free", flow(), **options)
     question = Question("x10", seconds=60.0)
-    assert whatif.ask(free, question).steered.plan.slots > 2
+    assert whatif.ask(free, question, run=run).steered.plan.slots > 2
     bound = simulated(tmp_path / "bound", flow(), limits=Limits(slots=2), **options)
-    answer = whatif.ask(bound, question).steered
+    answer = whatif.ask(bound, question, run=run).steered
     assert answer.plan.slots == 2
     quiet = Guard(quiet=(Quiet(30.0, 600.0),))
     still = simulated(tmp_path / "still", flow(), guard=quiet, **options)
     before = recording(still).plan
-    assert whatif.ask(still, question).steered.plan == before
+    assert whatif.ask(still, question, run=run).steered.plan == before
     over = Guard(quiet=(Quiet(1.0, 35.0),))
     awake = simulated(tmp_path / "awake", flow(), guard=over, **options)
-    assert whatif.ask(awake, question).steered.plan.slots > 2
+    assert whatif.ask(awake, question, run=run).steered.plan.slots > 2
 
 
 def test_a_run_that_does_not_say_its_load_is_taken_as_measured(tmp_path: Path) -> None:
     run_dir = simulated(tmp_path, flow(), changes=(), load="40/s", seconds=40)
     (run_dir / run_options.FILE).unlink()
-    answer = whatif.ask(run_dir, Question("x3", seconds=10.0))
+    answer = whatif.ask(run_dir, Question("x3", seconds=10.0), run=run)
     assert answer.alone.offered == pytest.approx(120, rel=0.05)
     assert answer.steered is answer.alone  # nobody is known to decide
     assert answer.quality is not None
@@ -150,7 +151,7 @@ def test_more_machines_are_there_for_a_policy_that_asks_for_them(run_dir: Path) 
         ("x-2", {}, "cannot read the load 'x-2'"),
         ("fast", {}, "cannot read the load 'fast'"),
         ("x2", {"policy": "nobody"}, "nobody"),
-        ("x2", {"nodes": 0}, "a cluster of 0 machines cannot be"),
+        ("x2", {"nodes": 0}, "a cluster needs at least one machine, found 0"),
     ],
 )
 def test_what_cannot_be_asked_is_told(

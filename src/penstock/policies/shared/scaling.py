@@ -1,0 +1,54 @@
+"""Plans with other numbers of instances or executors, within their bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from penstock.dataflow.operators import Bounds
+from penstock.plan.plan import Pipeline, Plan
+from penstock.policies.base.policy import Context
+from penstock.policies.shared.topology import Topology
+
+
+def bounds(topology: Topology, name: str) -> Bounds:
+    """The parallelism of a pipeline that needs no other state partitions than it was given."""
+    found, ceiling = topology.bounds(name), topology.pipelines[name].ceiling
+    if ceiling is None:
+        return found
+    return Bounds(found.least, ceiling if found.most is None else min(found.most, ceiling))
+
+
+def scaled_plan(plan: Plan, instances: Mapping[str, int]) -> Plan:
+    """The plan with other numbers of instances for some pipelines."""
+    return replace(
+        plan,
+        pipelines=tuple(
+            replace(p, parallelism=instances.get(p.name, p.parallelism)) for p in plan.pipelines
+        ),
+    )
+
+
+def resized(pipeline: Pipeline, parallelism: int) -> Pipeline:
+    """The same pipeline with other instances; a ceiling that was set is raised where it must."""
+    ceiling = None if pipeline.ceiling is None else max(pipeline.ceiling, parallelism)
+    return replace(pipeline, parallelism=parallelism, ceiling=ceiling)
+
+
+def slots(context: Context) -> int | None:
+    """Instances that one executor runs at a time; None if that is not known."""
+    if context.limits.executor_slots is not None:
+        return context.limits.executor_slots
+    found = context.latest.executors.values() if context.latest else ()
+    return min((e.slots for e in found), default=None)
+
+
+def enough(plan: Plan, context: Context) -> Plan:
+    """The plan with as many executors as its instances fill.
+
+    Only with a budget of executors: who gives one wants them to follow; without, they stay.
+    """
+    each, most = slots(context), context.limits.executors
+    if each is None or most is None:
+        return plan
+    return replace(plan, executors=max(1, min(most, -(-plan.slots // each))))
