@@ -77,7 +77,7 @@ def test_what_if_is_answered_in_words_and_in_json(
         (("whatif", "RUN", "--load", "often"), "cannot read the load 'often'"),
         (("whatif", "RUN", "--policy", "nobody"), "unknown policy 'nobody'"),
         (("whatif", "RUN", "--set", "a=1"), "--set is for a policy"),
-        (("whatif", "RUN", "--for", "0s"), "0 s is no time to look ahead"),
+        (("whatif", "RUN", "--for", "0s"), "the time to look ahead must be above 0 s, found 0"),
         (("whatif", "RUN", "--model", "nowhere"), "cannot read the model file 'nowhere'"),
         (("simulate", "linear", "--model", "nowhere"), "cannot read the model file 'nowhere'"),
         (("simulate", "linear", "--model", "x", "--cost", "step-1=1ms"), "leave --cost"),

@@ -111,7 +111,9 @@ def test_an_end_before_anything_was_found_exits_2(penstock: Run, play: Any) -> N
     play(SLOW)
     code, out, err = penstock("profile", flow("one"), "--for", "1s", "--json")
     assert code == 2
-    assert json.loads(out)["error"].startswith("profiling 'one' found nothing: it was ended before")
+    assert json.loads(out)["error"].startswith(
+        "profiling 'one' found nothing: the run ended before"
+    )
     assert "penstock: profiling 'one' found nothing" in err
 
 

@@ -38,7 +38,7 @@ def command(streams: Streams, flow: str, target: str | None, profiling: Profilin
         (found,) = profiling.profiles([flow], streams)
         profile = found.profile
     in_time = any(one.met for one in profile.rounds)
-    points = capacity.table(profile.rounds, late=not in_time)
+    points = capacity.capacity_table(profile.rounds, late=not in_time)
     shown: dict[str, Any] = {
         "points": [asdict(point) for point in points],
         "within_latency": in_time,
@@ -47,7 +47,7 @@ def command(streams: Streams, flow: str, target: str | None, profiling: Profilin
     if not in_time:
         parts.append(f"{unkept(profile)}: all that was carried, however late")
     if wanted is not None:
-        need = capacity.needed(points, wanted)
+        need = capacity.resources_for(points, wanted)
         shown["need"] = None if need is None else asdict(need)
         parts.append(need_words(need) if need else "nothing was carried: nothing to reckon from")
     streams.render(shown, parts)
