@@ -117,7 +117,7 @@ def test_another_distribution_adds_a_command(
     ("value", "why"),
     [
         ("nowhere.at.all:dance", "cannot be loaded: ModuleNotFoundError: No module named 'nowhere"),
-        (f"{__name__}:extension", "is no click.Command: its distribution has to be corrected"),
+        (f"{__name__}:extension", "is neither a click.Command nor a module with one"),
     ],
 )
 def test_a_command_that_cannot_be_loaded_hides_no_others(

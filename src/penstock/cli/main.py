@@ -13,6 +13,7 @@ import click
 
 from penstock.cli.base import UNUSABLE, did_you_mean
 from penstock.errors import InvalidInput, PenstockError
+from penstock.workloads import LAB
 
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Run and change a flow": (
@@ -21,14 +22,15 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     ),
     "Look at a run": ("history", "report", "dashboard", "export", "metrics"),
     "Predict": ("simulate", "calibrate", "whatif", "advise", "profile", "compare", "capacity"),
-    "Research": ("experiment",),
     "Get help": ("help", "policies", "workloads", "doctor", "version"),
 }
 """The commands by headings of the help; the module of each is named as the command."""
 
 EXTENSIONS = "Research and extensions"
-"""The heading of commands of other distributions, which are found by this entry point group."""
+"""The heading of commands of other distributions."""
+
 GROUP = "penstock.commands"
+"""Entry points of commands: a `click.Command`, or a module with one named `command`."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -83,6 +85,7 @@ class CommandGroup(click.Group):
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
             hint = did_you_mean(name, self.list_commands(ctx))
+            hint = f"; {LAB}" if name == "experiment" else hint
             raise click.UsageError(f"no such command '{name}'{hint}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -123,10 +126,11 @@ def _loaded(point: EntryPoint) -> click.Command:
             f"the command '{point.name}' from '{point.value}' cannot be loaded: "
             f"{type(error).__name__}: {error}"
         ) from error
+    found = getattr(found, "command", found)
     if not isinstance(found, click.Command):
         raise InvalidInput(
-            f"the command '{point.name}' from '{point.value}' is no click.Command: "
-            "its distribution has to be corrected"
+            f"the command '{point.name}' from '{point.value}' is neither a click.Command nor a "
+            "module with one named 'command': its distribution has to be corrected"
         )
     return found
 

@@ -1,4 +1,4 @@
-"""`penstock workloads`: the built-in dataflows."""
+"""`penstock workloads`: the ready-made dataflows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.cli.streams import Streams
 @base.command("workloads")
 @options.as_json
 def command(streams: Streams) -> None:
-    """List the built-in dataflows.
+    """List the ready-made dataflows.
 
     Example: penstock workloads
     """
@@ -17,6 +17,8 @@ def command(streams: Streams) -> None:
 
     known = [workloads.describe(name) for name in workloads.names()]
     shown = [{"name": w.name, "description": w.description, "from": w.source} for w in known]
-    width = max(len(w.name) for w in known)
+    if not known:
+        streams.note(f"no workloads are installed; {workloads.LAB}")
+    width = max((len(w.name) for w in known), default=0)
     lines = [f"{w.name:<{width}}  {w.description}  ({w.source})" for w in known]
     streams.print({"workloads": shown}, lines)
