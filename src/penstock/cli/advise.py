@@ -95,7 +95,7 @@ def _case(streams: Streams, file: str, policy: Policy, limits: Limits) -> int:
 
 def _lines(found: Iterable[Advice], *, always: bool = False) -> Iterator[str]:
     """A line each time the advice differs from the one before; `always`: even for no change."""
-    from penstock.views import text
+    from penstock import text
 
     before: object = None
     for one in found:

@@ -48,7 +48,7 @@ def command(streams: Streams, run_dirs: tuple[str, ...], out: str | None) -> Non
 
 
 def _fitted(found: Calibration, out: str | None) -> Iterator[str]:
-    from penstock.views import text
+    from penstock import text
 
     quality, batch, node = found.quality, found.batch, found.node
     yield (

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli import base, options
 from penstock.cli.streams import Streams
-from penstock.views import text
+from penstock import text
 
 if TYPE_CHECKING:
     from rich.text import Text

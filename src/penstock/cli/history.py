@@ -44,10 +44,10 @@ def command(
     Example: penstock history runs/mine --since 5m
     """
     from penstock.dataflow import duration
-    from penstock.store import history
+    from penstock.store import history, timeline
     from penstock.store.run_directory import local
     from penstock.store.serialization import plain
-    from penstock.views import chronicle
+    from penstock.store import timeline
 
     home = local(run_dir)
     graph = history.dataflow(home)
@@ -60,12 +60,12 @@ def command(
         raise InvalidInput("--at and --out are for --snapshot: which moment, and where to")
     moments = turns.selected(home, since, run)
     first = moments[0].turn if moments else 0
-    step = chronicle.step(moments) if every is None else duration.seconds(every)
+    step = timeline.step(moments) if every is None else duration.seconds(every)
     if step <= 0:
         raise InvalidInput(f"there is no line every '{every}'")
-    lines = [*chronicle.lines(history.seen(home, chronicle.chosen(moments, step)))]
+    lines = [*timeline.lines(history.seen(home, timeline.chosen(moments, step)))]
     decisions, transitions = [*history.decisions(home, first)], [*history.transitions(home, first)]
-    events = [*chronicle.events(transitions, decisions)]
+    events = [*timeline.events(transitions, decisions)]
     shown = {
         "flow": graph.name,
         "every_s": step,
@@ -79,13 +79,13 @@ def command(
 
 
 def _page(flow: str, lines: list[Any], events: list[Any]) -> list[str]:
-    from penstock.views import chronicle
+    from penstock.store import timeline
 
     if not lines:
         return [f"{flow}: nothing was measured yet"]
-    page, continued = [chronicle.HEAD], False
-    for one in chronicle.in_order(lines, events):
-        if isinstance(one, chronicle.Line) and one.first:
+    page, continued = [timeline.HEAD], False
+    for one in timeline.in_order(lines, events):
+        if isinstance(one, timeline.Sample) and one.first:
             if continued:
                 page.append("--- continued ---")
             continued = True

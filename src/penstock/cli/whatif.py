@@ -68,7 +68,7 @@ def command(
 
 
 def _lines(answer: Prediction) -> Iterator[str]:
-    from penstock.views import text
+    from penstock import text
 
     rate = f"{text.rate(answer.alone.offered)} rows/s offered"
     yield (
@@ -88,7 +88,7 @@ def _lines(answer: Prediction) -> Iterator[str]:
 
 
 def _outcome(title: str, one: PredictedRun) -> Iterator[str]:
-    from penstock.views import text
+    from penstock import text
 
     kept = "" if one.throughput >= 0.97 * one.offered else ", so it falls behind"
     yield f"{title}: {text.rate(one.throughput)} rows/s{kept}"
