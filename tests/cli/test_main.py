@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import logging
+import subprocess
+import sys
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -88,6 +91,17 @@ def test_every_command_has_a_line_under_a_heading_and_an_example(penstock: Run) 
         assert [p.name for p in command.params if not getattr(p, "help", None)] == []
 
 
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["run", "--help"], ["sclae"]])
+def test_help_comes_without_the_libraries_that_run_a_flow(words: list[str]) -> None:
+    heavy = {"pyspark", "pandas", "numpy", "pyarrow", "rich"}
+    program = (
+        "import sys\nfrom penstock.cli.main import main\n"
+        f"main({words!r})\nsys.exit(str({heavy!r} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1] == "set()"
+
+
 def extension(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     """Another distribution that brings the command `dance`, and one that would replace `run`."""
     found = [EntryPoint(name, value, main.GROUP) for name in ("dance", "run")]
@@ -144,3 +158,32 @@ def test_words_are_completed(words: str, offered: list[str]) -> None:
     complete = ShellComplete(main.penstock, {}, "penstock", "_PENSTOCK_COMPLETE")
     found = [one.value for one in complete.get_completions(before, last) if one.type == "plain"]
     assert found == offered
+
+
+@base.command("talk")
+def talk(streams: Streams) -> None:
+    """Talk.
+
+    Example: penstock talk
+    """
+    logger = logging.getLogger("penstock.talk")
+    logger.info("progress")
+    logger.debug("a detail")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["talk"], []),
+        (["-v", "talk"], ["INFO: penstock.talk: progress"]),
+        (["talk", "--verbose"], ["INFO: penstock.talk: progress"]),
+        (["-v", "talk", "-v"], ["INFO: penstock.talk: progress", "DEBUG: penstock.talk: a detail"]),
+    ],
+)
+def test_log_messages_are_printed_on_request(
+    penstock: Run, monkeypatch: pytest.MonkeyPatch, words: list[str], said: list[str]
+) -> None:
+    found = [EntryPoint("talk", f"{__name__}:talk", main.GROUP)]
+    monkeypatch.setattr(main, "entry_points", lambda group: found)
+    err = "".join(f"penstock: {line}\n" for line in said)
+    assert penstock(*words) == (0, "", err)

@@ -20,8 +20,9 @@ from penstock.errors import PenstockError
 # Exit codes: 0 success, 1 the work was done and its result is bad, 2 it could not be done, 3 the
 # work was done and too many rows became dead letters, 70 an error in Penstock, 130 stopped at once
 # by Ctrl-C (as shells count it).
-_VERBOSITY = "penstock.verbosity"
 INEXACT, UNUSABLE, DEAD_LETTERS, INTERNAL, INTERRUPTED = 1, 2, 3, 70, 130
+
+_VERBOSITY = "penstock.verbosity"
 
 
 def command(
