@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from penstock.engines.memory import MemoryEngine
-from penstock.store.history import FILE, moments
 from penstock.store import timeline
+from penstock.store.history import FILE, moments
 
 from ..control.doubles import running
 from .conftest import Run, play

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -144,3 +145,32 @@ def test_words_are_completed(words: str, offered: list[str]) -> None:
     complete = ShellComplete(main.penstock, {}, "penstock", "_PENSTOCK_COMPLETE")
     found = [one.value for one in complete.get_completions(before, last) if one.type == "plain"]
     assert found == offered
+
+
+@base.command("talk")
+def talk(streams: Streams) -> None:
+    """Talk.
+
+    Example: penstock talk
+    """
+    logger = logging.getLogger("penstock.talk")
+    logger.info("progress")
+    logger.debug("a detail")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["talk"], []),
+        (["-v", "talk"], ["INFO: penstock.talk: progress"]),
+        (["talk", "--verbose"], ["INFO: penstock.talk: progress"]),
+        (["-v", "talk", "-v"], ["INFO: penstock.talk: progress", "DEBUG: penstock.talk: a detail"]),
+    ],
+)
+def test_log_messages_are_printed_on_request(
+    penstock: Run, monkeypatch: pytest.MonkeyPatch, words: list[str], said: list[str]
+) -> None:
+    found = [EntryPoint("talk", f"{__name__}:talk", main.GROUP)]
+    monkeypatch.setattr(main, "entry_points", lambda group: found)
+    err = "".join(f"penstock: {line}\n" for line in said)
+    assert penstock(*words) == (0, "", err)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 import json
+import logging
 import os
 import re
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -20,18 +22,20 @@ from penstock.errors import PenstockError
 # by Ctrl-C (as shells count it).
 INEXACT, UNUSABLE, DEAD_LETTERS, INTERNAL, INTERRUPTED = 1, 2, 3, 70, 130
 
+_VERBOSITY = "penstock.verbosity"
+
 
 def command(
     name: str,
     *,
     spark: bool = False,
-    quiet: Callable[[Mapping[str, Any]], bool] | None = None,
+    quiet: Callable[[click.Context], bool] | None = None,
     **more: Any,
 ) -> Callable[[Callable[..., int | None]], Command]:
     """Make a command of a function that takes the streams first and returns its exit code.
 
-    spark: what Spark writes to standard error goes to a log file. quiet: whether, with these
-    parameters, everything that is not the command's own output goes there.
+    spark: what Spark writes to standard error goes to a log file. quiet: whether, with the
+    parameters of a context, everything that is not the command's own output goes there.
     """
 
     def decorate(function: Callable[..., int | None]) -> Command:
@@ -48,12 +52,13 @@ class Command(click.Command):
         self,
         *args: Any,
         spark: bool = False,
-        quiet: Callable[[Mapping[str, Any]], bool] | None = None,
+        quiet: Callable[[click.Context], bool] | None = None,
         **more: Any,
     ) -> None:
         super().__init__(*args, **more)
         self._spark = spark
         self._quiet = quiet
+        verbose(self)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing:  # completion has half a command line
@@ -62,8 +67,11 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> int:
         as_json = ctx.params.pop("json", False)
-        quiet = self._quiet is not None and self._quiet(ctx.params)
-        with Streams(json=as_json, quiet=quiet, spark=self._spark) as streams:
+        quiet = self._quiet is not None and self._quiet(ctx)
+        with (
+            Streams(json=as_json, quiet=quiet, spark=self._spark) as streams,
+            _logging(verbosity(ctx), streams),
+        ):
             ctx.obj = streams
             try:
                 return int(super().invoke(ctx) or 0)
@@ -111,6 +119,43 @@ class Command(click.Command):
                     option.type_cast_value(ctx, value)  # Click would take it for an option
             options.append(f"{name}{equals}{value}")
         return [*options, "--", *arguments]
+
+
+def _count(ctx: click.Context, _: click.Parameter, times: int) -> None:
+    ctx.meta[_VERBOSITY] = verbosity(ctx) + times
+
+
+verbose = click.option(
+    "-v",
+    "--verbose",
+    count=True,
+    expose_value=False,
+    callback=_count,
+    help="Print log messages to standard error; -vv prints more.",
+)
+"""The option -v, which may stand before the command and after it."""
+
+
+def verbosity(ctx: click.Context) -> int:
+    """How many -v were given."""
+    return int(ctx.meta.get(_VERBOSITY, 0))
+
+
+@contextmanager
+def _logging(verbosity: int, streams: Streams) -> Iterator[None]:
+    if not verbosity:
+        yield
+        return
+    logger, handler = logging.getLogger("penstock"), logging.StreamHandler(streams.err)
+    handler.setFormatter(logging.Formatter("penstock: %(levelname)s: %(name)s: %(message)s"))
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO if verbosity == 1 else logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
 
 
 def failed(streams: Streams, code: int, message: str) -> int:

@@ -16,9 +16,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock import text
 from penstock.cli import base, options
 from penstock.cli.streams import Streams
-from penstock import text
 
 if TYPE_CHECKING:
     from rich.text import Text

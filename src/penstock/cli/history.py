@@ -47,7 +47,6 @@ def command(
     from penstock.store import history, timeline
     from penstock.store.run_directory import local
     from penstock.store.serialization import plain
-    from penstock.store import timeline
 
     home = local(run_dir)
     graph = history.dataflow(home)

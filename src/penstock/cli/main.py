@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from penstock.cli.base import UNUSABLE, did_you_mean
+from penstock.cli.base import UNUSABLE, did_you_mean, verbose
 from penstock.errors import InvalidInput, PenstockError
 from penstock.workloads import LAB
 
@@ -150,5 +150,6 @@ def _loaded(point: EntryPoint) -> click.Command:
     callback=_print_version,
     help="Print the versions of Penstock and of pyspark.",
 )
+@verbose
 def penstock() -> None:
     """Elastic stream processing on Apache Spark."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 _USUAL_PORT = -1
 
 
-def _live(given: Mapping[str, Any]) -> bool:
+def _live(ctx: click.Context) -> bool:
     """True if the terminal shows a live view, and so must show nothing else."""
     terminal = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    return terminal and not given["no_view"]
+    return terminal and not ctx.params["no_view"] and not base.verbosity(ctx)
 
 
 @base.command("run", spark=True, quiet=_live)

@@ -28,7 +28,11 @@ _VERDICTS = (
 _TIMES = "Times are about those at full size on two cores; with --quick it is less."
 
 
-@base.command("experiment", quiet=lambda given: given["engine"] == "spark", epilog=_VERDICTS)
+def _on_spark(ctx: click.Context) -> bool:
+    return bool(ctx.params["engine"] == "spark")
+
+
+@base.command("experiment", quiet=_on_spark, epilog=_VERDICTS)
 @click.argument("name", metavar="NAME", help=_NAME)
 @click.option("--quick", is_flag=True, help="A smaller size, on the simulator.")
 @click.option(
