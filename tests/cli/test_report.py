@@ -30,7 +30,7 @@ def test_a_run_is_reported_without_pictures_where_nothing_can_draw_them(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     code, out, err = penstock("report", "mine", "--json")
     assert (code, json.loads(out)["page"]) == (0, "mine/report.html")
-    assert err.startswith("penstock: no pictures beside it: pictures need matplotlib")
+    assert err.startswith("penstock: no pictures beside it: PNG pictures need matplotlib")
 
 
 @pytest.mark.usefixtures("mine")
