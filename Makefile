@@ -23,7 +23,7 @@ help:
 	@echo 'make test-workloads  every built-in workload on Spark, with changes while it runs'
 	@echo 'make differential  compare jobs and random queries with batch mode; SEEDS="1 2" EXAMPLES=20'
 	@echo 'make torture    change and kill a flow at random instants; SEEDS="1 2 3"'
-	@echo 'make lint       ruff and mypy'
+	@echo 'make lint       ruff, mypy and the order of the layers'
 	@echo 'make coverage   lines that the tests without Spark run, by package (a report, no limit)'
 	@echo 'make mutants    which random edits of the code the tests notice; COUNT=20 SEED=1 PACKAGES="plan control"'
 	@echo 'make docs       the documentation, into site/'
@@ -87,6 +87,7 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 coverage: $(INSTALLED)
 	$(BIN)/python -m pytest -m '$(PLAIN) and not extended' -n auto --cov=penstock --cov=penstock_lab --cov-report=

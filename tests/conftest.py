@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+pytest.register_assert_rewrite("penstock.testing.contract")
+
 # `make test` tries the same cases each time, so that it says the same of the same code.
 settings.register_profile(
     "repeatable", derandomize=True, deadline=None, database=None, max_examples=50
@@ -28,10 +30,11 @@ LARGE = (
     *("cli/test_calibrate.py", "cli/test_profile.py", "cli/test_dashboard.py"),
     *("cli/test_history.py", "cli/test_export.py", "cli/test_metrics.py"),
     *("cli/test_report.py", "cli/test_simulate.py"),
-    *("control/test_history.py", "control/test_plain.py", "control/test_whatif.py"),
-    *("models/test_jackson.py", "policies/test_organic_best.py"),
-    *("policies/test_organic_giving.py", "policies/test_organic_laws.py"),
-    *("engines/simulator", "report/test_figures.py", "report/test_layout.py"),
+    *("control/test_history.py", "control/test_plain.py"),
+    *("predict/test_calibration.py", "predict/test_whatif.py"),
+    *("policies/joker/test_best_plan.py", "policies/joker/test_laws.py"),
+    *("policies/shared/test_queueing_networks.py", "policies/nephele/test_closed_loops.py"),
+    *("engines/simulator", "drawing/test_figures.py", "drawing/test_layout.py"),
     *("report/test_story.py", "lab/cli/test_experiment.py"),
     *("lab/workloads/test_rankings.py", "lab/workloads/test_finance.py"),
 )

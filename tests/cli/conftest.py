@@ -12,11 +12,9 @@ import pytest
 
 from penstock import policies
 from penstock.cli import main
-from penstock.engines.memory import MemoryEngine
 from penstock.plan.decision import Decision
 from penstock.policies.base.policy import Context
-
-from ..control.doubles import FakeTime
+from penstock.testing import MemoryEngine, fake_clock
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -47,7 +45,7 @@ def play(monkeypatch: pytest.MonkeyPatch, engine: MemoryEngine, at: Any = None) 
     """Let runs happen in an engine of ours, in no time; the masters asked for."""
     masters: list[str | None] = []
     monkeypatch.setattr("penstock.app._spark", lambda m, conf: masters.append(m) or engine)
-    monkeypatch.setattr("penstock.app.Clock", lambda: FakeTime(engine, at).clock)
+    monkeypatch.setattr("penstock.app.Clock", lambda: fake_clock(engine, at))
     return masters
 
 

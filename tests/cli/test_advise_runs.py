@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.memory import MemoryEngine
+from penstock.testing import MemoryEngine
 
 from .conftest import Run, play
 

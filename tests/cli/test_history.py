@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.memory import MemoryEngine
 from penstock.store import timeline
 from penstock.store.history import FILE, moments
+from penstock.testing import MemoryEngine
 
 from ..control.doubles import running
 from .conftest import Run, play

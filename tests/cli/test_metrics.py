@@ -10,8 +10,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from penstock.engines.memory import MemoryEngine
 from penstock.store.history import FILE
+from penstock.testing import MemoryEngine
 
 from .conftest import Run, play
 

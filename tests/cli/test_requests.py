@@ -10,12 +10,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.engines.memory import MemoryEngine
 from penstock.errors import Refused
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
 from penstock.policies.base.policy import Context
+from penstock.testing import MemoryEngine
 
 from ..control.doubles import (
     running,

@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.engines.memory import MemoryEngine
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
 from penstock.policies.base.policy import Context
+from penstock.testing import MemoryEngine
 
 from ..control.doubles import (
     FailingEngine,
