@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ os.environ.setdefault(
 )
 
 
+TESTS = Path(__file__).parent
 LARGE = (
     *("docs", "lab/experiments", "dashboard"),
     *("cli/test_calibrate.py", "cli/test_profile.py", "cli/test_dashboard.py"),
@@ -41,11 +43,22 @@ LARGE = (
 """Tests of whole runs, pages and processes, beside those that carry the mark themselves."""
 
 
+@cache
+def _large(path: Path) -> bool:
+    where = path.relative_to(TESTS) if path.is_relative_to(TESTS) else path
+    return any(where.is_relative_to(one) for one in LARGE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import the large tests where they are left out: that would take longest."""
+    left_out = "not large" in config.option.markexpr and _large(collection_path)
+    return left_out or None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        where = item.path.relative_to(Path(__file__).parent)
-        if any(where.is_relative_to(one) for one in LARGE):
+        if _large(item.path):
             item.add_marker("large")
 
 
