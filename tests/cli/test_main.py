@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -87,6 +89,17 @@ def test_every_command_has_a_line_under_a_heading_and_an_example(penstock: Run) 
         assert (code, one) == penstock(name, "--help")[:2]
         assert f"  Example: penstock {name}" in one
         assert [p.name for p in command.params if not getattr(p, "help", None)] == []
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["run", "--help"], ["sclae"]])
+def test_help_comes_without_the_libraries_that_run_a_flow(words: list[str]) -> None:
+    heavy = {"pyspark", "pandas", "numpy", "pyarrow", "rich"}
+    program = (
+        "import sys\nfrom penstock.cli.main import main\n"
+        f"main({words!r})\nsys.exit(str({heavy!r} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1] == "set()"
 
 
 def extension(monkeypatch: pytest.MonkeyPatch, value: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+import scipy.special
+import scipy.stats
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -17,17 +19,13 @@ numbers = st.lists(number, min_size=2, max_size=25)
 def test_the_p_value_is_that_of_welch(one: list[float], other: list[float]) -> None:
     # series that hardly vary are at the mercy of rounding, here and there
     assume(min(max(s) - min(s) for s in (one, other)) > 1e-6 * max(map(abs, [*one, *other])))
-    from scipy import stats  # takes long to import
-
-    expected = stats.ttest_ind(one, other, equal_var=False).pvalue
+    expected = scipy.stats.ttest_ind(one, other, equal_var=False).pvalue
     assert p_value(one, other) == pytest.approx(expected, abs=1e-7)
 
 
 @given(st.floats(0.5, 200), st.floats(0.1, 20), st.floats(0, 1))
 def test_the_incomplete_beta_function_is_right(a: float, b: float, x: float) -> None:
-    from scipy import special
-
-    assert incomplete_beta(a, b, x) == pytest.approx(special.betainc(a, b, x), abs=1e-7)
+    assert incomplete_beta(a, b, x) == pytest.approx(scipy.special.betainc(a, b, x), abs=1e-7)
 
 
 def test_the_unit_does_not_matter_even_where_squares_vanish() -> None:
