@@ -60,7 +60,7 @@ test-extended: setup
 	$(BIN)/python -m pytest -m '$(PLAIN) and extended' -n auto
 
 test-fast: $(INSTALLED)
-	$(BIN)/python -m pytest -m '$(PLAIN) and not large and not extended' -n auto
+	$(BIN)/python -m pytest -m '$(PLAIN) and not large and not extended' -n auto --hypothesis-profile=repeatable
 
 test-ui: $(INSTALLED)
 	scripts/ensure-chromium.sh

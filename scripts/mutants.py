@@ -26,9 +26,7 @@ ROOT = Path(__file__).parents[1]
 CODE = Path("src/penstock")
 LONGEST = 600  # seconds of a test run
 PLAIN = "not spark and not ui and not kafka and not extended"
-LEFT_OUT = shutil.ignore_patterns(
-    ".git", ".venv", "site", "runs", "__pycache__", ".*_cache", "dist"
-)
+LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "site", "runs", "__pycache__", ".*_cache")
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt},
     **{ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is},
@@ -73,9 +71,9 @@ def edits(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """All nodes that run, except those of f-strings: before Python 3.12 these have no place."""
+    """All nodes worth an edit. Those of f-strings have no place before Python 3.12."""
     for name, value in ast.iter_fields(tree):
-        if name in ("annotation", "returns") or isinstance(tree, ast.JoinedStr):
+        if name in ("annotation", "returns", "decorator_list") or isinstance(tree, ast.JoinedStr):
             continue
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST) and "TYPE_CHECKING" not in ast.unparse(child)[:20]:

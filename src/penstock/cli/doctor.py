@@ -31,7 +31,7 @@ _INSTALL_JAVA = (
 
 
 class Level(Enum):
-    """How bad it is: nothing, something to know, or nothing will run."""
+    """Severity of a finding: none, a warning, or one that keeps Penstock from running."""
 
     OK = "ok"
     WARN = "warn"
@@ -40,7 +40,7 @@ class Level(Enum):
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at: what was found, and what to do if it is not well."""
+    """One check: what was found, and what to do about it."""
 
     name: str
     level: Level
@@ -86,7 +86,7 @@ def _lines(checks: Iterable[Check], failed: bool) -> Iterator[Text]:
 
 
 def examine() -> tuple[Check, ...]:
-    """All checks, in the order to mend things in."""
+    """Run all checks, in the order in which to solve problems."""
     return tuple(check for group in _GROUPS for check in group())
 
 
@@ -136,7 +136,7 @@ def _java_says(java: str) -> str:
 
 
 def java_check(java: str, says: str) -> Check:
-    """Judge what `java -version` says."""
+    """The check of a Java with this output of `java -version`."""
     number = java_major(says)
     if number is None:
         first = (says.strip().splitlines() or ["nothing"])[0]
@@ -201,7 +201,7 @@ def _machine() -> Iterator[Check]:
 
 
 def available_memory() -> int | None:
-    """Bytes that can be had now, no more than a container's limit; None where nobody says."""
+    """Available memory in bytes, within the limit of the container; None if unknown."""
     found: list[int] = []
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():

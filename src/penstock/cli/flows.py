@@ -53,10 +53,10 @@ class Reference:
             ) from None
 
     def load(self, out: str | Path) -> Dataflow:
-        """Build the dataflow. A file may make Spark columns, so it needs a session by now.
+        """Build the dataflow. A file that uses Spark columns needs a session.
 
-        `out` is the directory for a workload's output; a file says itself where its output
-        goes. Whatever goes wrong in the user's file is an `InvalidInput` with file and line.
+        out: directory for the output of a workload; a file says itself where its output goes.
+        Raises `InvalidInput` with file and line for an error in the user's file.
         """
         if self.file is None:
             return workloads.build(self.name, out=out)
@@ -116,7 +116,7 @@ def _ship_by_value(module: ModuleType, home: str, before: set[str]) -> None:
 
 
 def _guarded(file: Path, work: Callable[[], Any]) -> Any:
-    """Do it; what the user's code raises becomes one line with the place in their file."""
+    """Call `work`. Raises `InvalidInput` in one line, with file and line, if user code fails."""
     try:
         return work()
     except (Exception, SystemExit) as error:
@@ -137,9 +137,9 @@ def _explained(file: Path, error: BaseException) -> str:
 
 
 def loaded(reference: Reference, master: str | None, conf: Mapping[str, str], out: Any) -> Dataflow:
-    """The dataflow. A file may start the session itself, and then that is the session.
+    """Build a dataflow for a run on Spark. A file may start the session itself.
 
-    A file that makes Spark columns without one is loaded again when there is one.
+    A file that uses Spark columns without a session is loaded again after one is started.
     """
     if reference.file is None:
         return reference.load(out)
@@ -156,7 +156,7 @@ def loaded(reference: Reference, master: str | None, conf: Mapping[str, str], ou
 
 
 def _wants_session(error: BaseException | None) -> bool:
-    """True if pyspark raised the error, in a process that has no session."""
+    """True if pyspark raised this error and the process has no session."""
     import pyspark
 
     from penstock.engines.spark.session.flow_session import running
@@ -168,7 +168,7 @@ def _wants_session(error: BaseException | None) -> bool:
 
 
 def loaded_lightly(reference: Reference, out: Any = "out") -> Dataflow:
-    """The dataflow. Only a file that makes Spark columns needs a session of Spark's for that."""
+    """Build a dataflow, with a session of Spark only if the file uses Spark columns."""
     try:
         return reference.load(out)
     except InvalidInput as error:
@@ -182,7 +182,7 @@ def loaded_lightly(reference: Reference, out: Any = "out") -> Dataflow:
 
 @contextmanager
 def session(master: str | None) -> Iterator[None]:
-    """Tell a cluster when we are done with it; a session of this machine ends with the process."""
+    """Disconnect from a cluster at the end; a local session ends with the process."""
     try:
         yield
     finally:
@@ -194,7 +194,7 @@ def session(master: str | None) -> Iterator[None]:
 
 @contextmanager
 def run_directory(reference: Reference, run_dir: str | Path | None) -> Iterator[str | Path | None]:
-    """The run directory. A workload writes into it, so it is chosen before the flow is built."""
+    """The run directory, chosen before the flow is built, since a workload writes into it."""
     from penstock.store import directory_choice
     from penstock.store.run_directory import local
 
