@@ -75,7 +75,7 @@ def capacity(operator: OperatorMetrics, parallelism: int) -> float | None:
 
 
 @dataclass(frozen=True)
-class Queue:
+class PipelineQueue:
     """The queue in front of a pipeline, in the terms of Kingman's formula.
 
     rate: rows that arrive per instance and second; service: seconds per row; wait: measured mean
@@ -115,14 +115,14 @@ class Queue:
         return self.wait / expected if 0 < expected < math.inf else None
 
 
-def queue(pipeline: PipelineMetrics) -> Queue | None:
+def queue(pipeline: PipelineMetrics) -> PipelineQueue | None:
     """Return the queue in front of a pipeline."""
     if None in (pipeline.arrival_rate, pipeline.service, pipeline.wait):
         return None
     assert pipeline.arrival_rate is not None
     assert pipeline.service is not None
     assert pipeline.wait is not None
-    return Queue(
+    return PipelineQueue(
         parallelism=pipeline.parallelism,
         rate=pipeline.arrival_rate / pipeline.parallelism,
         service=pipeline.service,
