@@ -20,7 +20,7 @@ from penstock.metrics.snapshot import (
     PipelineMetrics,
     Snapshot,
 )
-from penstock.metrics.windows import apart, blend, mean, settled, summary, total, variation
+from penstock.metrics.windows import blend, disjoint, mean, settled, summary, total, variation
 
 
 def shot(at: float, window: float = 1.0, **more: object) -> Snapshot:
@@ -94,8 +94,8 @@ def test_what_was_before_a_change_does_not_count() -> None:
 
 def test_windows_that_overlap_count_once() -> None:
     every_second = [shot(float(at), 5.0) for at in range(1, 18)]
-    assert [s.at for s in apart(every_second)] == [2.0, 7.0, 12.0, 17.0]
-    assert [s.at for s in apart([shot(1.0), shot(2.0), shot(3.0)])] == [1.0, 2.0, 3.0]
+    assert [s.at for s in disjoint(every_second)] == [2.0, 7.0, 12.0, 17.0]
+    assert [s.at for s in disjoint([shot(1.0), shot(2.0), shot(3.0)])] == [1.0, 2.0, 3.0]
 
 
 def test_an_interval_holds_whole_windows_only() -> None:

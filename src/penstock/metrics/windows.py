@@ -78,7 +78,7 @@ def begins_after(snapshot: Snapshot, at: float) -> bool:
     return snapshot.at - snapshot.window >= at - 1e-9
 
 
-def apart(snapshots: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
+def disjoint(snapshots: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
     """Return the newest snapshot and earlier ones with disjoint windows, oldest first."""
     taken: list[Snapshot] = []
     for one in reversed(snapshots):
@@ -100,7 +100,7 @@ def summary(snapshots: Sequence[Snapshot], interval: float | None = None) -> Sna
     if interval is not None:  # whole windows within the interval; the newest in any case
         begin = newest.at - interval - 1e-9
         known = (*(s for s in known[:-1] if s.at - s.window >= begin), newest)
-    parts = apart(known)
+    parts = disjoint(known)
     if len(parts) == 1:
         return parts[0]
     return replace(
@@ -296,4 +296,4 @@ def drained(snapshots: Sequence[Snapshot], name: str) -> bool:
 
 def pipeline_averages(snapshots: Sequence[Snapshot]) -> Mapping[str, PipelineMetrics]:
     """Sum up each pipeline of the last snapshot, over all disjoint windows."""
-    return pipelines(apart(snapshots)) if snapshots else {}
+    return pipelines(disjoint(snapshots)) if snapshots else {}
