@@ -13,11 +13,11 @@ def command(streams: Streams) -> None:
 
     Example: penstock metrics
     """
-    from penstock.metrics.catalog import VOCABULARY
+    from penstock.metrics.catalog import CATALOG
 
     shown = [
         {"level": m.level.value, "name": m.name, "unit": m.unit.value, "meaning": m.meaning}
-        for m in VOCABULARY
+        for m in CATALOG
     ]
     lines = [f"{m['level']:<9} {m['name']:<17} {m['unit']:<8} {m['meaning']}" for m in shown]
     streams.print({"metrics": shown}, lines)
