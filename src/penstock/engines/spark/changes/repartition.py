@@ -98,7 +98,7 @@ def copy_running(source: Path, target: Path, wired: Wired) -> dict[str, int]:
             continue
         (target / "metadata").unlink()
         (target / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
-        checkpoints.come_home(target)
+        checkpoints.correct_paths(target)
         return {**wired.first, **checkpoints.committed(target, wired.epoch)}
     raise OSError(f"cannot copy {source}: it changes faster than it can be read")
 
