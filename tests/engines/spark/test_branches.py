@@ -11,7 +11,9 @@ import pytest
 
 from penstock import Dataflow, Memory, Plan, Stream
 from penstock.dataflow.graph import Graph
+from penstock.engines.spark.channels.channel import Channel
 from penstock.engines.spark.channels.event_clock import EventClock, merged, origin
+from penstock.engines.spark.channels.remote_files import FileStore
 from penstock.engines.spark.engine import SparkEngine
 from penstock.plan import fusion
 
@@ -124,3 +126,15 @@ def test_without_a_union_there_is_no_origin() -> None:
     flow = Dataflow("one")
     jump(flow).key_by("key").aggregate("counts", n="count(*)").sink("out", Memory())
     assert origin(flow.graph, "counts") is None
+
+
+def test_a_channel_without_rows_still_says_how_much_went_into_it(tmp_path: Path) -> None:
+    channel = Channel(FileStore(str(tmp_path)))
+    channel.commit("a", (), origins={"rows": (50, 50)})
+    channel.commit("b", (), origins={"rows": (50, 50)})
+    channel.commit("c", (("data/c", 4),), origins={"rows": (70, 80)})
+    channel.commit("d", (), origins={"rows": (90, 90)})
+    assert [entry.sequence for entry in channel.log.entries] == [0, 1, 2]
+    assert channel.origins(0) == {"rows": (50, 0)}
+    assert channel.origins(3) == {"rows": (50, 80)}
+    assert channel.origins(4) == {"rows": (90, 80)}

@@ -137,11 +137,10 @@ class Log:
 
     def origins(self, row: int) -> dict[str, tuple[int, int]]:
         """The origins of the rows before a row, as far as entries still say so."""
-        if row == 0:
-            return {}
         lower = next((e.origins for e in reversed(self.entries) if e.stop <= row), {})
         upper = next((e.origins for e in self.entries if e.stop >= row), {})
-        return {name: (lower.get(name, (0, 0))[0], high) for name, (_, high) in upper.items()}
+        lows = {name: lower.get(name, (0, 0))[0] for name in upper}
+        return {name: (lows[name], high if row else 0) for name, (_, high) in upper.items()}
 
     def overlapping(self, first: int, stop: int) -> Iterator[tuple[Entry, int, int]]:
         """Entries with rows in a range, each with the part [a, b) of the range inside it."""
@@ -261,7 +260,8 @@ class Channel:
                 mark = max(mark, known)
             if rows == 0:
                 self.store.remove(f"data/{tag}")
-                if mark == known and not (origins and origins != self.log.origins(self.log.end)):
+                noted = self.log.entries[-1].origins if self.log.entries else {}
+                if mark == known and (not origins or origins == noted):
                     return 0
             entry = Entry(
                 self._sequence, self.log.end, rows, time.time(), tag, files, mark, origins or {}
