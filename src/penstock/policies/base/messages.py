@@ -1,4 +1,4 @@
-"""Short messages of policies: of ten thousand pipelines a person reads the first few."""
+"""Texts for the reasons of decisions, short enough to read with ten thousand pipelines."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def listed(texts: Iterable[str], between: str = "; ") -> str:
 
 
 def changes_text(before: Plan, after: Plan) -> str:
-    """What is different in a plan that has the same pipelines in the same order."""
+    """Changes between two plans with the same pipelines in the same order."""
     return listed([str(action) for action in _actions(before, after)]) or "no change"
 
 
 def shortage_text(found: Mapping[str, int], wanted: Mapping[str, int]) -> str:
-    """Who gets fewer instances than it should have."""
-    cut = [f"{name} {found[name]} not {k}" for name, k in wanted.items() if found[name] < k]
-    return listed(cut) or "none of them can do with fewer"
+    """Pipelines that get fewer instances than they need."""
+    cut = [f"{name} gets {found[name]} of {k}" for name, k in wanted.items() if found[name] < k]
+    return listed(cut) or "no pipeline can have fewer"
 
 
 def _actions(before: Plan, after: Plan) -> Iterator[Action]:
