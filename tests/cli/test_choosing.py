@@ -107,7 +107,7 @@ def test_settings_are_fields_of_the_policy(
     ("name", "settings", "wrong"),
     [
         ("threshold", ["abov=0.7"], "has no option 'abov', did you mean 'above'"),
-        ("threshold", ["above=much"], "option 'above': 'much' is no number"),
+        ("threshold", ["above=much"], "option 'above': 'much' is not valid, expected number"),
         ("threshold", ["above"], "cannot read the option 'above': write it like above=0.7"),
         ("threshold", ["above="], "cannot read the option 'above=': write it like above=0.7"),
         ("threshold", [""], "cannot read the option '': write it like above=0.7"),

@@ -43,7 +43,7 @@ def test_every_step_is_the_same_to_the_last_bit(
 ) -> None:
     found, now = flow
     table = RateTable.of(found, now, over)
-    shares = EtpTable.of(table)
+    etp_table = EtpTable.of(table)
     for number, factor, grows in steps:
         at = number % len(now)
         name = table.numbered.names[at]
@@ -55,12 +55,12 @@ def test_every_step_is_the_same_to_the_last_bit(
         full = {n for n, mark in zip(table.numbered.names, table.congested, strict=True) if mark}
         assert full == congested(now, over)
         assert table.throughput == rates.throughput(found, now)
-        shares = shares.after(table)
-        shares, total = etp(found, now, over), float(shares.weights.sum())
+        etp_table = etp_table.after(table)
+        expected, total = etp(found, now, over), float(etp_table.weights.sum())
         for n in full:
             found_at = table.numbered.numbers[n]
-            share = min(1.0, float(shares.sums[found_at]) / total) if total > 0 else 0.0
-            assert share == shares[n]
+            share = min(1.0, float(etp_table.sums[found_at]) / total) if total > 0 else 0.0
+            assert share == expected[n]
 
 
 @settings(deadline=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from penstock.plan.change import Action, Cadence, Executors, Rescale
+from penstock.plan.change import Cadence, Executors
 from penstock.plan.plan import Plan
 
 _FEW = 12
@@ -19,7 +19,7 @@ def listed(texts: Iterable[str], between: str = "; ") -> str:
 
 def changes_text(before: Plan, after: Plan) -> str:
     """Changes between two plans with the same pipelines in the same order."""
-    return listed([str(action) for action in _actions(before, after)]) or "no change"
+    return listed(_changes(before, after), ", ") or "no change"
 
 
 def shortage_text(found: Mapping[str, int], wanted: Mapping[str, int]) -> str:
@@ -28,11 +28,11 @@ def shortage_text(found: Mapping[str, int], wanted: Mapping[str, int]) -> str:
     return listed(cut) or "no pipeline can have fewer"
 
 
-def _actions(before: Plan, after: Plan) -> Iterator[Action]:
+def _changes(before: Plan, after: Plan) -> Iterator[str]:
     for old, new in zip(before.pipelines, after.pipelines, strict=True):
         if old.parallelism != new.parallelism:
-            yield Rescale(new.name, old.parallelism, new.parallelism)
+            yield f"{new.name} {old.parallelism} -> {new.parallelism} instances"
         if old.cadence != new.cadence:
-            yield Cadence(new.name, old.cadence, new.cadence)
+            yield str(Cadence(new.name, old.cadence, new.cadence))
     if before.executors != after.executors:
-        yield Executors(before.executors, after.executors, after.leaving)
+        yield str(Executors(before.executors, after.executors, after.leaving))

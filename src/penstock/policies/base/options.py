@@ -44,7 +44,7 @@ def read(annotation: Any, text: str) -> Any:
                 return _read_one(alternative, text)
             except (ValueError, KeyError):
                 continue
-    raise InvalidInput(f"'{text}' is not a valid value; expected {kind(annotation)}")
+    raise InvalidInput(f"'{text}' is not valid, expected {kind(annotation)}")
 
 
 def kind(annotation: Any) -> str:

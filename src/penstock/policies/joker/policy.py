@@ -278,7 +278,7 @@ class Organic:
         rest = replace(state, trial=None, failed=tuple(outgrown))
         decision, later = self._adapt(context, rest, profile)  # with the same profile
         numbers = {**verdict.numbers, **decision.numbers}
-        reason = f"last change kept: {verdict.words}; {decision.reason}"
+        reason = f"kept: {verdict.words}; {decision.reason}"
         return Decision(decision.plan, reason, numbers), later
 
     def _lost(
@@ -299,14 +299,14 @@ class Organic:
             plan = with_changes(undone, following)
             others = tuple(a for a in trial.attempts if a not in blamed)
             rest = replace(trial, attempts=(*others, *following))
-            reason = f"{_words(following)}; last change undone: {verdict.words}"
+            reason = f"undone: {verdict.words}; {_words(following)}"
             numbers = {**verdict.numbers, **_numbers(following), **_BACK}
             return Decision(plan, reason, numbers), after_change(
                 state, plan, context.now, rest, failed
             )
         failed = (*state.failed, *trial.failures(verdict.lost, self.waiting))
         plan = _affordable(context, with_changes(context.plan, [a.undo for a in verdict.lost]))
-        reason = f"last change undone: {verdict.words}; no other change to try"
+        reason = f"undone: {verdict.words}; nothing is left to try"
         numbers = {**verdict.numbers, **_BACK}
         return Decision(plan, reason, numbers), after_change(state, plan, context.now, None, failed)
 
@@ -321,13 +321,13 @@ class Organic:
         words, numbers = self._kept_up(profile, gains)
         if behind is False or (behind is None and not fallen):
             decision, later = self._adapt(context, replace(state, trial=None), profile)
-            reason = f"last change kept: {words}; {decision.reason}"
+            reason = f"kept: {words}; {decision.reason}"
             return Decision(decision.plan, reason, {**numbers, **decision.numbers}), later
         blamed = self._blamed(context, profile, trial.attempts)
         plan = _affordable(context, with_changes(context.plan, [a.undo for a in blamed]))
         failed = (*state.failed, *trial.failures(blamed, self.waiting))
         names = listed((a.section.name for a in blamed), ", ")
-        reason = f"{names} as before: the flow did not keep up, {words}"
+        reason = f"undone: the flow did not keep up, {words}; {names} as before"
         numbers = {**numbers, **_BACK}
         return Decision(plan, reason, numbers), after_change(state, plan, context.now, None, failed)
 

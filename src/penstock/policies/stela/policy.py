@@ -65,7 +65,7 @@ class Stela:
         try:
             start = slots.measured(context, self.congested)
         except NotMeasured as why:
-            return Decision(None, str(why)), memory
+            return Decision(None, f"no change: {why}"), memory
         if (less := slots.fewer_instances(context, start, self.calm, self.catch_up)) is not None:
             return less, memory
         if self.by in RANKINGS:

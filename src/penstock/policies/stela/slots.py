@@ -161,7 +161,8 @@ def scale_out(
         said.append(
             f"{left} slots stay empty, because every pipeline that could use them is at its bound"
         )
-    reason = f"add {adding} executor{'s' * (adding > 1)} with {slots} slots: {describe(start, end)}"
+    added = f"add {adding} executor{'s' * (adding > 1)} with {slots} slot{'s' * (slots > 1)}"
+    reason = f"{added}: {describe(start, end)}"
     plan = replace(context.plan, executors=context.plan.executors + adding, leaving=())
     plan = with_instances(plan, {name: end.instances(name) for name in end.given})
     return Decision(plan, "; ".join([reason, *said]), {"slots": slots, **numbers(start, end)})

@@ -186,7 +186,7 @@ class _Ranked:
         try:
             start = slots.measured(context, self.congested)
         except NotMeasured as why:
-            return Decision(None, str(why)), memory
+            return Decision(None, f"no change: {why}"), memory
         if (less := slots.fewer_instances(context, start, self.calm, self.catch_up)) is not None:
             return less, memory
         ranking = RANKINGS[self.name](start.topology, start.rates)
