@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from penstock.plan.change import Cadence, Executors
+from penstock.plan.change import CadenceChange, ExecutorsChange
 from penstock.plan.plan import Plan
 
 _FEW = 12
@@ -33,6 +33,6 @@ def _changes(before: Plan, after: Plan) -> Iterator[str]:
         if old.parallelism != new.parallelism:
             yield f"{new.name} {old.parallelism} -> {new.parallelism} instances"
         if old.cadence != new.cadence:
-            yield str(Cadence(new.name, old.cadence, new.cadence))
+            yield str(CadenceChange(new.name, old.cadence, new.cadence))
     if before.executors != after.executors:
-        yield str(Executors(before.executors, after.executors, after.leaving))
+        yield str(ExecutorsChange(before.executors, after.executors, after.leaving))
