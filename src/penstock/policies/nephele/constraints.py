@@ -56,7 +56,7 @@ def longest_path(
     upstream: Mapping[str, tuple[str, ...]],
     seconds: Mapping[str, float],
 ) -> float:
-    """The longest way through pipelines that take so many seconds, each after all that feed it."""
+    """Largest sum of seconds on a path through these pipelines, listed upstream first."""
     longest: dict[str, float] = {}
     for name in names:
         before = (longest[up] for up in upstream[name] if up in longest)
