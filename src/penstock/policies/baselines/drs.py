@@ -231,7 +231,7 @@ class _Look:
         The model accepts instances that are busy nearly all the time; a slightly higher load in the
         next window would then need another one.
         """
-        enough = math.ceil(derived.plain(server.load / (1 - self.policy.slack)))
+        enough = math.ceil(derived.rounded(server.load / (1 - self.policy.slack)))
         return replace(server, least=max(server.least, min(enough, self.now[server.name])))
 
     def _timely(self, name: str, least: int) -> Server:

@@ -106,7 +106,7 @@ def by(ranking: Ranking) -> Choice:
         if ranking in _BY_TRAFFIC:
             keys = _BY_TRAFFIC[ranking] * _traffic(allocation.table)[able]
             near = keys <= keys.min() + _NEAR * np.abs(keys).max()
-            able, keys = able[near], derived.plains(keys[near])
+            able, keys = able[near], derived.rounded_array(keys[near])
         else:
             if memory is None:
                 ranked = ranking(allocation.topology, allocation.rates)
@@ -223,7 +223,7 @@ def _hops(ends: Iterable[str], links: Mapping[str, tuple[str, ...]]) -> Mapping[
 def _link_load(topology: Topology, rates: Rates) -> Mapping[str, float]:
     """Rows per second on all input and output links of each pipeline."""
     return {
-        name: derived.plain(rate.arrival + rate.output * len(topology.downstream[name]))
+        name: derived.rounded(rate.arrival + rate.output * len(topology.downstream[name]))
         for name, rate in rates.items()
     }
 
