@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from penstock import experiments
-from penstock.engines.simulator.machines import place
+from penstock.engines.simulator.executors import place
 from penstock.errors import FlowFailed
 from penstock.experiments import (
     es_stream,

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from penstock.control.loop import Tick
 from penstock.engines.simulator.arrivals import Deterministic
-from penstock.engines.simulator.batch_time import Machine
+from penstock.engines.simulator.batch_time import SharedProcessors
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.model import Keys, MicroBatch, Model, Node
+from penstock.engines.simulator.model import Keys, Machine, MicroBatch, Model
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
@@ -273,7 +273,7 @@ def test_a_model_file_says_what_was_fitted(keyed: Calibration, tmp_path: Path) -
         (
             '{"kind": "penstock model", "version": 1, "flow": "x", "operators": {}, '
             '"machine": {"slots": 4}, "batch": {"task": -1}}',
-            "a batch cannot have a task of -1",
+            "task of a batch must be finite and not negative, found -1",
         ),
     ],
 )
@@ -360,7 +360,7 @@ def test_a_tenth_of_outliers_does_not_sway_the_fit(truth: list[float], seed: int
 def test_tasks_slow_down_until_processors_are_just_enough(
     tasks: int, waits: float, others: float, processors: float
 ) -> None:
-    machine = Machine(64, processors, others)
+    machine = SharedProcessors(64, processors, others)
     slow = machine.stretch(tasks, waits)
     # others as so many tasks of the same kind: each has a processor for 1 of slow + waits seconds
     wanted = (tasks + others) / (slow + waits)
@@ -373,8 +373,8 @@ def test_tasks_slow_down_until_processors_are_just_enough(
 
 
 def test_a_machine_of_unknown_processors_has_one_for_each(tmp_path: Path) -> None:
-    assert Machine(4, 0.0, 9.0).stretch(8) == 1.0
-    with pytest.raises(InvalidInput, match="0 processors cannot be"):
-        Node(processors=0)
+    assert SharedProcessors(4, 0.0, 9.0).stretch(8) == 1.0
+    with pytest.raises(InvalidInput, match="a machine needs processors, found 0"):
+        Machine(processors=0)
     with pytest.raises(InvalidInput, match="a batch cannot have a job of -1"):
         MicroBatch(job=-1)

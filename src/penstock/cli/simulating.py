@@ -115,7 +115,7 @@ def _simulate(given: argparse.Namespace, streams: Streams) -> int:
 def model(given: argparse.Namespace, flow: Dataflow, nodes: int) -> Model:
     """What the options say is simulated."""
     from penstock.engines.simulator import arrivals
-    from penstock.engines.simulator.model import MicroBatch, Model, Node
+    from penstock.engines.simulator.model import Machine, MicroBatch, Model
     from penstock.predict import model_file, operator_costs
 
     comes = None if given.arrivals is None else arrivals.parse(given.arrivals)
@@ -132,7 +132,7 @@ def model(given: argparse.Namespace, flow: Dataflow, nodes: int) -> Model:
     made = Model(
         steps,
         nodes=nodes,
-        node=Node(cores=4 if given.cores is None else given.cores),
+        node=Machine(cores=4 if given.cores is None else given.cores),
         arrivals=comes or arrivals.Poisson(),
         batch=MicroBatch(pace=_PACE) if given.batches else None,
     )

@@ -40,7 +40,7 @@ from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
 from penstock.drawing.figures import Mark
 from penstock.engines.simulator.distributions import Exponential
-from penstock.engines.simulator.model import Keys, Model, Node, Step, Timing
+from penstock.engines.simulator.model import Keys, Machine, Model, OperatorCost, Timing
 from penstock.engines.simulator.scenario import Scenario
 from penstock.experiments import reading
 from penstock.experiments.experiment import Data, Record
@@ -122,9 +122,9 @@ def scenario(
     total = sum(instances.values())
     used = nodes or min(NODES, -(-total // INSTANCES))
     model = Model(
-        {n: Step(Exponential(s), keys=Keys(5000)) for n, s in app.services.items()},
+        {n: OperatorCost(Exponential(s), keys=Keys(5000)) for n, s in app.services.items()},
         nodes=NODES,
-        node=Node(cores=CORES, memory=2e9, room=INSTANCES),
+        node=Machine(cores=CORES, memory=2e9, room=INSTANCES),
         between=BETWEEN,
         timing=Timing(executor_start=1.0, instance_start=0.5, restart=RESTART),
         stays=True,

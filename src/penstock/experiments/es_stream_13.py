@@ -25,7 +25,7 @@ from functools import partial
 import numpy as np
 
 from penstock.drawing.figures import Bars, Figure, Level, Panel
-from penstock.engines.simulator.machines import place
+from penstock.engines.simulator.executors import place
 from penstock.engines.simulator.scenario import Scenario
 from penstock.experiments import es_stream, reading
 from penstock.experiments.es_stream import COUNT, PAPER, TOP, Application

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from penstock.drawing.figures import Bars, Figure, Level, Line, Panel
 from penstock.engines.simulator.distributions import Gamma
-from penstock.engines.simulator.model import Step
+from penstock.engines.simulator.model import OperatorCost
 from penstock.engines.simulator.scenario import Scenario
 from penstock.experiments import joker, reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read
@@ -150,8 +150,8 @@ def shared(
     """Two operators with these shares of the time of a thread that does 100 ktps."""
     graph = joker.workload("region-4", multiplications="1,1")
     steps = {
-        "multiply-1": Step(Gamma(first / _THREAD, 0.1), keys=joker.KEYS),
-        "multiply-2": Step(Gamma(second / _THREAD, 0.1), keys=joker.KEYS),
+        "multiply-1": OperatorCost(Gamma(first / _THREAD, 0.1), keys=joker.KEYS),
+        "multiply-2": OperatorCost(Gamma(second / _THREAD, 0.1), keys=joker.KEYS),
     }
     hop = (1 - first - second) / _THREAD
     found = joker.scenario(

@@ -249,13 +249,13 @@ class Modelled:
         rows = dict.fromkeys(graph.topological, 1.0)
         for name in graph.topological:
             for before in graph[name].inputs:
-                rows[name] = rows[before] * model.step(before).selectivity
+                rows[name] = rows[before] * model.cost(before).selectivity
         slowest = 0.0
         for one in plan.pipelines:
             head = one.operators[0]
             each = model.hop + model.crowding * (one.parallelism - 1)
             hop = each * rows[head] if graph[head].inputs else 0.0
-            work = hop + sum(rows[n] * model.step(n).service.mean for n in one.operators)
+            work = hop + sum(rows[n] * model.cost(n).service.mean for n in one.operators)
             slowest = max(slowest, work / one.parallelism)
         return 1 / slowest
 

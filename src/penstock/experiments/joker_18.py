@@ -27,7 +27,7 @@ from dataclasses import replace
 
 from penstock.drawing.figures import Figure, Level, Line, Panel
 from penstock.engines.simulator.distributions import Gamma
-from penstock.engines.simulator.model import Keys, Step
+from penstock.engines.simulator.model import Keys, OperatorCost
 from penstock.engines.simulator.scenario import Scenario
 from penstock.experiments import joker, reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read
@@ -38,9 +38,9 @@ from penstock.experiments.play import Play
 from penstock.experiments.rivals import scaled
 
 
-def step(ktps: float, selectivity: float = 1.0, keys: Keys | None = None) -> Step:
+def step(ktps: float, selectivity: float = 1.0, keys: Keys | None = None) -> OperatorCost:
     """An operator of which one thread does so much."""
-    return Step(Gamma(1 / ktps, 0.1), selectivity, keys or joker.KEYS)
+    return OperatorCost(Gamma(1 / ktps, 0.1), selectivity, keys or joker.KEYS)
 
 
 CROWDING = (1 / (3200 * Keys(20_000).shares(8).max()) - 1 / 640) / 7
@@ -69,7 +69,7 @@ def monitoring(seconds: float) -> Scenario:
 
 
 def _scenario(
-    name: str, steps: dict[str, Step], seconds: float, source: float, crowding: float = 0.0
+    name: str, steps: dict[str, OperatorCost], seconds: float, source: float, crowding: float = 0.0
 ) -> Scenario:
     graph = joker.workload(name)
     return joker.scenario(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from penstock.drawing.figures import Bars, Figure, Level, Panel
-from penstock.engines.simulator.model import Step
+from penstock.engines.simulator.model import OperatorCost
 from penstock.engines.simulator.scenario import Scenario
 from penstock.experiments import joker, reading
 from penstock.experiments.experiment import Case, Claim, Data, Experiment, Read
@@ -53,7 +53,11 @@ def topology(
     first, *rest = REGIONS[name]
     steps = {op: joker.multiplying(cost) for op in first}
     steps |= {op: joker.multiplying(cost / ratio) for region in rest for op in region}
-    steps |= {"gather": Step(selectivity=0.5 if pairs else 1.0)} if name == "reverse-tree" else {}
+    steps |= (
+        {"gather": OperatorCost(selectivity=0.5 if pairs else 1.0)}
+        if name == "reverse-tree"
+        else {}
+    )
     if grain is None:
         grain = 1 if cost < FINE else MEET if name == "reverse-tree" else GRAIN
     return joker.scenario(graph, steps, seconds, grain=grain)

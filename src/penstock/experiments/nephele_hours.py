@@ -9,7 +9,7 @@ from functools import partial
 
 from penstock.drawing.figures import Bars, Figure, Level, Panel
 from penstock.engines.simulator.distributions import Gamma
-from penstock.engines.simulator.model import Step
+from penstock.engines.simulator.model import OperatorCost
 from penstock.engines.simulator.scenario import (
     PRIME_RATES,
     PRIME_SERVICE,
@@ -63,8 +63,8 @@ RESERVE = ", with a reserve"
 def uneven(bound: int, step: float) -> Scenario:
     """Tests take as unevenly long as with an exponential distribution, which is not in the seed."""
     scenario = bounded(bound, step)
-    steps = {"test": Step(Gamma(PRIME_SERVICE, 1.0))}
-    return replace(scenario, model=replace(scenario.model, steps=steps))
+    steps = {"test": OperatorCost(Gamma(PRIME_SERVICE, 1.0))}
+    return replace(scenario, model=replace(scenario.model, costs=steps))
 
 
 def _saved(long: str, short: str) -> Read:

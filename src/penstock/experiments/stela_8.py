@@ -11,8 +11,8 @@ from statistics import fmean
 from typing import Any
 
 from penstock.drawing.figures import Bars, Figure, Level, Line, Mark, Panel
-from penstock.engines.simulator.changes import Failure
-from penstock.engines.simulator.machines import packed
+from penstock.engines.simulator.changes import InjectedFailure
+from penstock.engines.simulator.executors import packed
 from penstock.engines.simulator.topologies import SCALING
 from penstock.experiments import reading, removal_seen, removal_spark
 from penstock.experiments.experiment import (
@@ -87,7 +87,7 @@ class Draw:
         elif way in SOME:
             scenario = missed_after(scenario, NEVER)
             homeless = self._homeless(setting, scenario.plan, group, SOME[way])
-            options["failures"] = tuple(Failure(AT + 1.0, None, *one) for one in homeless)
+            options["failures"] = tuple(InjectedFailure(AT + 1.0, None, *one) for one in homeless)
         else:
             scenario = replace(scenario, plan=replace(scenario.plan, executors=SCALING.machines[1]))
         limits = Limits(executor_slots=64)

@@ -10,8 +10,8 @@ import numpy as np
 
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import Read
-from penstock.engines.simulator.arrays import Floats, Indices
 from penstock.engines.simulator.model import MicroBatch
+from penstock.engines.simulator.queues import Floats, Indices
 from penstock.predict import operator_fit
 from penstock.predict.batch_observations import Moment, Observation, Placed
 from penstock.predict.least_squares import alike, errors, numbered, robust

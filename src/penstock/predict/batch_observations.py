@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from penstock.dataflow.graph import Graph
-from penstock.engines.simulator.batch_time import Machine, Shape, shape_of
+from penstock.engines.simulator.batch_time import BatchShape, SharedProcessors, batch_shape
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import OperatorMetrics, PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
@@ -35,7 +35,7 @@ class Observation:
     """
 
     pipeline: Pipeline
-    shape: Shape
+    shape: BatchShape
     batches: int
     seconds: float
     rows: float
@@ -110,7 +110,7 @@ class Placed:
     """
 
     seen: Observation
-    machine: Machine
+    machine: SharedProcessors
     crowded: bool
     plan: int = 0
 
@@ -254,7 +254,7 @@ def _observation(
     operators: Mapping[str, OperatorMetrics],
 ) -> Observation:
     batches, parts = metrics.batches, metrics.parts
-    shape = shape_of(graph, pipeline)
+    shape = batch_shape(graph, pipeline)
     assert metrics.rows_in
     assert metrics.rate_in
     seconds = metrics.rows_in / metrics.rate_in

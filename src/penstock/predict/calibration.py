@@ -16,9 +16,9 @@ import numpy as np
 
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import State
-from penstock.engines.simulator.arrays import Floats
-from penstock.engines.simulator.batch_time import Machine, times
-from penstock.engines.simulator.model import MicroBatch, Node, Step, Timing
+from penstock.engines.simulator.batch_time import SharedProcessors, batch_times
+from penstock.engines.simulator.model import Machine, MicroBatch, OperatorCost, Timing
+from penstock.engines.simulator.queues import Floats
 from penstock.errors import InvalidInput
 from penstock.predict import batch_fit, operator_fit
 from penstock.predict.batch_observations import Moment, Observation, Placed, Recording
@@ -63,9 +63,9 @@ class Calibration:
     """A fitted model of a dataflow in batches; notes say what could not be fitted, and why."""
 
     graph: Graph
-    steps: Mapping[str, Step]
+    steps: Mapping[str, OperatorCost]
     batch: MicroBatch
-    node: Node
+    node: Machine
     quality: Quality
     timing: Timing = field(default_factory=Timing)
     notes: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ def fit(recordings: Sequence[Recording]) -> Calibration:
         graph,
         made.steps,
         replace(made.batch, channel=recordings[-1].channel),
-        Node(cores=cores, processors=round(made.processors, 3)),
+        Machine(cores=cores, processors=round(made.processors, 3)),
         quality,
         _timing(recordings, notes),
         (*notes, *made.notes),
@@ -117,7 +117,7 @@ class _Made:
     """A fit for a number of processors, and what a batch takes of them aside."""
 
     processors: float
-    steps: Mapping[str, Step]
+    steps: Mapping[str, OperatorCost]
     batch: MicroBatch
     errors: tuple[Mapping[str, Any], ...]
     notes: tuple[str, ...]
@@ -259,7 +259,9 @@ def _placed(
         always = sum(batch.aside * one.batches / one.seconds for one in moment.pipelines)
         for one, own in zip(moment.pipelines, wants, strict=True):
             if one.fresh:
-                machine = Machine(moment.slots, processors, max(0.0, sum(wants) - own) + always)
+                machine = SharedProcessors(
+                    moment.slots, processors, max(0.0, sum(wants) - own) + always
+                )
                 found.append(Placed(one, machine, moment.crowded, moment.plan))
     return found
 
@@ -289,7 +291,7 @@ def _timing(recordings: Sequence[Recording], notes: list[str]) -> Timing:
 # --- operators ----------------------------------------------------------------------------------
 
 
-def _steps(graph: Graph, placed: Sequence[Placed], costs: Costs) -> dict[str, Step]:
+def _steps(graph: Graph, placed: Sequence[Placed], costs: Costs) -> dict[str, OperatorCost]:
     seen = [one.seen for one in placed]
     found = {}
     for operator in graph.operators:
@@ -307,7 +309,7 @@ def _error(one: Placed, costs: Costs, batch: MicroBatch) -> dict[str, Any]:
     """A batch as it was and as the model has it, of the same rows."""
     seen = one.seen
     cpu, wait = operator_fit.needs(seen, costs, batch.row)
-    took = times(batch, seen.shape, one.machine, cpu, wait)
+    took = batch_times(batch, seen.shape, one.machine, cpu, wait)
     longest = float(took.tasks.max(axis=1).sum())
     whole = took.beside + longest
     return {

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from penstock.engines.simulator.arrays import Floats, Indices
+from penstock.engines.simulator.queues import Floats, Indices
 
 _ROUNDS = 20
 _HUBER = 1.345

@@ -25,7 +25,7 @@ from typing import Any
 from penstock.dataflow.graph import Graph
 from penstock.engines.simulator import distributions
 from penstock.engines.simulator.arrivals import Arrivals, Deterministic
-from penstock.engines.simulator.model import Keys, MicroBatch, Model, Node, Step, Timing
+from penstock.engines.simulator.model import Keys, Machine, MicroBatch, Model, OperatorCost, Timing
 from penstock.errors import InvalidInput, PenstockError
 from penstock.predict.calibration import Calibration
 from penstock.store.serialization import restored
@@ -38,9 +38,9 @@ class Fitted:
     """What a simulation needs of a model file."""
 
     flow: str
-    steps: Mapping[str, Step]
+    steps: Mapping[str, OperatorCost]
     batch: MicroBatch
-    node: Node
+    node: Machine
     timing: Timing = field(default_factory=Timing)
 
     def model(
@@ -60,7 +60,7 @@ class Fitted:
         node = self.node
         if cores is not None:  # machines of the same kind
             share = (node.processors or node.cores) / node.cores
-            node = Node(cores=cores, processors=share * cores)
+            node = Machine(cores=cores, processors=share * cores)
         return Model(
             self.steps,
             nodes=nodes,
@@ -105,7 +105,7 @@ def to_json(calibration: Calibration, runs: Sequence[Path | str] = ()) -> dict[s
     }
 
 
-def _operator(step: Step, stateful: bool) -> dict[str, Any]:
+def _operator(step: OperatorCost, stateful: bool) -> dict[str, Any]:
     cv = getattr(
         step.service, "cv", 1.0 if isinstance(step.service, distributions.Exponential) else 0.0
     )
@@ -151,7 +151,7 @@ def from_json(data: Any) -> Fitted:
             str(data["flow"]),
             {name: _step(one) for name, one in data["operators"].items()},
             restored(MicroBatch, {**_NOTHING, **data["batch"]}),
-            Node(cores=machine["slots"], processors=machine.get("processors")),
+            Machine(cores=machine["slots"], processors=machine.get("processors")),
             restored(Timing, data.get("timing", {})),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -161,8 +161,8 @@ def from_json(data: Any) -> Fitted:
 _NOTHING = {"planning": 0.0, "log": 0.0, "commit": 0.0, "partition": 0.0, "task": 0.0}
 
 
-def _step(data: Mapping[str, Any]) -> Step:
-    return Step(
+def _step(data: Mapping[str, Any]) -> OperatorCost:
+    return OperatorCost(
         distributions.of(float(data.get("seconds", 0.0)), float(data.get("cv", 0.0))),
         float(data.get("selectivity", 1.0)),
         restored(Keys, data["keys"]) if "keys" in data else Keys(),

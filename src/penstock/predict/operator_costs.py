@@ -10,7 +10,7 @@ from typing import Any
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import Barrier
 from penstock.engines.simulator import distributions
-from penstock.engines.simulator.model import Step
+from penstock.engines.simulator.model import OperatorCost
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import OperatorMetrics, PipelineMetrics, Snapshot
 from penstock.store import history
@@ -22,7 +22,7 @@ def steps(
     costs: Mapping[str, str] | None = None,
     selectivity: Mapping[str, float] | None = None,
     run_dir: Path | str | None = None,
-) -> dict[str, Step]:
+) -> dict[str, OperatorCost]:
     """The steps of a dataflow; what is said counts before what was measured or declared.
 
     costs: by operator, as `service.parse` reads them; run_dir: a run whose last snapshot tells.
@@ -36,9 +36,9 @@ def steps(
             known = ", ".join(o.name for o in graph.operators)
             raise InvalidInput(f"no operator '{name}' to say a cost of; operators are {known}")
     for name, text in (costs or {}).items():
-        found[name] = replace(found.get(name, Step()), service=distributions.parse(text))
+        found[name] = replace(found.get(name, OperatorCost()), service=distributions.parse(text))
     for name, factor in (selectivity or {}).items():
-        found[name] = replace(found.get(name, Step()), selectivity=factor)
+        found[name] = replace(found.get(name, OperatorCost()), selectivity=factor)
     if not any(step.service.mean for step in found.values()):
         raise InvalidInput(
             f"nothing says what the operators of '{graph.name}' cost: give --cost NAME=2ms for "
@@ -47,23 +47,25 @@ def steps(
     return found
 
 
-def declared(graph: Graph) -> dict[str, Step]:
+def declared(graph: Graph) -> dict[str, OperatorCost]:
     """What operators say of themselves: their estimate, or the cost of what they call."""
     found = {}
     for operator in graph.operators:
         if isinstance(operator.body, Barrier):
-            found[operator.name] = Step(selectivity=1 / len(operator.inputs))
+            found[operator.name] = OperatorCost(selectivity=1 / len(operator.inputs))
         owner: Any = getattr(getattr(operator.body, "function", None), "__self__", None)
         seconds = getattr(getattr(owner, "cost", None), "seconds", None)
         if operator.estimate is not None:
             said = operator.estimate
-            found[operator.name] = Step(distributions.Constant(said.seconds), said.selectivity)
+            found[operator.name] = OperatorCost(
+                distributions.Constant(said.seconds), said.selectivity
+            )
         elif isinstance(seconds, float):
-            found[operator.name] = Step(distributions.Constant(seconds), owner.selectivity)
+            found[operator.name] = OperatorCost(distributions.Constant(seconds), owner.selectivity)
     return found
 
 
-def measured(graph: Graph, run_dir: Path | str) -> dict[str, Step]:
+def measured(graph: Graph, run_dir: Path | str) -> dict[str, OperatorCost]:
     """From the last snapshot of a run in which records were processed, a settled one if any is."""
     last: Snapshot | None = None
     for snapshot in history.snapshots(local(run_dir)):
@@ -73,12 +75,12 @@ def measured(graph: Graph, run_dir: Path | str) -> dict[str, Step]:
     if last is None:
         raise InvalidInput(f"'{run_dir}' holds no run in which records were measured")
     seen: Mapping[str, OperatorMetrics | PipelineMetrics] = last.operators or last.pipelines
-    found: dict[str, Step] = {}
+    found: dict[str, OperatorCost] = {}
     for name, metrics in seen.items():
         if name in graph and metrics.service is not None:
             known = metrics.rows_in and metrics.rows_out is not None
             ratio = (metrics.rows_out or 0) / metrics.rows_in if known and metrics.rows_in else 1.0
-            found[name] = Step(
+            found[name] = OperatorCost(
                 distributions.of(metrics.service, metrics.service_cv), round(ratio, 4)
             )
     return found

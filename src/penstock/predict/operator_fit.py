@@ -11,9 +11,9 @@ import numpy as np
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import Read
 from penstock.engines.simulator import distributions
-from penstock.engines.simulator.arrays import Floats
-from penstock.engines.simulator.batch_time import Machine, dealt
-from penstock.engines.simulator.model import Keys, Step
+from penstock.engines.simulator.batch_time import SharedProcessors, task_shares
+from penstock.engines.simulator.model import Keys, OperatorCost
+from penstock.engines.simulator.queues import Floats
 from penstock.metrics.snapshot import OperatorMetrics
 from penstock.predict.batch_observations import Moment, Observation, Placed
 from penstock.predict.least_squares import alike, numbered, robust
@@ -124,7 +124,7 @@ def _of_rows_and_keys(
     return of_rows, of_keys
 
 
-def slow(machine: Machine, seen: Observation, costs: Costs, stage: int) -> float:
+def slow(machine: SharedProcessors, seen: Observation, costs: Costs, stage: int) -> float:
     """How many times as long a row's work in a stage took as if it had been alone."""
     need = sum(costs.need(seen, name) for name in seen.visits)
     idle = sum(costs.idle(seen, name) for name in seen.visits)
@@ -136,7 +136,7 @@ def _shares(seen: Observation) -> Floats:
     shape = seen.shape
     shares = np.full((shape.stages, shape.tasks), 1 / shape.tasks)
     if shape.stages == 1 and shape.inputs > 1:
-        shares[0] = dealt(shape.tasks, [1.0] * shape.inputs)
+        shares[0] = task_shares(shape.tasks, [1.0] * shape.inputs)
     if len(seen.shares) == shape.tasks:
         shares[-1] = seen.shares
     return shares
@@ -169,14 +169,14 @@ def needs(seen: Observation, costs: Costs, row: float) -> tuple[Floats, Floats]:
     return work, still
 
 
-def step(name: str, seen: Sequence[Observation], costs: Costs) -> Step:
+def step(name: str, seen: Sequence[Observation], costs: Costs) -> OperatorCost:
     """An operator for the simulator."""
     found = [o for one in seen if (o := one.operators.get(name)) is not None]
     cpu, wait = costs.cpu.get(name, 0.0), costs.wait.get(name, 0.0)
     variation = [o.service_cv for o in found if o.service_cv is not None and o.measured]
     came = sum(o.rows_in for o in found if o.rows_in and o.rows_out is not None)
     left = sum(o.rows_out for o in found if o.rows_in and o.rows_out is not None)
-    return Step(
+    return OperatorCost(
         distributions.of(cpu + wait, round(float(np.median(variation)), 3) if variation else 0.0),
         round(left / came, 4) if came else 1.0,
         costs.keys.get(name, Keys()),

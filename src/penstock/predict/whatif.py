@@ -27,10 +27,10 @@ from penstock.dataflow.connectors import Generator
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.load_profile import Load
 from penstock.dataflow.operators import Read
-from penstock.engines.simulator import initial_state
+from penstock.engines.simulator import state
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.initial_state import Beginning
 from penstock.engines.simulator.model import Model
+from penstock.engines.simulator.state import InitialState
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan.limits import Limits
@@ -137,7 +137,7 @@ class _Start:
     graph: Graph
     plan: Plan
     loads: Mapping[str, Load]
-    begin: Beginning
+    begin: InitialState
     time: float
 
 
@@ -223,7 +223,7 @@ def _start(seen: Recording, asked: Sequence[Terms], question: Question, nodes: i
         _endless(seen.graph),
         replace(seen.plan, executors=min(nodes, seen.plan.executors)),
         _loads(seen, asked, question.load),
-        initial_state.of(seen.graph, today.plan, today.snapshot),
+        state.state_of(seen.graph, today.plan, today.snapshot),
         today.time,
     )
 
@@ -236,7 +236,7 @@ def _simulated(
     question: Question,
     run: Callable[..., Summary],
 ) -> PredictedRun:
-    engine = SimulatorEngine(model, load=start.loads, seed=question.seed, begin=start.begin)
+    engine = SimulatorEngine(model, load=start.loads, seed=question.seed, initial=start.begin)
     clock = engine.clock
     with tempfile.TemporaryDirectory(prefix="penstock-whatif-") as folder:
         home = Path(folder) / "run"

@@ -10,7 +10,7 @@ from penstock.dataflow.connectors import Generator, Memory
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.model import Model, Step
+from penstock.engines.simulator.model import Model, OperatorCost
 from penstock.plan.plan import Pipeline, Plan
 from tests.strategies import nothing
 
@@ -51,7 +51,7 @@ def apart(*pipelines: tuple[str, int], executors: int | None = None) -> Plan:
 def started(
     graph: Graph,
     plan: Plan,
-    steps: Mapping[str, Step],
+    steps: Mapping[str, OperatorCost],
     load: str,
     run_dir: Path,
     *,

@@ -7,17 +7,19 @@ from pathlib import Path
 import pytest
 
 from penstock.engines.simulator.arrivals import Deterministic
-from penstock.engines.simulator.changes import Failure
+from penstock.engines.simulator.changes import InjectedFailure
 from penstock.engines.simulator.distributions import Constant
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.model import Keys, MicroBatch, Step, Timing
+from penstock.engines.simulator.model import Keys, MicroBatch, OperatorCost, Timing
 
 from .flows import apart, chain, keyed, started
 
 
-def counting(run_dir: Path, failures: list[Failure], batch: MicroBatch | None) -> SimulatorEngine:
+def counting(
+    run_dir: Path, failures: list[InjectedFailure], batch: MicroBatch | None
+) -> SimulatorEngine:
     """Two instances, whose state takes 10 s to be dealt anew."""
-    steps = {"count": Step(Constant(0.001), keys=Keys(1000))}
+    steps = {"count": OperatorCost(Constant(0.001), keys=Keys(1000))}
     return started(
         keyed(),
         apart(("count", 2), executors=1),
@@ -35,7 +37,7 @@ def test_who_breaks_while_it_stands_still_does_not_go_on_the_sooner(
     tmp_path: Path, batch: MicroBatch | None
 ) -> None:
     delivered = []
-    for failures in ([], [Failure(7.0, pipeline="count", instance=n) for n in range(3)]):
+    for failures in ([], [InjectedFailure(7.0, pipeline="count", instance=n) for n in range(3)]):
         engine = counting(tmp_path / str(len(failures)), failures, batch)
         engine.advance(5.0)
         engine.observe()
@@ -48,12 +50,12 @@ def test_a_broken_instance_stays_broken_whatever_is_changed(tmp_path: Path) -> N
     engine = started(
         chain("a"),
         apart(("a", 1), executors=1),
-        {"a": Step(Constant(0.001))},
+        {"a": OperatorCost(Constant(0.001))},
         "100/s",
         tmp_path,
         timing=Timing(restart=0.1, instance_start=0.1, detection=60.0),
         window=5.0,
-        options={"failures": [Failure(5.0, pipeline="a")]},
+        options={"failures": [InjectedFailure(5.0, pipeline="a")]},
     )
     engine.advance(6.0)
     engine.observe()
@@ -77,7 +79,7 @@ def test_a_query_does_not_begin_a_batch_before_the_one_under_way_is_through(
     engine = started(
         keyed(),
         apart(("count", 8), executors=8),
-        {"count": Step(Constant(20.0), keys=Keys(1000))},
+        {"count": OperatorCost(Constant(20.0), keys=Keys(1000))},
         "1/s",
         tmp_path,
         seed=seed,
@@ -87,9 +89,9 @@ def test_a_query_does_not_begin_a_batch_before_the_one_under_way_is_through(
     )
     engine.advance(6.0)
     engine.observe()
-    through = float(engine._sim.stages["count"].servers.free[0])
+    through = float(engine._sim.pipelines["count"].servers.free[0])
     assert through > 20
     engine.apply(apart(("count", 4), executors=4))
-    assert float(engine._sim.stages["count"].servers.free[0]) == through
+    assert float(engine._sim.pipelines["count"].servers.free[0]) == through
     engine.advance(through - 0.1 - engine.now)
     assert (engine.observe().pipelines["count"].batches or 0) == 0

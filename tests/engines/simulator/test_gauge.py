@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engines.simulator.measurements import Gauge
+from penstock.engines.simulator.measurement import PipelineGauge
 
 
 def test_batches_are_counted_whole() -> None:
-    gauge = Gauge(1)
+    gauge = PipelineGauge(1)
     assert gauge.rates(9.0, 5.0) is None
     for number in range(4):
         gauge.batch(2.0 * number, 20)

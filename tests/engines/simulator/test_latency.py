@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from penstock.dataflow.graph import Constraint
-from penstock.engines.simulator.latency import Ages, LatencyGauge
+from penstock.engines.simulator.measurement import Ages, LatencyGauge
 
 
 @pytest.mark.parametrize("count", [0, 1, 50, 4096, 100_000])

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.control.loop import Tick
 from penstock.engines.simulator import distributions
-from penstock.engines.simulator.batch_time import Pool
+from penstock.engines.simulator.batch_time import SlotPool
 from penstock.engines.simulator.distributions import (
     Chooser,
     Constant,
@@ -21,8 +21,8 @@ from penstock.engines.simulator.distributions import (
     Lognormal,
     Service,
 )
-from penstock.engines.simulator.machines import Placement, packed, place, slowdown
-from penstock.engines.simulator.model import Keys, Node
+from penstock.engines.simulator.executors import Placement, packed, place, slowdown
+from penstock.engines.simulator.model import Keys, Machine
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import OperatorMetrics, PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
@@ -180,7 +180,7 @@ def test_an_executor_that_is_lost_gives_its_instances_to_the_others() -> None:
 
 
 def test_slots_that_are_lost_are_those_that_would_be_free_last() -> None:
-    pool = Pool(4, 2.0, 0.0)
+    pool = SlotPool(4, 2.0, 0.0)
     assert pool.run(1.0, np.array([5.0, 3.0, 1.0])) == 6.0
     pool.resize(2, 1.0, 1.0)
     assert pool.run(1.0, np.array([1.0, 1.0])) == 3.0  # one slot was idle, the other until 2
@@ -191,7 +191,9 @@ def test_slots_that_are_lost_are_those_that_would_be_free_last() -> None:
 def test_all_slow_down_where_more_cores_are_wanted_than_there_are() -> None:
     placement = Placement(("0", "1"), {"a": np.array([0, 0, 0, 1])})
     wanted = {"a": np.array([1.0, 1.0, 1.0, 0.5])}
-    factor, memory = slowdown(placement, wanted, {"a": 8e9}, Node(cores=2, memory=4e9, spill=3.0))
+    factor, memory = slowdown(
+        placement, wanted, {"a": 8e9}, Machine(cores=2, memory=4e9, spill=3.0)
+    )
     assert factor.tolist() == [4.5, 1.0]  # half as fast again, and 6 GB in 4
     assert memory.tolist() == [1.5, 0.5]
 
@@ -199,12 +201,12 @@ def test_all_slow_down_where_more_cores_are_wanted_than_there_are() -> None:
 def test_what_instances_take_for_themselves_is_gone_for_all() -> None:
     placement = Placement(("0", "1"), {"a": np.array([0, 0, 0, 0, 1])})
     wanted = {"a": np.array([0.4, 0.4, 0.4, 0.4, 1.0])}
-    factor, _ = slowdown(placement, wanted, {}, Node(cores=2, upkeep=0.1))
+    factor, _ = slowdown(placement, wanted, {}, Machine(cores=2, upkeep=0.1))
     assert factor.tolist() == pytest.approx([1.0, 1.0])  # 1.6 of the 1.6 cores that are left
-    factor, _ = slowdown(placement, wanted, {}, Node(cores=2, upkeep=0.3))
+    factor, _ = slowdown(placement, wanted, {}, Machine(cores=2, upkeep=0.3))
     assert factor.tolist() == pytest.approx([2.0, 1.0])
     with pytest.raises(InvalidInput, match="upkeep"):
-        Node(upkeep=1.5)
+        Machine(upkeep=1.5)
 
 
 def test_a_packed_plan_fills_executor_after_executor() -> None:
