@@ -54,7 +54,7 @@ def test_rows_that_wait_are_worked_off_and_have_waited_before(tmp_path: Path) ->
 
 
 def test_many_rows_that_wait_are_made_when_they_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "_PART", 100)
+    monkeypatch.setattr(arrivals, "_PART", 100)
     one = arrivals.SimulatedSource("in", parse("10/s"), Deterministic(), 1)
     one.owe(250, 5.0)
     assert (one.offered(0.0), one.waiting(0.0), one.taken) == (250, 250, 0)
