@@ -376,5 +376,5 @@ def test_a_machine_of_unknown_processors_has_one_for_each(tmp_path: Path) -> Non
     assert SharedProcessors(4, 0.0, 9.0).stretch(8) == 1.0
     with pytest.raises(InvalidInput, match="a machine needs processors, found 0"):
         Machine(processors=0)
-    with pytest.raises(InvalidInput, match="a batch cannot have a job of -1"):
+    with pytest.raises(InvalidInput, match="job of a batch must be finite and not negative"):
         MicroBatch(job=-1)
