@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from penstock.dataflow import validation
-from penstock_lab.experiments import stela_topologies as topologies
-from penstock_lab.experiments.stela_layout import Layout, slots
-from penstock_lab.experiments.stela_topologies import (
+from penstock_lab.experiments.stela import topologies
+from penstock_lab.experiments.stela.layout import Layout, slots
+from penstock_lab.experiments.stela.topologies import (
     APPLICATIONS,
     DIAMOND,
     LINEAR,
