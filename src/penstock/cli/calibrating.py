@@ -54,11 +54,11 @@ def add(commands: Any) -> None:
 
 
 def _calibrate(given: argparse.Namespace, streams: Streams) -> int:
-    from penstock.predict import batch_observations, calibration, model_file
+    from penstock.predict import calibration, model_file, observations
     from penstock.store.run_directory import local
 
     folders = [local(one) for one in given.run_dirs]
-    found = calibration.fit([batch_observations.recording(folder) for folder in folders])
+    found = calibration.fit([observations.read_run(folder) for folder in folders])
     data = model_file.to_json(found, folders)
     if given.out is not None:
         try:
@@ -88,7 +88,7 @@ def _fitted(found: Calibration, out: str | None) -> Iterator[str]:
         f"{text.span(batch.state)} a part of state{still}, "
         f"{1e6 * batch.row:.2f} µs a row; {node.cores} slots on {node.processors:g} processors"
     )
-    for name, step in found.steps.items():
+    for name, step in found.costs.items():
         if step.service.mean or step.selectivity != 1:
             waits = f", {text.share(1 - step.cpu)} of it waiting" if step.cpu < 0.995 else ""
             skew = f", skew {step.keys.skew:g}" if found.graph[name].stateful else ""

@@ -128,7 +128,7 @@ def model(given: argparse.Namespace, flow: Dataflow, nodes: int) -> Model:
         made = fitted.model(flow.graph, nodes, comes, given.cores)
         return made if given.queue is None else replace(made, queue=given.queue)
     factors = {name: _number(text) for name, text in _pairs(given.selectivity).items()}
-    steps = operator_costs.steps(flow.graph, _pairs(given.cost), factors, given.measured)
+    steps = operator_costs.costs_of(flow.graph, _pairs(given.cost), factors, given.measured)
     made = Model(
         steps,
         nodes=nodes,

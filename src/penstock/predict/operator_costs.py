@@ -1,4 +1,4 @@
-"""What the operators of a dataflow cost: said by the user, declared by a workload, or measured."""
+"""The cost of each operator of a dataflow: given, measured or declared."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ from penstock.store import history
 from penstock.store.run_directory import local
 
 
-def steps(
+def costs_of(
     graph: Graph,
     costs: Mapping[str, str] | None = None,
     selectivity: Mapping[str, float] | None = None,
     run_dir: Path | str | None = None,
 ) -> dict[str, OperatorCost]:
-    """The steps of a dataflow; what is said counts before what was measured or declared.
+    """Return the cost of each operator by name.
 
-    costs: by operator, as `service.parse` reads them; run_dir: a run whose last snapshot tells.
-    Raises `InvalidInput` where nothing says what any operator costs, or names one that is not.
+    Given costs take precedence over measured ones, these over declared ones. costs, selectivity:
+    given, by operator, costs as `distributions.parse` reads them; run_dir: a run whose last
+    snapshot has measured costs. Raises `InvalidInput` if no operator has a cost, or a given one
+    does not exist.
     """
     found = declared(graph)
     if run_dir is not None:
@@ -34,21 +36,21 @@ def steps(
     for name in (*(costs or {}), *(selectivity or {})):
         if name not in graph:
             known = ", ".join(o.name for o in graph.operators)
-            raise InvalidInput(f"no operator '{name}' to say a cost of; operators are {known}")
+            raise InvalidInput(f"cost of an unknown operator '{name}'; the operators are {known}")
     for name, text in (costs or {}).items():
         found[name] = replace(found.get(name, OperatorCost()), service=distributions.parse(text))
     for name, factor in (selectivity or {}).items():
         found[name] = replace(found.get(name, OperatorCost()), selectivity=factor)
-    if not any(step.service.mean for step in found.values()):
+    if not any(cost.service.mean for cost in found.values()):
         raise InvalidInput(
-            f"nothing says what the operators of '{graph.name}' cost: give --cost NAME=2ms for "
-            "those that take time, or --from RUN_DIR of a run that measured them"
+            f"no operator of '{graph.name}' has a known cost: give --cost NAME=2ms for those that "
+            "take time, or --from RUN_DIR of a run that measured them"
         )
     return found
 
 
 def declared(graph: Graph) -> dict[str, OperatorCost]:
-    """What operators say of themselves: their estimate, or the cost of what they call."""
+    """Costs that operators declare: their estimate, or their function's cost."""
     found = {}
     for operator in graph.operators:
         if isinstance(operator.body, Barrier):
@@ -56,9 +58,9 @@ def declared(graph: Graph) -> dict[str, OperatorCost]:
         owner: Any = getattr(getattr(operator.body, "function", None), "__self__", None)
         seconds = getattr(getattr(owner, "cost", None), "seconds", None)
         if operator.estimate is not None:
-            said = operator.estimate
+            estimate = operator.estimate
             found[operator.name] = OperatorCost(
-                distributions.Constant(said.seconds), said.selectivity
+                distributions.Constant(estimate.seconds), estimate.selectivity
             )
         elif isinstance(seconds, float):
             found[operator.name] = OperatorCost(distributions.Constant(seconds), owner.selectivity)
@@ -66,14 +68,14 @@ def declared(graph: Graph) -> dict[str, OperatorCost]:
 
 
 def measured(graph: Graph, run_dir: Path | str) -> dict[str, OperatorCost]:
-    """From the last snapshot of a run in which records were processed, a settled one if any is."""
+    """Costs from a run's last snapshot with rows, a settled one if there is any."""
     last: Snapshot | None = None
     for snapshot in history.snapshots(local(run_dir)):
         worked = any(p.rows_in for p in snapshot.pipelines.values())
         if worked and (snapshot.settled or last is None or not last.settled):
             last = snapshot
     if last is None:
-        raise InvalidInput(f"'{run_dir}' holds no run in which records were measured")
+        raise InvalidInput(f"the run in '{run_dir}' has not measured any operator")
     seen: Mapping[str, OperatorMetrics | PipelineMetrics] = last.operators or last.pipelines
     found: dict[str, OperatorCost] = {}
     for name, metrics in seen.items():

@@ -10,9 +10,11 @@ from penstock.dataflow.connectors import Generator, Memory
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.model import Model, OperatorCost
+from penstock.engines.simulator.model import MicroBatch, Model, OperatorCost
 from penstock.plan.plan import Pipeline, Plan
 from tests.strategies import nothing
+
+BATCH = MicroBatch(planning=0.05, log=0.02, commit=0.03, partition=0.01, task=0.02)
 
 FOREVER = 1e9
 """A window that holds a whole test."""

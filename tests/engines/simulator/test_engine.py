@@ -1,4 +1,4 @@
-"""What a plan, a machine and a failure do to a simulated flow, and what a snapshot says of it."""
+"""Effects of plans and machines on a simulated flow, and what a snapshot shows of them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ import pytest
 from penstock.dataflow.connectors import Generator, Memory
 from penstock.dataflow.flow import Dataflow
 from penstock.engines.simulator.arrivals import Deterministic
-from penstock.engines.simulator.changes import InjectedFailure
 from penstock.engines.simulator.distributions import Constant, Exponential
 from penstock.engines.simulator.engine import SimulatorEngine
 from penstock.engines.simulator.model import (
     Dispatch,
     Keys,
     Machine,
-    MicroBatch,
     Model,
     OperatorCost,
     Timing,
@@ -26,7 +24,7 @@ from penstock.metrics.derived import queue, utilisation
 from penstock.plan.plan import Pipeline, Plan
 from tests.strategies import nothing
 
-from .flows import apart, chain, keyed, started
+from .flows import BATCH, apart, chain, keyed, started
 
 
 def test_a_snapshot_says_everything_that_policies_ask_for(tmp_path: Path) -> None:
@@ -274,135 +272,6 @@ def test_what_is_gathered_is_gathered_once_when_others_write(tmp_path: Path) -> 
     assert seen.rows_delivered == pytest.approx(seen.rows_offered, abs=80)
 
 
-def hosts(engine: SimulatorEngine) -> dict[str, int]:
-    """Instances of all pipelines on each executor."""
-    return {n: sum(e.instances.values()) for n, e in engine.observe().executors.items()}
-
-
-def test_an_executor_that_fails_is_missed_and_its_records_are_done_again(tmp_path: Path) -> None:
-    engine = started(
-        chain("a"),
-        apart(("a", 4), executors=4),
-        {"a": OperatorCost(Constant(0.003))},
-        "1000/s",
-        tmp_path,
-        options={"failures": [InjectedFailure(5.2, executor="1")], "step": 0.25},
-        window=0.5,
-    )
-    engine.advance(4.9)
-    assert engine.observe().pipelines["a"].backlog_rows < 20
-    before = hosts(engine)
-    assert before.keys() == {"0", "1", "2", "3"}
-    engine.advance(2.0)
-    seen = engine.observe()
-    assert seen.pipelines["a"].backlog_rows > 400
-    after = hosts(engine)
-    assert after.keys() == {"0", "2", "3"}  # and with it its slots are gone
-    assert sum(after.values()) == sum(before.values()) == 5
-    assert {i.executor for i in seen.pipelines["a"].instances} <= {"0", "2", "3"}
-    engine.advance(10)
-    assert engine.observe().pipelines["a"].backlog_rows < 20
-    assert engine.rows_replayed == 1
-    engine.advance(5.2 + 1.0 + Timing().executor_start - 16.9 - 0.1)
-    assert hosts(engine) == after
-    engine.advance(0.2)
-    assert sorted(hosts(engine).values()) == [1, 1, 1, 2]  # it gets its share at once
-    assert hosts(engine)["4"] == 1
-    engine.stop()
-    seen = engine.observe()
-    assert seen.rows_delivered == seen.rows_ingested
-
-
-def only(run_dir: Path, **options: object) -> SimulatorEngine:
-    """One machine of one, which fails after 5 s."""
-    return started(
-        chain("a"),
-        apart(("a", 2), executors=1),
-        {"a": OperatorCost(Constant(0.001))},
-        "100/s",
-        run_dir,
-        options={"failures": [InjectedFailure(5.0, executor="0")]},
-        window=1.0,
-        **options,
-    )
-
-
-@pytest.mark.parametrize("batch", [None, MicroBatch()])
-def test_the_only_executor_is_away_until_another_was_started(
-    tmp_path: Path, batch: MicroBatch | None
-) -> None:
-    engine = only(tmp_path, batch=batch)
-    away = 1.0 + Timing().executor_start + 1.0  # missed, started, and then its instances
-    engine.advance(5.0 + away - 0.5)
-    seen = engine.observe()
-    assert seen.executors.keys() == {"1"}
-    assert (seen.pipelines["a"].rows_in, seen.pipelines["a"].busy) == (0, 0)
-    assert sum(p.backlog_rows or 0 for p in seen.pipelines.values()) > 100 * (away - 1.0)
-    engine.advance(10.0)
-    seen = engine.observe()
-    assert sum(p.backlog_rows or 0 for p in seen.pipelines.values()) < 50
-    assert seen.executors["1"].instances == {"in": 1, "a": 2}
-
-
-def test_a_batch_that_is_lost_is_no_longer_at_work(tmp_path: Path) -> None:
-    engine = only(tmp_path, batch=MicroBatch(planning=60.0))
-    engine.advance(4.0)
-    assert engine.observe().pipelines["in"].busy == 1.0
-    engine.advance(4.0)
-    assert engine.observe().pipelines["in"].busy == 0.0
-
-
-def test_while_no_executor_is_there_none_is_shown_and_a_change_has_to_wait(tmp_path: Path) -> None:
-    engine = only(tmp_path)
-    engine.advance(6.0)
-    seen = engine.observe()
-    assert seen.executors == {}
-    assert [i.executor for i in seen.pipelines["a"].instances] == [None, None]
-    assert seen.load is None
-    engine.apply(apart(("a", 4), executors=1))
-    engine.advance(10.0)
-    assert engine.observe().pipelines["a"].rate_in == 0
-    engine.advance(20.0)
-    assert engine.observe().pipelines["a"].backlog_rows == 0
-
-
-def test_an_executor_that_is_only_restarted_has_its_instances_again(tmp_path: Path) -> None:
-    engine = started(
-        chain("a"),
-        apart(("a", 4), executors=2),
-        {"a": OperatorCost(Constant(0.003))},
-        "500/s",
-        tmp_path,
-        options={"failures": [InjectedFailure(5.0, executor="1", comes_back=True)]},
-    )
-    engine.advance(4.0)
-    before = hosts(engine)
-    engine.advance(2.0)
-    assert hosts(engine) == before
-
-
-def test_what_was_begun_under_an_earlier_plan_breaks_with_its_instance(tmp_path: Path) -> None:
-    engine = started(
-        chain("a"),
-        apart(("a", 1), executors=2),
-        {"a": OperatorCost(Constant(4.0))},
-        "0.5/s",
-        tmp_path,
-        arrivals=Deterministic(),
-        options={"failures": [InjectedFailure(3.6, pipeline="a")], "step": 0.1},
-    )
-    engine.advance(2.5)  # the first record came after 2 s and would leave after 6 s
-    engine.apply(apart(("a", 2), executors=2))
-    engine.advance(2.0)
-    engine.observe()
-    assert engine.rows_replayed == 1
-    engine.advance(2.4)  # the second one goes to the other instance, until 8 s
-    assert engine.observe().rows_delivered == 0
-    engine.stop()
-    seen = engine.observe()
-    assert seen.rows_delivered == seen.rows_ingested
-
-
 def test_executors_say_what_of_their_time_was_on_a_processor(tmp_path: Path) -> None:
     steps = {"a": OperatorCost(Constant(0.004), cpu=0.1)}
     plan = apart(("a", 2), executors=1)
@@ -465,60 +334,3 @@ def test_channels_are_edges_and_say_what_waits_on_each(tmp_path: Path) -> None:
         waits = [(c.latency or 0, c.batching or 0) for c in (one, other)]
         assert whole.wait == pytest.approx((waits[0][0] + 3 * waits[1][0]) / 4 - 0.01, rel=0.05)
         assert all(latency > batching > 0 for latency, batching in waits)
-
-
-BATCH = MicroBatch(planning=0.05, log=0.02, commit=0.03, partition=0.01, task=0.02)
-
-
-def batched(run_dir: Path, load: str, cadence: float = 0.0, **options: object) -> SimulatorEngine:
-    plan = apart(("a", 4), executors=1).with_pipeline("a", cadence=cadence)
-    return started(
-        chain("a"),
-        plan,
-        {"a": OperatorCost(Constant(0.001))},
-        load,
-        run_dir,
-        batch=BATCH,
-        **options,
-    )
-
-
-def test_a_batch_takes_its_fixed_costs_and_the_longest_task(tmp_path: Path) -> None:
-    engine = batched(tmp_path, "400/s", cadence=1.0)
-    engine.advance(60)
-    found = engine.observe().pipelines["a"]
-    assert found.batches == pytest.approx(60, abs=2)
-    # 400 records over 4 tasks of 1 ms each
-    assert found.batch_seconds == pytest.approx(
-        0.05 + 0.02 + 0.03 + 4 * 0.01 + 0.02 + 0.1, rel=0.03
-    )
-    assert found.parts["work"] == pytest.approx(0.16, rel=0.04)
-    assert found.busy == pytest.approx(0.26, rel=0.04)
-    # 0.74 s for a record that comes while a batch runs, half of it for one that comes after
-    assert found.batching == pytest.approx(0.26 * 0.74 + 0.74 * 0.37, rel=0.03)
-
-
-def test_batches_grow_until_they_keep_up_or_cannot(tmp_path: Path) -> None:
-    # a batch of n records takes 0.16 s + n / 4000 s, so at 2000/s it holds 0.32 s of records
-    engine = batched(tmp_path / "1", "2000/s")
-    engine.advance(60)
-    found = engine.observe().pipelines["a"]
-    assert found.batch_seconds == pytest.approx(0.32, rel=0.05)
-    assert found.rate_in == pytest.approx(2000, rel=0.02)
-    engine = batched(tmp_path / "2", "5000/s", queue=2000)
-    engine.advance(60)
-    seen = engine.observe()
-    assert seen.throughput < 4000
-    assert seen.pipelines["a"].backlog_rows < 4 * 2000 * 2
-    assert seen.pipelines["in"].backlog_rows > 50_000
-
-
-def test_more_tasks_than_slots_run_in_waves(tmp_path: Path) -> None:
-    plan = apart(("a", 6), executors=1).with_pipeline("a", cadence=1.0)
-    engine = started(
-        chain("a"), plan, {"a": OperatorCost(Constant(0.001))}, "600/s", tmp_path, batch=BATCH
-    )
-    engine.advance(20)
-    found = engine.observe().pipelines["a"]
-    # six tasks of 0.1 s on four slots are two waves
-    assert found.parts["work"] == pytest.approx(6 * 0.01 + 2 * 0.12, rel=0.1)

@@ -116,7 +116,7 @@ def test_keys_are_spread_over_instances() -> None:
 
 def test_costs_are_said_before_they_are_measured_or_declared(tmp_path: Path) -> None:
     graph = build("linear", tmp_path, cost="wait", wait_ms=7).graph
-    assert operator_costs.steps(graph)["step-2"].service == Constant(0.007)
+    assert operator_costs.costs_of(graph)["step-2"].service == Constant(0.007)
     seen = OperatorMetrics("step-1", rows_in=10, rows_out=25, service=0.004, service_cv=1.0)
     snapshot = Snapshot(
         1.0,
@@ -131,7 +131,7 @@ def test_costs_are_said_before_they_are_measured_or_declared(tmp_path: Path) -> 
     record = History(tmp_path, lambda: 1.0, pytest.fail)
     record.append(Tick(1.0, Plan((Pipeline(("orders",)),)), snapshot))
     record.close()
-    found = operator_costs.steps(graph, {"step-2": "1ms"}, {"step-2": 3.0}, tmp_path)
+    found = operator_costs.costs_of(graph, {"step-2": "1ms"}, {"step-2": 3.0}, tmp_path)
     assert found["step-1"].service == Exponential(0.004)
     assert found["step-1"].selectivity == 2.5
     assert (found["step-2"].service, found["step-2"].selectivity) == (Constant(0.001), 3.0)
@@ -139,10 +139,10 @@ def test_costs_are_said_before_they_are_measured_or_declared(tmp_path: Path) -> 
 
 
 def test_costs_that_nobody_knows_are_an_error() -> None:
-    with pytest.raises(InvalidInput, match="nothing says what the operators of 'chain' cost"):
-        operator_costs.steps(chain("a"))
-    with pytest.raises(InvalidInput, match="no operator 'b' to say a cost of"):
-        operator_costs.steps(chain("a"), {"b": "1ms"})
+    with pytest.raises(InvalidInput, match="no operator of 'chain' has a known cost"):
+        operator_costs.costs_of(chain("a"))
+    with pytest.raises(InvalidInput, match="cost of an unknown operator 'b'"):
+        operator_costs.costs_of(chain("a"), {"b": "1ms"})
 
 
 def test_instances_stay_where_they_are_and_new_ones_go_where_there_is_room() -> None:
