@@ -48,7 +48,7 @@ class Simulated(SimulatorEngine):
             self._load = loads.parse("300/s")
         steps = {o.name: OperatorCost(Constant(0.0001)) for o in graph.operators if o.inputs}
         self._model = replace(
-            self._model, steps={**steps, **operator_costs.declared(graph)}, nodes=4
+            self._model, costs={**steps, **operator_costs.declared(graph)}, nodes=4
         )
         super().start(graph, plan, run_dir)
 
