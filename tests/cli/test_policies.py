@@ -29,7 +29,7 @@ def test_policies_are_listed_with_source_and_parameters(penstock: Run) -> None:
     assert (code, err) == (0, "")
     lines = [" ".join(line.split()) for line in out.splitlines()]
     at = lines.index("static Keep the plan that the flow was started with.")
-    assert lines[at + 1] == "from: the baseline of all of them"
+    assert lines[at + 1] == "from: the baseline for all other policies"
     assert "parameters: above=0.8, below=0.4, step=1, patience=3" in lines
     assert [name for name in policies.names() if f"\n{name} " not in f"\n{out}"] == []
 
@@ -109,8 +109,8 @@ def test_settings_are_fields_of_the_policy(
         ("threshold", ["above=much"], "option 'above': 'much' is not valid, expected number"),
         ("threshold", ["above"], "cannot read option 'above'; write it like above=0.7"),
         ("threshold", ["above="], "cannot read option 'above='; write it like above=0.7"),
-        ("threshold", [""], "cannot read option ''; write it like above=0.7"),
-        ("threshold", ["above=0.7,"], "cannot read option 'above=0.7,'"),
+        ("threshold", [""], "cannot read the option '': write it like above=0.7"),
+        ("threshold", ["above=0.7,"], "cannot read the option 'above=0.7,'"),
         ("threshold:step=1", ["step=2"], "option 'step' is given twice"),
         ("threshold", ["above=0.1"], "policy 'threshold': 0 <= below < above"),
         ("stepwise", ["sample=-1"], "policy 'stepwise': sample must be 1 or more, not -1"),
