@@ -14,4 +14,4 @@ class Static:
     name = "static"
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
-        return Decision(None, "no change: static keeps its plan"), memory
+        return Decision(None, "static keeps its plan"), memory
