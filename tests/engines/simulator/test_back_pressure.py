@@ -128,7 +128,7 @@ def test_a_shared_queue_does_not_stand_still_behind_one_slow_record(tmp_path: Pa
 def test_what_fits_is_not_looked_at_record_by_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(continuous, "entered", _unexpected)
+    monkeypatch.setattr(continuous, "entry_times", _unexpected)
     steps = {"a": OperatorCost(Exponential(0.01))}
     engine = started(chain("a"), apart(("a", 50)), steps, "4000/s", tmp_path, queue=60,
                      dispatch=Dispatch.CHANCE)  # fmt: skip

@@ -60,13 +60,13 @@ def moved(engine: SimulatorEngine) -> None:
 
 
 def broken(engine: SimulatorEngine) -> None:
-    InjectedFailure(engine.now, pipeline="count", instance=HOT).strike(engine._sim)
+    InjectedFailure(engine.now, pipeline="count", instance=HOT).inject(engine._sim)
 
 
 def lost(engine: SimulatorEngine) -> None:
     there = engine._sim.placement
     name = there.executors[there.hosts["count"][HOT]]
-    InjectedFailure(engine.now, executor=name).strike(engine._sim)
+    InjectedFailure(engine.now, executor=name).inject(engine._sim)
 
 
 def paused(engine: SimulatorEngine) -> None:
@@ -159,7 +159,7 @@ def test_records_of_a_key_keep_their_order(tmp_path: Path, service: float) -> No
 
 def test_keys_are_drawn_as_often_as_they_come() -> None:
     served = np.repeat(np.arange(4), 50_000)
-    drawn = KEYS.drawn(served, 4, np.random.default_rng(1))
+    drawn = KEYS.draw(served, 4, np.random.default_rng(1))
     assert (KEYS.places(4)[drawn] == served).all()
     for place in range(4):
         mine = np.where(KEYS.places(4) == place, KEYS._weights, 0.0)
@@ -169,5 +169,5 @@ def test_keys_are_drawn_as_often_as_they_come() -> None:
 
 def test_an_instance_without_keys_says_nothing_of_a_record() -> None:
     few = Keys(1)
-    drawn = few.drawn(np.arange(4), 4, np.random.default_rng(1))
+    drawn = few.draw(np.arange(4), 4, np.random.default_rng(1))
     assert sorted(drawn.tolist()) == [-1, -1, -1, 0]

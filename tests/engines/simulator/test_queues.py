@@ -49,7 +49,7 @@ def test_records_in_turn_leave_as_in_a_loop(case: tuple[int, int, int, float], t
     _, arrivals, services, free = drawn(case)
     turn %= len(free)
     server = (turn + np.arange(len(arrivals))) % len(free)
-    left, after = queues.robin(arrivals, services, free, turn)
+    left, after = queues.round_robin(arrivals, services, free, turn)
     expected = one_by_one(arrivals, services, free, server)
     np.testing.assert_allclose(left, expected[0], rtol=0, atol=1e-7)
     np.testing.assert_allclose(after, expected[1], rtol=0, atol=1e-7)
@@ -62,7 +62,7 @@ def test_records_with_a_given_server_leave_as_in_a_loop(
 ) -> None:
     rng, arrivals, services, free = drawn(case)
     server = rng.integers(0, len(free), len(arrivals)) // 2  # some servers get nothing
-    left, after, work = queues.dealt(arrivals, services, free, Groups.of(server, len(free)))
+    left, after, work = queues.by_group(arrivals, services, free, Groups.of(server, len(free)))
     expected = one_by_one(arrivals, services, free, server)
     np.testing.assert_allclose(left, expected[0], rtol=0, atol=1e-7)
     np.testing.assert_allclose(after, expected[1], rtol=0, atol=1e-7)
@@ -115,9 +115,9 @@ def test_groups_that_are_woven_know_them_too(count: int, servers: int) -> None:
 @pytest.mark.parametrize("count", [8, 15, 16, 1003])
 def test_sums_and_maxima_run_through_woven_values(what: np.ufunc, count: int) -> None:
     values = np.random.default_rng(count).normal(0, 1, count)
-    woven = queues._woven(np.arange(count), 8)
+    woven = queues._interleaved(np.arange(count), 8)
     found = values[woven]
-    queues.running(what, found, 8)
+    queues.accumulate(what, found, 8)
     np.testing.assert_allclose(found, what.accumulate(values)[woven], atol=1e-12)
 
 
@@ -186,11 +186,11 @@ def test_a_stream_may_be_cut_into_blocks_anywhere(servers: int, kind: str) -> No
         for part in np.split(np.arange(5000), cuts):
             came, took = arrivals[part], services[part]
             if kind == "in turn":
-                left, free = queues.robin(came, took, free, turn)
+                left, free = queues.round_robin(came, took, free, turn)
                 turn = (turn + len(part)) % servers
             elif kind == "given":
                 found_groups = Groups.of(server[part], servers)
-                left, free, _ = queues.dealt(came, took, free, found_groups)
+                left, free, _ = queues.by_group(came, took, free, found_groups)
             else:
                 left, free = shared(came, took, free)
             found.append(left)

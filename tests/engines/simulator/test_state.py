@@ -27,7 +27,7 @@ def begun(begin: InitialState, run_dir: Path, load: str = "10/s") -> SimulatorEn
         load,
         run_dir,
         arrivals=Deterministic(),
-        options={"begin": begin},
+        options={"initial": begin},
     )
 
 
