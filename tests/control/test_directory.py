@@ -10,9 +10,8 @@ from penstock import run
 from penstock.engines.memory import MemoryEngine
 from penstock.errors import RunDirectoryError
 from penstock.report.story import story
-from penstock.store.directory_choice import choose
 from penstock.store.mailbox import ask
-from penstock.store.run_directory import RunDirectory, local
+from penstock.store.run_directory import RunDirectory, choose, local
 from tests.engines.spark.test_rundir import graph
 
 ELSEWHERE = [

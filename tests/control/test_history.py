@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock.control.guard import Reviewed, Veto
-from penstock.control.loop import Tick
 from penstock.errors import RunDirectoryError
 from penstock.metrics.snapshot import (
     ChannelMetrics,
@@ -30,18 +28,19 @@ from penstock.metrics.snapshot import (
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.transition import Transition
-from penstock.store import tables, thinning
+from penstock.store import recorder, tables
 from penstock.store.history import (
     FILE,
     History,
     decisions,
-    moments,
     opened,
-    seen,
+    recorded_snapshots,
     snapshots,
     transitions,
+    turn_times,
 )
 from penstock.store.serialization import plain
+from penstock.store.turn import Review, Tick, Veto
 from tests.speed import within
 
 PLAN = Plan((Pipeline(("a", "b"), 3),))
@@ -100,8 +99,8 @@ def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
 def test_a_second_run_appends_and_is_told_apart(tmp_path: Path) -> None:
     written(tmp_path, tick(1.0), tick(2.0))
     written(tmp_path, tick(1.0))
-    assert [one.first for one in seen(tmp_path)] == [True, False, True]
-    assert [(m.turn, m.run, m.at) for m in moments(tmp_path)] == [
+    assert [one.first for one in recorded_snapshots(tmp_path)] == [True, False, True]
+    assert [(m.turn, m.run, m.at) for m in turn_times(tmp_path)] == [
         (1, 1, 1.0),
         (2, 1, 2.0),
         (3, 2, 1.0),
@@ -120,8 +119,8 @@ def test_what_is_found_out_about_a_change_later_is_put_in(tmp_path: Path) -> Non
 
 
 def test_a_directory_without_a_history_has_no_turns(tmp_path: Path) -> None:
-    assert [*snapshots(tmp_path), *seen(tmp_path), *decisions(tmp_path)] == []
-    assert [*transitions(tmp_path), *moments(tmp_path)] == []
+    assert [*snapshots(tmp_path), *recorded_snapshots(tmp_path), *decisions(tmp_path)] == []
+    assert [*transitions(tmp_path), *turn_times(tmp_path)] == []
 
 
 def test_no_column_stands_for_two_things() -> None:
@@ -158,7 +157,7 @@ def test_what_a_later_version_has_added_is_left_out(tmp_path: Path) -> None:
 def test_it_is_read_while_it_is_written(tmp_path: Path) -> None:
     history = History(tmp_path, lambda: 1.7e9, pytest.fail)
     history.append(tick(1.0))
-    reader = seen(tmp_path)
+    reader = recorded_snapshots(tmp_path)
     next(reader)
     for at in (2.0, 3.0):
         history.append(tick(at))
@@ -221,7 +220,7 @@ def test_a_full_disk_is_told_once_and_the_rest_is_kept(tmp_path: Path) -> None:
     history.append(tick(5.0))
     history.close()
     assert [s.at for s in snapshots(tmp_path)] == [1.0, 3.0, 5.0]
-    assert [m.turn for m in moments(tmp_path)] == [1, 2, 3]
+    assert [m.turn for m in turn_times(tmp_path)] == [1, 2, 3]
     (told,) = said
     assert told.startswith("cannot write to ")
     assert told.endswith("the flow goes on without: database or disk is full")
@@ -236,7 +235,7 @@ def test_a_file_that_cannot_be_made_is_told_and_made_later(
     (tmp_path / FILE).rmdir()
     history.append(tick(2.0))
     history.close()
-    assert [(s.snapshot.at, s.first) for s in seen(tmp_path)] == [(2.0, True)]
+    assert [(s.snapshot.at, s.first) for s in recorded_snapshots(tmp_path)] == [(2.0, True)]
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("penstock: cannot write to ")
 
@@ -295,7 +294,7 @@ def test_turns_leave_as_it_is_written(full: int) -> None:
     there: set[int] = set()
     for turn in range(1, 3000):
         there.add(turn)
-        for old in thinning.leaving(turn, full):
+        for old in recorder.expired_turns(turn, full):
             there.discard(old)
         if turn % 7 == 0:
             assert there == kept(turn, full)
@@ -305,7 +304,7 @@ def test_a_hundred_thousand_turns_are_a_few_thousand() -> None:
     there: set[int] = set()
     for turn in range(1, 100_001):
         there.add(turn)
-        there.difference_update(thinning.leaving(turn))
+        there.difference_update(recorder.expired_turns(turn))
     assert len(there) == 3600 + 3600 + 604
     assert {*range(100_000 - 3600 + 1, 100_001)} <= there
 
@@ -313,7 +312,7 @@ def test_a_hundred_thousand_turns_are_a_few_thousand() -> None:
 def test_a_long_run_keeps_its_news_and_stays_small(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(thinning.leaving, "__defaults__", (20,))
+    monkeypatch.setattr(recorder.expired_turns, "__defaults__", (20,))
     wants = Decision(OTHER, "more")
     special = {
         333: tick(333.0, plan=OTHER),
@@ -325,7 +324,7 @@ def test_a_long_run_keeps_its_news_and_stays_small(
 
     def vetoed(turn: int) -> Tick:
         veto = Veto("budget", f"load {turn}, the budget is 2")  # other numbers, no other news
-        return tick(0.0, review=Reviewed(Decision(None, "no"), wants, (veto,)))
+        return tick(0.0, review=Review(Decision(None, "no"), wants, (veto,)))
 
     history = History(tmp_path, lambda: 1.7e9, pytest.fail)
     sizes = []
@@ -335,10 +334,13 @@ def test_a_long_run_keeps_its_news_and_stays_small(
         history.append(replace(one, snapshot=replace(one.snapshot, at=float(turn))))
         sizes.append(sql(tmp_path, "PRAGMA page_count")[0][0] if turn % 500 == 0 else 0)
     history.close()
-    found = {m.turn for m in moments(tmp_path)}
+    found = {m.turn for m in turn_times(tmp_path)}
     news = {1, 100, 300} | {t for turn in special for t in (turn, turn + 1)} - {556}
     assert found == kept(1500, 20) | news
-    plans = {m.turn: one.plan for m, one in zip(moments(tmp_path), seen(tmp_path), strict=True)}
+    plans = {
+        m.turn: one.plan
+        for m, one in zip(turn_times(tmp_path), recorded_snapshots(tmp_path), strict=True)
+    }
     assert {turn for turn, plan in plans.items() if plan == OTHER} == {333}
     assert sizes[1499] < 1.2 * sizes[499]
     for table in tables.PARTS:
@@ -347,21 +349,21 @@ def test_a_long_run_keeps_its_news_and_stays_small(
 
 
 def test_news_are_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thinning, "NEWS", 5)
-    monkeypatch.setattr(thinning.leaving, "__defaults__", (3,))
+    monkeypatch.setattr(recorder, "NEWS", 5)
+    monkeypatch.setattr(recorder.expired_turns, "__defaults__", (3,))
     written(tmp_path, *(tick(float(at), plan=(PLAN, OTHER)[at % 2]) for at in range(40)))
-    assert len(moments(tmp_path)) == 5
+    assert len(turn_times(tmp_path)) == 5
 
 
 def test_plans_of_turns_that_have_left_leave_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(thinning, "NEWS", 5)
-    monkeypatch.setattr(thinning.leaving, "__defaults__", (3,))
+    monkeypatch.setattr(recorder, "NEWS", 5)
+    monkeypatch.setattr(recorder.expired_turns, "__defaults__", (3,))
     plans = [PLAN.with_pipeline("a", admission=n) for n in range(1000)]
     written(tmp_path, *(tick(0.0, plan=plan) for plan in plans))
     assert sql(tmp_path, "SELECT count(*) FROM plans") == [(5,)]
-    assert [one.plan for one in seen(tmp_path)] == plans[-5:]
+    assert [one.plan for one in recorded_snapshots(tmp_path)] == plans[-5:]
 
 
 def twelve() -> Snapshot:
@@ -389,7 +391,7 @@ def twelve() -> Snapshot:
 def test_a_turn_is_written_in_less_than_two_milliseconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(thinning.leaving, "__defaults__", (100,))
+    monkeypatch.setattr(recorder.expired_turns, "__defaults__", (100,))
     one = tick(1.0, snapshot=twelve())
     history = History(tmp_path, lambda: 1.7e9, pytest.fail)
 

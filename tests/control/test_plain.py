@@ -16,7 +16,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.control.loop import Tick
 from penstock.dataflow import serialization
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.regions import regions
@@ -39,11 +38,12 @@ from penstock.store.history import (
     History,
     dataflow,
     keep_dataflow,
-    seen,
+    recorded_snapshots,
     snapshots,
     transitions,
 )
 from penstock.store.serialization import plain, restored
+from penstock.store.turn import Tick
 from tests.strategies import dataflows, few, plans
 
 SIMPLE: dict[object, st.SearchStrategy[Any]] = {
@@ -94,7 +94,9 @@ def test_a_history_is_read_as_it_was_written(found: list[Snapshot], made: Transi
             history.append(Tick(1.0, ONE, snapshot, transition=made))
         history.close()
         assert [*snapshots(Path(folder))] == found
-        assert [one.snapshot for one in seen(Path(folder), turns=[len(found)])] == found[-1:]
+        assert [
+            one.snapshot for one in recorded_snapshots(Path(folder), turns=[len(found)])
+        ] == found[-1:]
         assert [one.transition for one in transitions(Path(folder))] == [made] * len(found)
 
 
@@ -154,7 +156,7 @@ def sql(run_dir: Path, statement: str) -> list[Any]:
 def test_snapshots_come_back_with_the_plan_they_were_measured_under(tmp_path: Path) -> None:
     recorded(tmp_path, (1.0, ONE), (2.0, ONE), (3.0, TWO))
     recorded(tmp_path, (4.0, TWO), (5.0, ONE))
-    found = [*seen(tmp_path)]
+    found = [*recorded_snapshots(tmp_path)]
     assert [one.plan for one in found] == [ONE, ONE, TWO, TWO, ONE]
     assert [one.first for one in found] == [True, False, False, True, False]
     assert [*snapshots(tmp_path)] == [one.snapshot for one in found]
@@ -168,7 +170,7 @@ def test_snapshots_without_a_plan_cannot_be_played(tmp_path: Path) -> None:
     sql(tmp_path, "UPDATE snapshots SET plan = NULL")
     assert len([*snapshots(tmp_path)]) == 1
     with pytest.raises(RunDirectoryError, match="do not say under which plan"):
-        list(seen(tmp_path))
+        list(recorded_snapshots(tmp_path))
 
 
 def test_a_directory_without_a_run_says_so(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from penstock import experiments
-from penstock.control.loop import Tick
 from penstock.control.status import Status
 from penstock.experiments import removal_spark
 from penstock.experiments.experiment import Record, Setting
@@ -22,6 +21,7 @@ from penstock.experiments.table import tabulate
 from penstock.metrics.snapshot import ExecutorMetrics, PipelineMetrics, Snapshot
 from penstock.policies.base.policy import Context
 from penstock.policies.stela import policy
+from penstock.store.turn import Tick
 from tests.experiments.test_on_spark import data, seconds, tick, value
 
 SIZE = experiments.get("stela-8").spark_size

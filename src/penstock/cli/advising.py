@@ -58,7 +58,7 @@ def _advise(given: argparse.Namespace, streams: Streams) -> int:
     home = local(given.run_dir)
     graph = history.dataflow(home)
     budget = (lambda one: run_options.limits(home, one.time)) if limits == Limits() else limits
-    found = [*advice.replay(policy, graph, history.seen(home), budget)]
+    found = [*advice.replay(policy, graph, history.recorded_snapshots(home), budget)]
     shown = {
         "flow": graph.name,
         "policy": policy.name,

@@ -176,9 +176,8 @@ def parser() -> argparse.ArgumentParser:
 def _run(given: argparse.Namespace, streams: Streams) -> int:
     from penstock.app import run
     from penstock.cli import flows, plans
-    from penstock.control import dead_letters
-    from penstock.control.run_input import in_time
-    from penstock.control.scripted_changes import parse_change
+    from penstock.control.requests import parse_change
+    from penstock.control.run_input import dead_letter_limit, in_time
     from penstock.dataflow.duration import seconds
     from penstock.dataflow.load_profile import parse
     from penstock.policies.es_stream.commit_interval import Interval
@@ -193,7 +192,7 @@ def _run(given: argparse.Namespace, streams: Streams) -> int:
     backup = None if given.backup is None else Interval.parse(given.backup)
     changes = [parse_change(text) for text in given.change]
     in_time(changes, None if given.seconds is None else seconds(given.seconds))
-    at_most = dead_letters.limit(given.dead_letters_at_most)
+    at_most = dead_letter_limit(given.dead_letters_at_most)
     limits, guard = guarding.limits(given), guarding.guard(given)
     policy = setting.policy(given.policy, given.settings)
     with (

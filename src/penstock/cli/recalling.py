@@ -12,7 +12,7 @@ from penstock.cli.streams import Streams, tell
 from penstock.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from penstock.store.history import Moment
+    from penstock.store.history import TurnTime
 
 _SINCE = "from this second of the last run on, e.g. 90s or 5m"
 _RUN = "with a time: of this run of the directory, where it was continued (1: the first)"
@@ -94,7 +94,7 @@ def _history(given: argparse.Namespace, streams: Streams) -> int:
     every = chronicle.step(moments) if given.every is None else duration.seconds(given.every)
     if every <= 0:
         raise InvalidInput(f"there is no line every '{given.every}'")
-    lines = [*chronicle.lines(history.seen(home, chronicle.chosen(moments, every)))]
+    lines = [*chronicle.lines(history.recorded_snapshots(home, chronicle.chosen(moments, every)))]
     told, made = [*history.decisions(home, first)], [*history.transitions(home, first)]
     events = [*chronicle.events(made, told)]
     shown = {
@@ -124,12 +124,12 @@ def _page(flow: str, lines: list[Any], events: list[Any]) -> list[str]:
     return page
 
 
-def _since(given: argparse.Namespace, home: Path) -> list[Moment]:
+def _since(given: argparse.Namespace, home: Path) -> list[TurnTime]:
     """The turns that were asked for."""
     from penstock.dataflow import duration
     from penstock.store import history
 
-    moments = history.moments(home)
+    moments = history.turn_times(home)
     if given.since is None and given.run is None:
         return moments
     since = 0.0 if given.since is None else duration.seconds(given.since)
@@ -140,7 +140,7 @@ def _since(given: argparse.Namespace, home: Path) -> list[Moment]:
     return found
 
 
-def _run(given: argparse.Namespace, moments: list[Moment]) -> int:
+def _run(given: argparse.Namespace, moments: list[TurnTime]) -> int:
     """Which run of the directory is meant: the last one, or the one that was asked for."""
     runs = sorted({m.run for m in moments})
     if given.run is None:
@@ -162,13 +162,13 @@ def _moment(given: argparse.Namespace, home: Path) -> dict[str, Any]:
     from penstock.store import history, run_options
 
     until = None if given.at is None else duration.seconds(given.at)
-    moments = history.moments(home)
+    moments = history.turn_times(home)
     run = _run(given, moments)
     mine = [m for m in moments if m.run == run and not m.ending]
     turns = [m.turn for m in mine if until is None or m.at <= until]
     if not turns:
         raise InvalidInput(f"nothing was measured in '{home}' by then")
-    found = [*history.seen(home, turns[-120:])]
+    found = [*history.recorded_snapshots(home, turns[-120:])]
     last = found[-1]
     recent = tuple(one.snapshot for one in found)
     limits = run_options.limits(home, last.time)

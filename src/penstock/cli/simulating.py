@@ -73,7 +73,7 @@ def _simulate(given: argparse.Namespace, streams: Streams) -> int:
     from penstock.cli import flows, plans
     from penstock.dataflow.load_profile import parse
     from penstock.engines.simulator.engine import SimulatorEngine
-    from penstock.store import directory_choice
+    from penstock.store import run_directory
     from penstock.store.run_directory import local
 
     reference = flows.Reference.read(given.flow)
@@ -82,7 +82,7 @@ def _simulate(given: argparse.Namespace, streams: Streams) -> int:
     if given.load is not None:
         parse(given.load)
     given_dir = given.run_dir and local(given.run_dir)
-    home = given_dir or directory_choice.choose(reference.name, None, time.time())
+    home = given_dir or run_directory.choose(reference.name, None, time.time())
     try:
         flow = starting.loaded_lightly(reference)
         engine = SimulatorEngine(model(given, flow, given.nodes), load=given.load, seed=given.seed)

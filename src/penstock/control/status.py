@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from penstock.control.loop import Tick
 from penstock.dataflow.graph import Graph
 from penstock.plan.plan import Plan
+from penstock.store.turn import Tick
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from statistics import pstdev
 from typing import Any
 
-from penstock.control.loop import Rules, Tick, control
+from penstock.control.loop import ControlSettings, control
 from penstock.errors import Refused
 from penstock.experiments import storm
 from penstock.experiments.experiment import Record, Setting
@@ -27,6 +27,7 @@ from penstock.policies.stepwise.profile import Feature, Round, features
 from penstock.policies.stepwise.profiling_state import Campaign
 from penstock.policies.stepwise.rounds import Observation, observed, round_of
 from penstock.predict import stress_load
+from penstock.store.turn import Tick
 
 LATENCY = 0.5
 """Seconds, where a dataflow asks for no other."""
@@ -178,7 +179,7 @@ class Climb:
             now=lambda: engine.now,
             wait=wait,
             record=record,
-            rules=Rules(Limits(), FREE),
+            settings=ControlSettings(Limits(), FREE),
         )
         if isinstance(memory, Campaign):
             assert memory.profile is not None

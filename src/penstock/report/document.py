@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from penstock import files
 from penstock.drawing import figures, raster
 from penstock.drawing.diagram import diagram
 from penstock.drawing.figures import Figure
@@ -32,9 +33,7 @@ def write(story: Story, out: str | Path | None = None, now: float | None = None)
     if path.is_dir():
         raise InvalidInput(f"'{path}' is a directory: name a file, such as {path / 'report.html'}")
     try:
-        draft = path.with_name(f".{path.name}.draft")
-        draft.write_text(page(story, now), encoding="utf-8")
-        draft.replace(path)
+        files.write_text(path, page(story, now))
     except OSError as error:
         raise InvalidInput(f"cannot write to '{path}': {error.strerror}") from None
     try:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import unquote, urlsplit
 
+from penstock import files
 from penstock.dataflow.connectors import FileSink
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import Write
@@ -49,6 +50,43 @@ def local(given: str | Path) -> Path:
             "machine, or one that is mounted here, such as /data/runs/mine"
         )
     return Path(unquote(parts.path))
+
+
+def choose(flow: str, given: str | Path | None, wall: float) -> Path:
+    """The directory given, made if missing, or a new one, `runs/<flow>-<date>-<time>`.
+
+    One that exists is not changed: the engine finds out whether its run can be resumed.
+    """
+    try:
+        if given is None:
+            return _new_directory(
+                Path("runs"), f"{flow}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(wall))}"
+            )
+        path = local(given)
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise RunDirectoryError(f"the run directory '{given}' is a file, not a directory") from None
+    except OSError as error:
+        where = "runs" if given is None else given
+        raise RunDirectoryError(
+            f"cannot make the run directory '{where}': {error.strerror}"
+        ) from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise RunDirectoryError(f"the run directory '{given}' cannot be written to")
+    return path
+
+
+def _new_directory(parent: Path, name: str) -> Path:
+    parent.mkdir(parents=True, exist_ok=True)
+    number = 1
+    while True:
+        path = parent / (name if number == 1 else f"{name}-{number}")
+        try:
+            path.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return path
 
 
 @dataclass(frozen=True)
@@ -139,9 +177,9 @@ class RunDirectory:
                 "sinks": _sinks(path, graph),
                 "settings": settings,
             }
-            write_json(head, known)
+            files.write_json(head, known, durable=True)
         elif known["settings"] != settings:
-            write_json(head, {**known, "settings": settings})
+            files.write_json(head, {**known, "settings": settings}, durable=True)
         for name in ("wirings", "control", "sources", "channels", "checkpoints", "dead"):
             (path / name).mkdir(exist_ok=True)
         return cls(path, lock, known)
@@ -156,20 +194,11 @@ class RunDirectory:
 
     def commit(self, wiring: Wiring) -> None:
         """Put a wiring in force. This one file is the instant at which a change has happened."""
-        write_json(self.path / "wirings" / f"{wiring.number:06d}.json", wiring.to_json())
+        file = self.path / "wirings" / f"{wiring.number:06d}.json"
+        files.write_json(file, wiring.to_json(), durable=True)
 
     def close(self) -> None:
         self._lock.close()
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a file whole and on disk, or not at all."""
-    draft = path.with_name(f".{path.name}.draft")
-    with draft.open("w") as file:
-        json.dump(value, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
 
 
 def _only_begun(path: Path) -> bool:

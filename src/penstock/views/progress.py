@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TextIO
 
-from penstock.control.loop import Tick
 from penstock.control.status import Status
+from penstock.store.turn import Tick
 from penstock.views import text
 from penstock.views.news import News
 

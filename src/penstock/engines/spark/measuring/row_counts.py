@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from penstock import files
+
 
 class Tally:
     """Rows that a source has given or that a sink has got.
@@ -49,7 +51,6 @@ class Tally:
             self._save()
 
     def _save(self) -> None:
-        draft = self._path.with_name(f".{self._path.name}.draft")
         data = {
             "tag": self._tag,
             "before": self._before,
@@ -58,5 +59,4 @@ class Tally:
             "attempts": self._attempts,
             "repeated": self.repeated,
         }
-        draft.write_text(json.dumps(data))
-        draft.replace(self._path)
+        files.write_json(self._path, data, indent=None)
