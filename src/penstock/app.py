@@ -29,12 +29,15 @@ from penstock.plan.plan import Plan
 from penstock.plan.request import Mode
 from penstock.policies.base.policy import Policy
 from penstock.policies.es_stream.commit_interval import Interval, WithBackup
+from penstock.policies.stepwise.policy import Stepwise
+from penstock.predict import profiling
+from penstock.predict.profiling import Profiled, ProfilingRun
 from penstock.store import run_directory, run_options
 from penstock.store.run_options import RunOptions
 from penstock.store.turn import Tick
 from penstock.views.prometheus import Exporter
 
-__all__ = ["Summary", "run"]
+__all__ = ["Summary", "profile", "run"]
 
 
 def run(
@@ -89,7 +92,6 @@ def run(
     if run_dir is not None:
         run_dir = run_directory.local(run_dir)
     graph = run_input.graph(flow, load)
-    check(graph)
     chosen = policies.get(policy) if isinstance(policy, str) else policy
     policy_text = run_options.policy(chosen)
     if backup is not None:
@@ -99,6 +101,7 @@ def run(
     if length is not None and length <= 0:
         raise InvalidInput(f"a run must last longer than nothing, found '{seconds}'")
     at_most = run_input.dead_letter_limit(dead_letters_at_most)
+    check(graph)
     changes = tuple(changes)
     script = run_input.script(changes, graph, length)
     mode = Mode.ADVISE if advise else Mode.ON
@@ -144,6 +147,49 @@ def run(
         return Run(setup).execute()
 
 
+def profile(
+    flow: Dataflow | Graph,
+    *,
+    policy: str | Stepwise = "stepwise",
+    load: str | None = None,
+    executors: int = 1,
+    limits: Limits | None = None,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    engine: Engine | None = None,
+    seconds: float | str | None = None,
+    run_dir: str | Path | None = None,
+    view: View | None = None,
+    clock: Clock | None = None,
+) -> Profiled:
+    """Find the best ratio of instances of a flow's pipelines, and its highest throughput.
+
+    The flow starts with one instance of every operator, under more load than it can carry: `load`
+    for every generator, or ten times the highest rate of each. It ends when profiling is done, or
+    after `seconds` or a Ctrl-C with what was found so far. The run directory keeps the result in
+    `profile.json` and `plan.json`. executors: number to profile with; limits: the largest plan to
+    try; the other arguments are those of `run`.
+
+    Raises `Refused` if the end came before anything was found.
+    """
+    trial = ProfilingRun(flow, policy, load)
+    summary = run(
+        trial.graph,
+        policy=trial.policy,
+        plan=trial.first_plan(executors),
+        engine=engine or _spark(master, conf, trial.channel_rows),
+        seconds=seconds,
+        limits=limits,
+        guard=profiling.GUARD,
+        run_dir=run_dir,
+        view=view,
+        drain=False,
+        until=trial.done,
+        clock=clock,
+    )
+    return trial.result(summary)
+
+
 @contextmanager
 def _served(
     metrics: int | Exporter | None, dashboard: int | Beside | None
@@ -162,10 +208,14 @@ def _served(
         yield tuple(views)
 
 
-def _spark(master: str | None, conf: Mapping[str, str] | None) -> Engine:
+def _spark(
+    master: str | None, conf: Mapping[str, str] | None, channel_rows: int | None = None
+) -> Engine:
     from penstock.engines.spark.engine import SparkEngine  # slow to load: only when needed
 
-    return SparkEngine(master=master, conf=conf)
+    if channel_rows is None:
+        return SparkEngine(master=master, conf=conf)
+    return SparkEngine(master=master, conf=conf, channel_rows=channel_rows)
 
 
 def _to_stderr(text: str) -> None:
