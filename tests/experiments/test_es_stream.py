@@ -33,7 +33,7 @@ from penstock.experiments.play import Play
 from penstock.experiments.rivals import scaled
 from penstock.experiments.table import tabulate
 from penstock.plan.plan import Plan
-from penstock.policies.es_stream.marginal_analysis import best
+from penstock.policies.es_stream.marginal_analysis import best_instances
 from penstock.policies.shared import queueing
 
 # --- figure 13 ----------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def test_what_the_beginning_of_figure_14_follows_from_is_not_counted_as_found() 
 def test_figure_14_begins_as_its_text_allows() -> None:
     def allowed(app: es_stream.Application, start: int) -> bool:
         """Fewer of the first operator, more of the second, and all together as the seed says."""
-        then = [best(1800 * s, es_stream.SEED.share) for s in app.services.values()]
+        then = [best_instances(1800 * s, es_stream.SEED.share) for s in app.services.values()]
         at_first = list(app.even(start).values())
         all_told = sum(then) < start if app is COUNT else sum(then) > start
         return then[0] < at_first[0] and then[1] > at_first[1] and all_told
@@ -206,7 +206,7 @@ def test_figure_14_begins_as_its_text_allows() -> None:
 
 def test_machines_of_the_peak_are_loaded_between_both_zetas_at_2_700() -> None:
     for app in (COUNT, TOP):
-        at_peak = sum(best(3600 * s, es_stream.SEED.share) for s in app.services.values())
+        at_peak = sum(best_instances(3600 * s, es_stream.SEED.share) for s in app.services.values())
         machines = app.packed(at_peak, 3600)
         load = 2700 * sum(app.services.values()) / (es_stream.CORES * machines)
         assert es_stream_15.SLOW.zeta < load < es_stream.SEED.zeta

@@ -136,7 +136,7 @@ def test_beta_is_the_one_of_fourteen_instances_at_1800() -> None:
     share = es_stream.SEED.share
 
     def total(app: es_stream.Application, rate: float) -> int:
-        return sum(marginal_analysis.best(rate * s, share) for s in app.services.values())
+        return sum(marginal_analysis.best_instances(rate * s, share) for s in app.services.values())
 
     assert total(es_stream.COUNT, 1800) == 14
     for app, seed in ((es_stream.COUNT, (24, 19)), (es_stream.TOP, (27, 23))):

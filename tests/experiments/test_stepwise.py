@@ -67,9 +67,9 @@ def test_a_plan_carries_the_same_however_it_was_come_to(tmp_path: Path) -> None:
     for first in (small, large):
         engine = app.engine(6, 1, 5.0)
         plan = stress_load.first_plan(app.graph, 6)
-        engine.start(app.graph, scaling.scaled_plan(plan, first), tmp_path / str(len(carried)))
+        engine.start(app.graph, scaling.with_instances(plan, first), tmp_path / str(len(carried)))
         engine.advance(5.0)
-        engine.apply(scaling.scaled_plan(plan, large))
+        engine.apply(scaling.with_instances(plan, large))
         engine.advance(15.0)
         carried.append(engine.observe().throughput)
         engine.stop()

@@ -31,7 +31,7 @@ def names(level: Level) -> set[str]:
         if function.__module__ != derived.__name__ or name.startswith("_"):
             continue
         first = next(iter(inspect.signature(function).parameters.values()))
-        if ARGUMENTS[str(first.annotation)] is level:
+        if ARGUMENTS.get(str(first.annotation)) is level:
             found.add(name)
     return found
 
@@ -48,7 +48,7 @@ def test_every_dataclass_of_a_snapshot_has_a_level() -> None:
         for _, kind in inspect.getmembers(module, inspect.isclass)
         if kind.__module__ == module.__name__
     }
-    assert made == set(KINDS.values())
+    assert made - {snapshot.KeyRange} == set(KINDS.values())
 
 
 def test_meanings_are_short_and_there() -> None:

@@ -135,4 +135,4 @@ def flows(draw: st.DrawFn) -> tuple[Topology, rates.Rates]:
     offered = {name: draw(st.integers(0, 1000).map(float)) for name in found.sources}
     capacity = {name: draw(number) for name in found.pipelines}
     selectivity = {name: draw(st.sampled_from((0.0, 0.5, 1.0, 2.0))) for name in found.pipelines}
-    return found, rates.through(found, offered, selectivity, capacity)
+    return found, rates.steady_state(found, offered, selectivity, capacity)

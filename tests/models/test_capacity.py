@@ -5,16 +5,22 @@ from __future__ import annotations
 import pytest
 
 from penstock import Pipeline, Plan
-from penstock.policies.stepwise.capacity import Need, Point, needed, ranking, table
-from penstock.policies.stepwise.profile import Profile, Ratios, Round
+from penstock.policies.stepwise.capacity import (
+    CapacityPoint,
+    ResourceNeed,
+    capacity_table,
+    ranking,
+    resources_for,
+)
+from penstock.policies.stepwise.profile import Profile, ProfilingRound, Ratios
 
 
-def a_round(slots: int, mean: float, executors: int = 1, met: bool = True) -> Round:
+def a_round(slots: int, mean: float, executors: int = 1, met: bool = True) -> ProfilingRound:
     plan = Plan((Pipeline(("a",), slots),), executors)
-    return Round(plan, "x", (mean * 0.99, mean, mean * 1.01), 0.5 if met else 2.0)
+    return ProfilingRound(plan, "x", (mean * 0.99, mean, mean * 1.01), 0.5 if met else 2.0)
 
 
-def profile(final: Round, rounds: int) -> Profile:
+def profile(final: ProfilingRound, rounds: int) -> Profile:
     return Profile({}, Ratios({}, {}, 0.0), {}, (final,) * rounds, final)
 
 
@@ -38,14 +44,14 @@ def test_equals_are_ranked_by_what_an_instance_carries() -> None:
 
 def test_the_table_has_only_what_was_sustained_and_what_carried_more() -> None:
     rounds = [a_round(4, 300), a_round(2, 200), a_round(6, 250), a_round(8, 900, met=False)]
-    assert table(rounds) == (Point(1, 2, 200), Point(1, 4, 300))
-    assert table(rounds, late=True)[-1] == Point(1, 8, 900)
+    assert capacity_table(rounds) == (CapacityPoint(1, 2, 200), CapacityPoint(1, 4, 300))
+    assert capacity_table(rounds, late=True)[-1] == CapacityPoint(1, 8, 900)
 
 
 def test_resources_for_a_throughput() -> None:
-    points = (Point(1, 2, 200.0), Point(2, 4, 300.0))
-    assert needed(points, 150) == Need(150, 1, 2, True)
-    assert needed(points, 300) == Need(300, 2, 4, True)
-    assert needed(points, 600) == Need(600, 4, 8, False)
-    assert needed(points, 600, executor_slots=3) == Need(600, 3, 8, False)
-    assert needed((), 1) is None
+    points = (CapacityPoint(1, 2, 200.0), CapacityPoint(2, 4, 300.0))
+    assert resources_for(points, 150) == ResourceNeed(150, 1, 2, True)
+    assert resources_for(points, 300) == ResourceNeed(300, 2, 4, True)
+    assert resources_for(points, 600) == ResourceNeed(600, 4, 8, False)
+    assert resources_for(points, 600, executor_slots=3) == ResourceNeed(600, 3, 8, False)
+    assert resources_for((), 1) is None

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 
 from penstock.policies.shared import rates
-from penstock.policies.shared.rates import Rate
+from penstock.policies.shared.rates import PipelineRate
 from penstock.policies.shared.topology import Topology
-from penstock.policies.stela.etp import Reach, congested, etp
+from penstock.policies.stela.etp import SinkReach, congested, etp
 from tests.models import dags
 from tests.strategies import few
 
@@ -25,7 +25,7 @@ SPEEDS = {
 
 def figure() -> tuple[Topology, rates.Rates]:
     found = dags.topology(FIGURE)
-    return found, {n: Rate(float(i), float(p), float(p)) for n, (i, p) in SPEEDS.items()}
+    return found, {n: PipelineRate(float(i), float(p), float(p)) for n, (i, p) in SPEEDS.items()}
 
 
 def test_the_printed_example() -> None:
@@ -41,7 +41,7 @@ def test_the_printed_example() -> None:
 
 def test_a_sink_behind_two_paths_counts_once() -> None:
     diamond = dags.topology({"s": (), "a": ("s",), "b": ("s",), "c": ("a", "b"), "d": ("s",)})
-    found = rates.through(diamond, {"s": 100.0}, {}, {})
+    found = rates.steady_state(diamond, {"s": 100.0}, {}, {})
     assert etp(diamond, found) == {
         "s": 1.0,
         "a": 200 / 300,
@@ -53,19 +53,19 @@ def test_a_sink_behind_two_paths_counts_once() -> None:
 
 def test_a_pipeline_with_a_sink_that_others_read_counts_its_own_too() -> None:
     chain = dags.topology({"s": (), "a": ("s",)}, sinks=["s"])
-    found = rates.through(chain, {"s": 100.0}, {}, {"a": 50.0})
+    found = rates.steady_state(chain, {"s": 100.0}, {}, {"a": 50.0})
     assert etp(chain, found) == {"s": 100 / 150, "a": 50 / 150}  # a is congested
 
 
 def test_exactly_the_threshold_is_not_congested() -> None:
-    assert congested({"a": Rate(120.0, 100.0, 100.0)}) == frozenset()
-    assert congested({"a": Rate(120.1, 100.0, 100.0)}) == {"a"}
-    assert congested({"a": Rate(1.0, 0.0, 0.0), "b": Rate(0.0, 0.0, 0.0)}) == {"a"}
+    assert congested({"a": PipelineRate(120.0, 100.0, 100.0)}) == frozenset()
+    assert congested({"a": PipelineRate(120.1, 100.0, 100.0)}) == {"a"}
+    assert congested({"a": PipelineRate(1.0, 0.0, 0.0), "b": PipelineRate(0.0, 0.0, 0.0)}) == {"a"}
 
 
 def test_without_throughput_nothing_depends_on_anything() -> None:
     chain = dags.topology({"s": (), "a": ("s",)})
-    assert etp(chain, rates.through(chain, {}, {}, {})) == {"s": 0.0, "a": 0.0}
+    assert etp(chain, rates.steady_state(chain, {}, {}, {})) == {"s": 0.0, "a": 0.0}
 
 
 def paths(found: Topology, name: str) -> list[tuple[str, ...]]:
@@ -82,9 +82,9 @@ def test_it_is_the_share_of_the_sinks_at_the_end_of_open_paths(
     flow: tuple[Topology, rates.Rates],
 ) -> None:
     found, now = flow
-    closed, delivered = congested(now), rates.sinks(found, now)
+    closed, delivered = congested(now), rates.delivered(found, now)
     total = sum(delivered.values())
-    shares, reach = etp(found, now), Reach.of(found, closed)
+    shares, reach = etp(found, now), SinkReach.of(found, closed)
     for name in found.pipelines:
         open_paths = [p for p in paths(found, name) if not closed.intersection(p)]
         ends = {name, *itertools.chain.from_iterable(open_paths)} & set(found.sinks)

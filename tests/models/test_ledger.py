@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from penstock.plan.plan import Pipeline, Plan
 from penstock.policies.shared import rates
-from penstock.policies.shared.rates import Rate
+from penstock.policies.shared.rates import PipelineRate
 from penstock.policies.shared.topology import Topology
-from penstock.policies.stela.etp import Standing, congested, etp
-from penstock.policies.stela.rate_table import Ledger
+from penstock.policies.stela.etp import EtpTable, congested, etp
+from penstock.policies.stela.rate_table import RateTable
 from tests.models import dags
 
 Flow = tuple[Topology, rates.Rates]
@@ -24,10 +24,10 @@ def measured(draw: st.DrawFn) -> Flow:
     found, now = draw(dags.flows())
     rng = random.Random(draw(st.integers(0, 2**32)))
 
-    def seen(rate: Rate) -> Rate:
+    def seen(rate: PipelineRate) -> PipelineRate:
         done = rate.processed * rng.choice((0.0, 0.9, 1.0, 1.1))
         most = max(done, rate.capacity * rng.choice((0.5, 1.0)))
-        return Rate(rate.arrival, done, most, rate.selectivity, rng.choice((0.0, 0.0, 7.0)))
+        return PipelineRate(rate.arrival, done, most, rate.selectivity, rng.choice((0.0, 0.0, 7.0)))
 
     return found, {name: seen(rate) if rng.random() < 0.3 else rate for name, rate in now.items()}
 
@@ -42,8 +42,8 @@ def test_every_step_is_the_same_to_the_last_bit(
     flow: Flow, steps: list[tuple[int, float, bool]], over: float
 ) -> None:
     found, now = flow
-    ledger = Ledger.of(found, now, over)
-    standing = Standing.of(ledger)
+    ledger = RateTable.of(found, now, over)
+    standing = EtpTable.of(ledger)
     for number, factor, grows in steps:
         at = number % len(now)
         name = ledger.wiring.names[at]
@@ -67,7 +67,7 @@ def test_every_step_is_the_same_to_the_last_bit(
 @given(dags.flows(), st.integers(0, 99), st.sampled_from((1.1, 2.0, 10.0)))
 def test_no_step_delivers_more_than_the_gains_say(flow: Flow, number: int, factor: float) -> None:
     found, now = flow
-    ledger = Ledger.of(found, now, 1.2)
+    ledger = RateTable.of(found, now, 1.2)
     at = number % len(now)
     for then in (ledger.scaled(at, factor), ledger.grown(at, factor)):
         more = then.processed[at] - ledger.processed[at]
@@ -80,8 +80,8 @@ def test_who_is_read_twice_counts_twice() -> None:
     plan = Plan((Pipeline(("s",)), Pipeline(("a", "b")), Pipeline(("c", "c-out"))), 1)
     found = Topology(dag, plan)
     assert found.feeds["a"] == {"s": 2}
-    now = rates.through(found, {"s": 100.0}, {}, {"s": 30.0})
-    ledger = Ledger.of(found, now, 1.2).scaled(0, 2.0)
+    now = rates.steady_state(found, {"s": 100.0}, {}, {"s": 30.0})
+    ledger = RateTable.of(found, now, 1.2).scaled(0, 2.0)
     assert ledger.rates == rates.scaled(found, now, "s", 2.0)
     assert ledger.rates["a"].arrival == 120
-    assert Ledger.of(found, now, 1.2).gains() == [2.0, 1.0, 1.0]
+    assert RateTable.of(found, now, 1.2).gains() == [2.0, 1.0, 1.0]

@@ -9,13 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.metrics.snapshot import ExecutorMetrics
-from penstock.policies.es_stream.placement import Node, fits, need, node, place, skewness
+from penstock.policies.es_stream.placement import (
+    ExecutorLoad,
+    count_unplaced,
+    executor_load,
+    fits,
+    instance_need,
+    skewness,
+)
 
 LIMITS = {"processor": 0.9, "memory": 0.9}
 
 
-def made(name: str, processor: float, **instances: int) -> Node:
-    return Node(name, {"processor": processor}, instances)
+def made(name: str, processor: float, **instances: int) -> ExecutorLoad:
+    return ExecutorLoad(name, {"processor": processor}, instances)
 
 
 def test_skewness_as_printed() -> None:
@@ -37,13 +44,15 @@ def test_the_mirror_image_leans_the_other_way(loads: list[float]) -> None:
 
 
 def test_the_load_is_that_of_the_scarcest_resource() -> None:
-    found = node(ExecutorMetrics("e", 4, busy=0.5, cpu=0.2, memory=0.6, io_bytes=70.0), 100.0)
+    found = executor_load(
+        ExecutorMetrics("e", 4, busy=0.5, cpu=0.2, memory=0.6, io_bytes=70.0), 100.0
+    )
     assert found is not None
     assert found.load == 0.7
-    without = node(ExecutorMetrics("e", 4, busy=0.5, cpu=0.2, memory=0.4, io_bytes=70.0))
+    without = executor_load(ExecutorMetrics("e", 4, busy=0.5, cpu=0.2, memory=0.4, io_bytes=70.0))
     assert without is not None
     assert without.load == 0.5
-    assert node(ExecutorMetrics("e", 4)) is None
+    assert executor_load(ExecutorMetrics("e", 4)) is None
 
 
 def test_every_resource_has_to_fit() -> None:
@@ -56,29 +65,35 @@ def test_every_resource_has_to_fit() -> None:
 def test_a_new_instance_takes_what_the_others_take() -> None:
     nodes = [made("a", 0.6, x=2, y=1), made("b", 0.4, x=1, y=1), made("c", 0.1)]
     alike = {"x": 0.5, "y": 0.5}
-    assert need(nodes, "x", alike) == {"processor": pytest.approx(0.2)}
-    assert need(nodes, "unseen", alike) == {}
-    assert need(nodes, "x", {"x": 0.5}) == need(nodes, "x", {}) == need(nodes, "x", alike)
-    assert need(nodes, "x", {"x": 0.0, "y": 0.0}) == need(nodes, "x", alike)
+    assert instance_need(nodes, "x", alike) == {"processor": pytest.approx(0.2)}
+    assert instance_need(nodes, "unseen", alike) == {}
+    assert (
+        instance_need(nodes, "x", {"x": 0.5})
+        == instance_need(nodes, "x", {})
+        == instance_need(nodes, "x", alike)
+    )
+    assert instance_need(nodes, "x", {"x": 0.0, "y": 0.0}) == instance_need(nodes, "x", alike)
 
 
 def test_a_busy_instance_takes_more_of_its_executor_than_an_idle_one() -> None:
     """An executor that is 0.6 loaded by two x, each at work three times as much as the one y."""
     nodes = [made("a", 0.6, x=2, y=1), made("b", 0.2, y=2)]
     work = {"x": 0.3, "y": 0.1}
-    assert need(nodes, "x", work) == {"processor": pytest.approx(0.6 * 3 / 7)}
+    assert instance_need(nodes, "x", work) == {"processor": pytest.approx(0.6 * 3 / 7)}
     # (21) is the mean over the instances of the one pipeline: 0.6 / 7 and twice 0.1
-    assert need(nodes, "y", work) == {"processor": pytest.approx((0.6 / 7 + 0.1 + 0.1) / 3)}
+    assert instance_need(nodes, "y", work) == {
+        "processor": pytest.approx((0.6 / 7 + 0.1 + 0.1) / 3)
+    }
 
 
 def test_instances_go_to_the_least_loaded_until_it_is_full() -> None:
     nodes = [made("a", 0.5), made("b", 0.1)]
     more = [({"processor": 0.3}, 5)]
     # b: 0.4, b: 0.7, a: 0.8, and then none has room
-    assert place(nodes, more, LIMITS) == 2
-    assert place([], more, LIMITS) == 5
-    assert place(nodes, [], LIMITS) == 0
-    assert place(nodes, [({}, 10**9)], LIMITS) == 0
+    assert count_unplaced(nodes, more, LIMITS) == 2
+    assert count_unplaced([], more, LIMITS) == 5
+    assert count_unplaced(nodes, [], LIMITS) == 0
+    assert count_unplaced(nodes, [({}, 10**9)], LIMITS) == 0
 
 
 loads = st.dictionaries(
@@ -102,5 +117,5 @@ def test_placing_is_one_after_the_other(
                 least = min(room, key=lambda one: max(one.values()))
                 least |= {name: share + shares.get(name, 0.0) for name, share in least.items()}
             left_over += not room
-    nodes = [Node(f"{at}", shares, {}) for at, shares in enumerate(found)]
-    assert place(nodes, more, LIMITS) == left_over
+    nodes = [ExecutorLoad(f"{at}", shares, {}) for at, shares in enumerate(found)]
+    assert count_unplaced(nodes, more, LIMITS) == left_over

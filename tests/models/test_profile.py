@@ -15,13 +15,13 @@ from penstock.plan import fusion
 from penstock.policies.stepwise.profile import (
     Feature,
     Profile,
+    ProfilingRound,
     Ratios,
-    Round,
-    best,
+    best_round,
     dominated,
     features,
-    kept,
     ratios,
+    was_kept,
 )
 from tests.engines.spark.flows import source
 
@@ -121,27 +121,29 @@ def test_dominance_needs_a_logic_dependent_operator_on_every_path() -> None:
     assert sum(f.share for f in found.values() if not f.source) == pytest.approx(1)
 
 
-def a_round(slots: int, mean: float, latency: float | None = 0.5) -> Round:
-    return Round(Plan((Pipeline(("a",), slots),)), "x", (mean - 1, mean, mean + 1), latency)
+def a_round(slots: int, mean: float, latency: float | None = 0.5) -> ProfilingRound:
+    return ProfilingRound(
+        Plan((Pipeline(("a",), slots),)), "x", (mean - 1, mean, mean + 1), latency
+    )
 
 
 def test_a_round_of_which_nothing_is_certain_is_not_as_good_as_the_best() -> None:
     """A test cannot tell what varies so much from the best, which has more instances."""
-    noisy = Round(Plan((Pipeline(("a",), 1),)), "start", (40.0, 90.0, 120.0))
-    steady = Round(Plan((Pipeline(("a",), 2),)), "sinks", (99.0, 100.0, 101.0))
-    near = Round(Plan((Pipeline(("a",), 1),)), "start", (88.0, 98.0, 108.0))
-    assert best((noisy, steady)) is steady
-    assert best((near, steady)) is near
+    noisy = ProfilingRound(Plan((Pipeline(("a",), 1),)), "start", (40.0, 90.0, 120.0))
+    steady = ProfilingRound(Plan((Pipeline(("a",), 2),)), "sinks", (99.0, 100.0, 101.0))
+    near = ProfilingRound(Plan((Pipeline(("a",), 1),)), "start", (88.0, 98.0, 108.0))
+    assert best_round((noisy, steady)) is steady
+    assert best_round((near, steady)) is near
 
 
 def test_the_best_round_meets_its_latency_and_uses_no_more_than_it_must() -> None:
     rounds = (a_round(1, 100), a_round(4, 200), a_round(9, 200.5), a_round(20, 500, latency=1.2))
-    assert best(rounds).plan.slots == 4
-    assert best((a_round(1, 100, 2.0), a_round(4, 200, 3.0))).plan.slots == 4
+    assert best_round(rounds).plan.slots == 4
+    assert best_round((a_round(1, 100, 2.0), a_round(4, 200, 3.0))).plan.slots == 4
 
 
-def around(kind: str, a: int, b: int, rate: float, throttle: float = 0.0) -> Round:
-    return Round(
+def around(kind: str, a: int, b: int, rate: float, throttle: float = 0.0) -> ProfilingRound:
+    return ProfilingRound(
         Plan((Pipeline(("a",), a), Pipeline(("b",), b))), kind, (rate, rate), 0.5, throttle
     )
 
@@ -155,9 +157,9 @@ def test_a_round_is_kept_if_the_next_one_builds_on_it() -> None:
         around("throttle", 1, 2, 190.0, 0.1),
         around("operator b", 1, 3, 190.0, 0.1),
     )
-    assert kept(rounds, rounds[1]) == (True, True, False, False, True, False)
-    assert kept(rounds, rounds[5]) == (True, True, False, False, True, True)
-    assert kept((), rounds[0]) == ()
+    assert was_kept(rounds, rounds[1]) == (True, True, False, False, True, False)
+    assert was_kept(rounds, rounds[5]) == (True, True, False, False, True, True)
+    assert was_kept((), rounds[0]) == ()
 
 
 @pytest.mark.parametrize("flow", [math.inf, 12.5])

@@ -58,7 +58,7 @@ def test_ten_thousand_servers_do_not_overflow() -> None:
 
 @given(load=loads)
 def test_the_numbers_for_all_servers_are_those_for_each(load: float) -> None:
-    for servers, number in enumerate(itertools.islice(queueing.numbers(load), 50)):
+    for servers, number in enumerate(itertools.islice(queueing.mean_numbers(load), 50)):
         assert number == queueing.mmk(load, 1.0, servers).number or number == pytest.approx(
             queueing.mmk(load, 1.0, servers).number
         )
@@ -67,7 +67,7 @@ def test_the_numbers_for_all_servers_are_those_for_each(load: float) -> None:
 @given(load=loads)
 def test_more_servers_help_and_each_helps_less(load: float) -> None:
     first = math.floor(load) + 1
-    found = list(itertools.islice(queueing.numbers(load), first, first + 30))
+    found = list(itertools.islice(queueing.mean_numbers(load), first, first + 30))
     gains = [x - y for x, y in itertools.pairwise(found)]
     assert all(gain >= -1e-12 for gain in gains)
     assert all(y <= x + 1e-9 for x, y in itertools.pairwise(gains))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.plan.plan import Pipeline, Plan
 from penstock.policies.shared import rates
-from penstock.policies.shared.rates import NotMeasured, Rate
+from penstock.policies.shared.rates import NotMeasured, PipelineRate
 from penstock.policies.shared.topology import Topology
 from tests.models import dags
 from tests.strategies import few
@@ -18,14 +18,14 @@ DIAMOND = {"s": (), "a": ("s",), "b": ("s",), "c": ("a", "b")}
 
 
 def test_every_reader_gets_all_and_what_meets_adds_up() -> None:
-    found = rates.through(dags.topology(DIAMOND), {"s": 100.0}, {"a": 0.5}, {})
+    found = rates.steady_state(dags.topology(DIAMOND), {"s": 100.0}, {"a": 0.5}, {})
     assert [found[n].arrival for n in "sabc"] == [100, 100, 100, 150]
     assert found["a"].output == 50
 
 
 def test_a_slow_pipeline_passes_on_what_it_can() -> None:
-    found = rates.through(dags.topology(DIAMOND), {"s": 100.0}, {"b": 2.0}, {"b": 30.0})
-    assert found["b"] == Rate(100.0, 30.0, 30.0, 2.0)
+    found = rates.steady_state(dags.topology(DIAMOND), {"s": 100.0}, {"b": 2.0}, {"b": 30.0})
+    assert found["b"] == PipelineRate(100.0, 30.0, 30.0, 2.0)
     assert found["c"].arrival == 160
     assert found["b"].congestion == pytest.approx(100 / 30)
     assert rates.throughput(dags.topology(DIAMOND), found) == 160
@@ -34,7 +34,7 @@ def test_a_slow_pipeline_passes_on_what_it_can() -> None:
 def test_two_operators_of_one_pipeline_that_read_the_same_get_it_twice() -> None:
     dag = dags.graph(DIAMOND)
     pair = Topology(dag, Plan((Pipeline(("s",)), Pipeline(("a", "b", "c", "c-out")))))
-    now = rates.through(pair, {"s": 100.0}, {}, {"s": 50.0})
+    now = rates.steady_state(pair, {"s": 100.0}, {}, {"s": 50.0})
     assert now["a"].arrival == 100
     assert rates.scaled(pair, now, "s", 2)["a"].arrival == 200
 
@@ -42,20 +42,20 @@ def test_two_operators_of_one_pipeline_that_read_the_same_get_it_twice() -> None
 def test_a_source_beside_other_inputs_adds_what_it_is_offered() -> None:
     dag = dags.graph({"s": (), "t": (), "u": ("s", "t")})
     pair = Topology(dag, Plan((Pipeline(("s",)), Pipeline(("t", "u", "u-out")))))
-    assert rates.through(pair, {"s": 10.0, "t": 7.0}, {}, {})["t"].arrival == 17
+    assert rates.steady_state(pair, {"s": 10.0, "t": 7.0}, {}, {})["t"].arrival == 17
 
 
 def test_fused_sinks_deliver_the_output_and_lone_sinks_what_they_take() -> None:
     dag = dags.graph({"s": (), "a": ("s",)}, sinks=["s"])
     apart = Plan((Pipeline(("s", "s-out")), Pipeline(("a",)), Pipeline(("a-out",))))
     found = Topology(dag, apart)
-    given_rates = rates.through(found, {"s": 10.0}, {"s": 3.0, "a": 0.5}, {"a-out": 4.0})
-    assert rates.sinks(found, given_rates) == {"s": 30.0, "a-out": 4.0}
+    given_rates = rates.steady_state(found, {"s": 10.0}, {"s": 3.0, "a": 0.5}, {"a-out": 4.0})
+    assert rates.delivered(found, given_rates) == {"s": 30.0, "a-out": 4.0}
 
 
 def test_one_more_instance_is_projected_and_its_readers_get_more() -> None:
     chain = dags.topology({"s": (), "a": ("s",), "b": ("a",), "c": ("b",)})
-    now = rates.through(chain, {"s": 100.0}, {}, {"a": 30.0, "b": 50.0})
+    now = rates.steady_state(chain, {"s": 100.0}, {}, {"a": 30.0, "b": 50.0})
     then = rates.scaled(chain, now, "a", 2 / 1)
     assert [then[n].processed for n in "sabc"] == [100, 60, 50, 50]
     assert then["b"].arrival == 60
@@ -65,7 +65,7 @@ def test_one_more_instance_is_projected_and_its_readers_get_more() -> None:
 
 def test_a_source_can_be_projected_to_bring_in_more() -> None:
     chain = dags.topology({"s": (), "a": ("s",)})
-    now = rates.through(chain, {"s": 100.0}, {}, {"s": 100.0, "a": 150.0})
+    now = rates.steady_state(chain, {"s": 100.0}, {}, {"s": 100.0, "a": 150.0})
     then = rates.grown(chain, now, "s", 2)
     assert then["s"].processed == 200
     assert then["a"].congestion == pytest.approx(200 / 150)
@@ -81,7 +81,7 @@ def test_a_projection_is_what_settles_in_with_that_capacity(
     offered = {s: now[s].arrival for s in found.sources}
     capacity = {n: r.capacity for n, r in now.items()}
     after = {**capacity, name: capacity[name] * factor}
-    expected = rates.through(found, offered, {n: r.selectivity for n, r in now.items()}, after)
+    expected = rates.steady_state(found, offered, {n: r.selectivity for n, r in now.items()}, after)
     projected = rates.scaled(found, now, name, factor)
     for n, rate in expected.items():
         assert projected[n].arrival == pytest.approx(rate.arrival, abs=1e-6)
@@ -92,7 +92,7 @@ def test_a_projection_is_what_settles_in_with_that_capacity(
 @given(dags.flows(), st.floats(0.1, 10))
 def test_rates_follow_the_unit_of_time(flow: tuple[Topology, rates.Rates], c: float) -> None:
     found, now = flow
-    again = rates.through(
+    again = rates.steady_state(
         found,
         {s: c * now[s].arrival for s in found.sources},
         {n: r.selectivity for n, r in now.items()},
@@ -117,7 +117,7 @@ def test_what_a_window_shows_is_read_back(flow: tuple[Topology, rates.Rates]) ->
 
 def _window(**changed: object) -> tuple[Topology, object]:
     chain = dags.topology({"s": (), "a": ("s",)})
-    shown = dags.snapshot(chain, rates.through(chain, {"s": 10.0}, {}, {"s": 20.0, "a": 5.0}))
+    shown = dags.snapshot(chain, rates.steady_state(chain, {"s": 10.0}, {}, {"s": 20.0, "a": 5.0}))
     metrics = replace(shown.pipelines["s"], **changed)  # type: ignore[arg-type]
     return chain, replace(shown, pipelines={**shown.pipelines, "s": metrics})
 
@@ -155,15 +155,15 @@ def test_back_pressure_is_seen_through() -> None:
     """s could take all 100, but the channel to a is full, so s takes what a takes."""
     chain = dags.topology({"s": (), "a": ("s",), "b": ("a",)})
     held = {
-        "s": Rate(100.0, 20.0, 500.0),
-        "a": Rate(20.0, 20.0, 20.0),
-        "b": Rate(20.0, 20.0, 300.0),
+        "s": PipelineRate(100.0, 20.0, 500.0),
+        "a": PipelineRate(20.0, 20.0, 20.0),
+        "b": PipelineRate(20.0, 20.0, 300.0),
     }
     read = rates.measured(chain, dags.snapshot(chain, held))
     assert read["s"].congestion == 1
-    assert read["a"] == Rate(100.0, 20.0, 20.0)
+    assert read["a"] == PipelineRate(100.0, 20.0, 20.0)
     assert read["b"].processed == 20
-    slow = {**held, "s": Rate(100.0, 20.0, 20.0)}  # here s itself is too slow
+    slow = {**held, "s": PipelineRate(100.0, 20.0, 20.0)}  # here s itself is too slow
     assert rates.measured(chain, dags.snapshot(chain, slow))["s"].congestion == 5
 
 
@@ -176,7 +176,7 @@ def test_a_window_that_a_batch_did_not_end_in_is_no_congestion(
     arrival: float, batches: int, congestion: float
 ) -> None:
     topology = dags.topology({"s": (), "a": ("s",)})
-    flows = {"s": Rate(arrival, arrival, arrival), "a": Rate(arrival, 20.0, 20.0)}
+    flows = {"s": PipelineRate(arrival, arrival, arrival), "a": PipelineRate(arrival, 20.0, 20.0)}
     seen = dags.snapshot(topology, flows)
     a = replace(seen.pipelines["a"], batches=batches, service=0.01)  # 100 rows/s if it has to
     seen = replace(seen, pipelines={**seen.pipelines, "a": a})
@@ -197,8 +197,8 @@ def test_what_is_at_work_all_the_time_and_falls_behind_is_congested(
     rows: int | None, busy: float, behind: bool
 ) -> None:
     found = dags.topology({"s": (), "x": ("s",)})
-    now = rates.through(found, {"s": 118.0 * busy}, {}, {"s": 1000.0})
-    now = {**now, "x": rates.Rate(118.0 * busy, 100.0 * busy, 100.0)}
+    now = rates.steady_state(found, {"s": 118.0 * busy}, {}, {"s": 1000.0})
+    now = {**now, "x": rates.PipelineRate(118.0 * busy, 100.0 * busy, 100.0)}
     shot = dags.snapshot(found, now)
     late = replace(shot.pipelines["x"], backlog_rows=rows)
     seen = rates.measured(found, replace(shot, pipelines={**shot.pipelines, "x": late}))

@@ -12,9 +12,9 @@ from penstock import Dataflow, Discard, Pipeline, Plan
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import Bounds
 from penstock.plan import fusion
-from penstock.policies.joker.redistribution import dealt, rebalanced
+from penstock.policies.joker.redistribution import distributed, redistributed
 from penstock.policies.joker.sections import sections
-from penstock.policies.shared.bottlenecks import Reading, Readings
+from penstock.policies.shared.bottlenecks import PipelineReading, Readings
 from tests.engines.spark.flows import source
 
 vertices = st.lists(
@@ -36,7 +36,7 @@ def test_no_other_deal_makes_the_fullest_emptier(
         for sizes in itertools.product(*ranges)
         if sum(sizes) <= budget
     ]
-    sizes = dealt(work, bounds, budget)
+    sizes = distributed(work, bounds, budget)
     if sizes is None:
         assert not levels
         return
@@ -57,7 +57,7 @@ def chain() -> Graph:
 
 def readings(busy: dict[str, float], costs: bool = False) -> Readings:
     found = {
-        name: Reading(busy=share, costs={name: share * 0.9, "out": 0.0} if costs else {})
+        name: PipelineReading(busy=share, costs={name: share * 0.9, "out": 0.0} if costs else {})
         for name, share in busy.items()
     }
     return Readings(0.0, 30.0, found, {})
@@ -70,10 +70,10 @@ def test_four_that_are_full_share_five_instances_as_one() -> None:
     homes = dict.fromkeys(whole, (whole,))
     parts = sections(graph, plan, [graph.topological])
     busy = dict.fromkeys(("numbers", "a", "b", "c"), 1.0)
-    attempts, gain = rebalanced(parts, plan, graph, readings(busy), 5, homes)
+    attempts, gain = redistributed(parts, plan, graph, readings(busy), 5, homes)
     assert gain == pytest.approx(0.25)
     assert [p for a in attempts for p in a.after] == [Pipeline(graph.topological, 5)]
-    _, saving = rebalanced(parts, plan, graph, readings(busy, costs=True), 5, homes)
+    _, saving = redistributed(parts, plan, graph, readings(busy, costs=True), 5, homes)
     assert saving > gain  # three times the overhead of a pipeline
 
 
@@ -82,7 +82,7 @@ def test_without_homes_instances_only_move() -> None:
     plan = fusion.finest_plan(graph).with_pipeline("a", parallelism=4)
     parts = sections(graph, plan, [graph.topological])
     busy = {"numbers": 0.1, "a": 0.4, "b": 1.0, "c": 0.2}
-    attempts, gain = rebalanced(parts, plan, graph, readings(busy), 7, {})
+    attempts, gain = redistributed(parts, plan, graph, readings(busy), 7, {})
     sizes = {p.name: p.parallelism for a in attempts for p in a.after}
     assert sizes == {"numbers": 1, "a": 3, "b": 2, "c": 1}
     assert gain == pytest.approx(1 / 0.5333 - 1, abs=0.01)
@@ -91,7 +91,7 @@ def test_without_homes_instances_only_move() -> None:
 def test_what_is_not_measured_is_not_dealt_with() -> None:
     graph = chain()
     plan = fusion.finest_plan(graph)
-    assert rebalanced((), plan, graph, readings({"a": 1.0}), 9, {}) == ((), 0.0)
+    assert redistributed((), plan, graph, readings({"a": 1.0}), 9, {}) == ((), 0.0)
 
 
 def test_sections_and_plans_agree() -> None:

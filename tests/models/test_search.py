@@ -5,27 +5,27 @@ from __future__ import annotations
 import pytest
 
 from penstock import Pipeline, Plan
-from penstock.policies.stepwise.profile import Feature, Round
+from penstock.policies.stepwise.profile import Feature, ProfilingRound
 from penstock.policies.stepwise.search import (
-    Rules,
-    Search,
-    Tuning,
-    busiest,
-    judged,
+    SearchRules,
+    SearchState,
+    TuningState,
+    after_tuning_round,
+    all_fast_enough,
+    busiest_vertex,
     next_step,
-    swift,
 )
 
-RULES = Rules()
+RULES = SearchRules()
 
 
-def seen(mean: float, kind: str, met: bool = True, throttle: float = 0.0) -> Round:
+def seen(mean: float, kind: str, met: bool = True, throttle: float = 0.0) -> ProfilingRound:
     values = tuple(mean * (1 + spread) for spread in (-0.01, -0.005, 0, 0.005, 0.01))
-    return Round(Plan((Pipeline(("a",)),)), kind, values, 0.5 if met else 1.5, throttle)
+    return ProfilingRound(Plan((Pipeline(("a",)),)), kind, values, 0.5 if met else 1.5, throttle)
 
 
-def walk(*rounds: Round) -> list[str]:
-    search, steps = Search(), []
+def walk(*rounds: ProfilingRound) -> list[str]:
+    search, steps = SearchState(), []
     for found in rounds:
         search, step = next_step(search, found, RULES)
         steps.append(step)
@@ -45,7 +45,7 @@ def test_without_a_gain_the_other_side_is_next(mean: float) -> None:
 
 
 def test_a_loss_returns_to_the_best_and_slows_the_sources() -> None:
-    search, _ = next_step(Search(), seen(100, "start", met=False), RULES)
+    search, _ = next_step(SearchState(), seen(100, "start", met=False), RULES)
     search, step = next_step(search, seen(80, "sinks", met=False), RULES)
     assert step == "throttle"
     assert search.reference is search.best
@@ -57,7 +57,7 @@ def test_a_loss_returns_to_the_best_and_slows_the_sources() -> None:
 
 
 def test_the_throttle_is_tightened_while_rows_are_late_and_eased_when_it_costs() -> None:
-    search, _ = next_step(Search(), seen(100, "start", met=False), RULES)
+    search, _ = next_step(SearchState(), seen(100, "start", met=False), RULES)
     search, _ = next_step(search, seen(80, "sinks", met=False), RULES)
     search, step = next_step(search, seen(100, "throttle", met=False), RULES)
     assert (step, search.strength) == ("throttle", pytest.approx(0.2))
@@ -69,7 +69,7 @@ def test_the_throttle_is_tightened_while_rows_are_late_and_eased_when_it_costs()
 
 def test_a_throttle_never_goes_on_for_ever() -> None:
     for mean, met in ((100, False), (93, False), (80, True), (93, True)):
-        search, _ = next_step(Search(), seen(100, "start", met=False), RULES)
+        search, _ = next_step(SearchState(), seen(100, "start", met=False), RULES)
         search, step = next_step(search, seen(80, "sinks", met=False), RULES)
         rounds = 0
         while step != "finish":
@@ -79,7 +79,7 @@ def test_a_throttle_never_goes_on_for_ever() -> None:
 
 
 def test_growth_that_never_gains_comes_to_an_end() -> None:
-    search, step = next_step(Search(), seen(100, "start"), RULES)
+    search, step = next_step(SearchState(), seen(100, "start"), RULES)
     steps = []
     while step in ("source", "sinks"):
         steps.append(step)
@@ -90,7 +90,7 @@ def test_growth_that_never_gains_comes_to_an_end() -> None:
 
 def test_to_get_back_what_was_lost_is_no_gain() -> None:
     """Each other round is significantly above the one before it, none is above the first."""
-    search, step = next_step(Search(), seen(100, "start", met=False), RULES)
+    search, step = next_step(SearchState(), seen(100, "start", met=False), RULES)
     for mean in (95, 99, 95):
         search, step = next_step(search, seen(mean, step, met=False), RULES)
         assert step in ("source", "sinks")
@@ -102,7 +102,7 @@ def test_to_get_back_what_was_lost_is_no_gain() -> None:
 
 def test_small_gains_in_a_row_are_a_gain() -> None:
     """None of them is significant beside the one before, all of them are beside the first."""
-    search, step = next_step(Search(), seen(100, "start"), RULES)
+    search, step = next_step(SearchState(), seen(100, "start"), RULES)
     for mean in (100.6, 101.2, 101.8, 102.4, 103.0):
         search, step = next_step(search, seen(mean, step), RULES)
         assert step in ("source", "sinks")
@@ -113,32 +113,38 @@ def test_small_gains_in_a_row_are_a_gain() -> None:
 # --- single instances ---------------------------------------------------------------------------
 
 
-def tuned(mean: float, **capacities: float) -> Round:
+def tuned(mean: float, **capacities: float) -> ProfilingRound:
     values = tuple(mean * (1 + spread) for spread in (-0.01, -0.005, 0, 0.005, 0.01))
-    return Round(Plan((Pipeline(("a",)),)), "operator", values, capacities=capacities)
+    return ProfilingRound(Plan((Pipeline(("a",)),)), "operator", values, capacities=capacities)
 
 
 def test_a_gain_is_kept_and_a_loss_is_revoked() -> None:
     kept = tuned(100, a=0.9, b=0.7, c=0.2)
-    first = Tuning(kept)
-    assert busiest(first, "abc") == "a"
-    gained = judged(Tuning(kept, vertex="a"), tuned(120, a=0.8), 0.05, 0.0)
+    first = TuningState(kept)
+    assert busiest_vertex(first, "abc") == "a"
+    gained = after_tuning_round(TuningState(kept, vertex="a"), tuned(120, a=0.8), 0.05, 0.0)
     assert gained.kept.throughput == pytest.approx(120)
-    assert busiest(gained, "a") == "a"
-    lost = judged(Tuning(kept, vertex="a"), tuned(90), 0.05, 0.0)
+    assert busiest_vertex(gained, "a") == "a"
+    lost = after_tuning_round(TuningState(kept, vertex="a"), tuned(90), 0.05, 0.0)
     assert lost.kept is kept
     assert lost.revoked == 1
-    assert busiest(lost, "abc") == "b"
-    again = judged(Tuning(kept, lost.tried, lost.revoked, "b"), tuned(90), 0.05, 0.0)
+    assert busiest_vertex(lost, "abc") == "b"
+    again = after_tuning_round(
+        TuningState(kept, lost.tried, lost.revoked, "b"), tuned(90), 0.05, 0.0
+    )
     assert again.revoked == 2
-    even = judged(Tuning(kept, lost.tried, 1, "b"), tuned(100, a=0.9, c=0.2), 0.05, 0.0)
+    even = after_tuning_round(
+        TuningState(kept, lost.tried, 1, "b"), tuned(100, a=0.9, c=0.2), 0.05, 0.0
+    )
     assert even.revoked == 0
-    assert busiest(even, "abc") == "c"
+    assert busiest_vertex(even, "abc") == "c"
 
 
 def test_tuning_ends_when_every_pipeline_is_near_its_least_time() -> None:
     features = {"s": Feature(1.0, 0.0, source=True), "a": Feature(0.01, 0.5)}
     plan = Plan((Pipeline(("a",)),))
-    assert swift(Round(plan, "x", (1.0,), services={"a": 0.02}), features, 2)
-    assert not swift(Round(plan, "x", (1.0,), services={"a": 0.021}), features, 2)
-    assert not swift(Round(plan, "x", (1.0,)), features, 2)
+    assert all_fast_enough(ProfilingRound(plan, "x", (1.0,), services={"a": 0.02}), features, 2)
+    assert not all_fast_enough(
+        ProfilingRound(plan, "x", (1.0,), services={"a": 0.021}), features, 2
+    )
+    assert not all_fast_enough(ProfilingRound(plan, "x", (1.0,)), features, 2)

@@ -10,7 +10,7 @@ from penstock import Dataflow, Discard, Pipeline, Plan
 from penstock.dataflow.graph import Graph
 from penstock.plan import fusion
 from penstock.policies.joker import splitting
-from penstock.policies.joker.splitting import best_cut, cut, gains, utility
+from penstock.policies.joker.splitting import best_cut, cut, split_gains, utility
 from tests.engines.spark.flows import source
 from tests.speed import within
 from tests.strategies import dataflows, few, plans
@@ -28,7 +28,7 @@ def chain(*names: str) -> Graph:
 def test_the_printed_example_is_cut_before_the_third_operator() -> None:
     graph = chain("a", "b", "c")
     costs = {"a": 0.2, "b": 0.1, "c": 0.4}
-    found = gains(graph, ("a", "b", "c"), costs)
+    found = split_gains(graph, ("a", "b", "c"), costs)
     assert found["b"] == pytest.approx(1 / (0.3 + 0.5) - 1)
     assert found["c"] == pytest.approx(1 / (0.3 + 0.4) - 1)
     best = best_cut(graph, ("a", "b", "c"), costs)
@@ -59,7 +59,7 @@ def test_a_sink_can_be_cut_off_and_the_others_stay() -> None:
     assert cut(flow.graph, whole, "x").parts == (("a", "y"), ("x",))
     assert cut(flow.graph, whole, "y").parts == (("a", "x"), ("y",))
     costs = {"a": 0.3, "x": 0.5, "y": 0.1}
-    assert gains(flow.graph, whole, costs)["x"] == pytest.approx(1 / (0.1 + 0.5) - 1)
+    assert split_gains(flow.graph, whole, costs)["x"] == pytest.approx(1 / (0.1 + 0.5) - 1)
 
 
 def test_a_union_is_cut_from_all_that_feeds_it() -> None:
@@ -94,7 +94,7 @@ def test_every_cut_of_a_valid_plan_gives_a_valid_plan_and_its_gain(data: st.Data
     costs = {name: data.draw(st.floats(0, 0.2)) for name in graph.topological}
     for pipeline in plan.pipelines:
         others = [p for p in plan.pipelines if p is not pipeline]
-        for before, gain in gains(graph, pipeline.operators, costs).items():
+        for before, gain in split_gains(graph, pipeline.operators, costs).items():
             made = splitting.apply(graph, pipeline, cut(graph, pipeline.operators, before))
             assert sorted(n for p in made for n in p.operators) == sorted(pipeline.operators)
             fusion.check(Plan((*others, *made), plan.executors), graph)

@@ -9,8 +9,8 @@ import pytest
 
 from penstock.plan.plan import Pipeline, Plan
 from penstock.policies.joker.sections import Section
-from penstock.policies.joker.trials import Trial
-from penstock.policies.shared.bottlenecks import Reading, Readings
+from penstock.policies.joker.trials import ChangeTrial
+from penstock.policies.shared.bottlenecks import PipelineReading, Readings
 
 SECTION = Section(("a", "b", "c"), ("a",))
 APART = Plan((Pipeline(("a",), 2), Pipeline(("b",), 4), Pipeline(("c",), 2)))
@@ -22,10 +22,10 @@ def gain(
     """Of an attempt for the section, by rows a second into its operators."""
 
     def seen(rates: dict[str, float]) -> Readings:
-        return Readings(0.0, 1.0, {n: Reading(rate=r) for n, r in rates.items()}, rates)
+        return Readings(0.0, 1.0, {n: PipelineReading(rate=r) for n, r in rates.items()}, rates)
 
     attempt = cast(Any, SimpleNamespace(section=SECTION))
-    trial = Trial((attempt,), growing, APART, seen(before))
+    trial = ChangeTrial((attempt,), growing, APART, seen(before))
     return trial.gains(plan, seen(after))[SECTION]
 
 

@@ -11,9 +11,9 @@ from penstock.plan import fusion
 from penstock.plan.decision import Decision
 from penstock.plan.limits import Limits
 from penstock.policies.base.policy import Context
-from penstock.policies.nephele.policy import Latency
+from penstock.policies.nephele.policy import LatencyPolicy
 
-PLAIN = Latency(cadence_share=0.0)
+PLAIN = LatencyPolicy(cadence_share=0.0)
 """Leaves cadences alone, so that only instances are looked at."""
 
 
@@ -49,7 +49,7 @@ def context(
     return Context(graph, plan, (snapshot,), now, limits or Limits())
 
 
-def decided(seen: Context, policy: Latency = PLAIN) -> Decision:
+def decided(seen: Context, policy: LatencyPolicy = PLAIN) -> Decision:
     return policy.decide(seen, None)[0]
 
 

@@ -29,7 +29,7 @@ class Growing:
         return self.topology.pipelines[name].parallelism + self.given.get(name, 0)
 
     def room(self, name: str) -> bool:
-        most = scaling.bounds(self.topology, name).most
+        most = scaling.bounds_within_ceiling(self.topology, name).most
         return most is None or self.instances(name) < most
 
     def give(self, name: str) -> Growing:

@@ -31,7 +31,7 @@ ONE = Ds2(activation=1)
 def seen(capacity: dict[str, float], limits: Limits | None = None, **many: int) -> Context:
     dag = dags.graph({"s": (), "a": ("s",), "b": ("a",)}, most={"b": 8})
     found = Topology(dag, dags.plan(dag, many))
-    now = rates.through(found, {"s": 100.0}, {"a": 2.0}, capacity)
+    now = rates.steady_state(found, {"s": 100.0}, {"a": 2.0}, capacity)
     return dags.context(found, now, limits)
 
 
@@ -146,7 +146,7 @@ def test_bounds_and_budget_are_kept_and_said() -> None:
 def test_zero_load_needs_one_of_each() -> None:
     dag = dags.graph({"s": (), "a": ("s",)})
     found = Topology(dag, dags.plan(dag, {"s": 3, "a": 2}))
-    now = rates.through(found, {}, {}, {"s": 10.0, "a": 10.0})
+    now = rates.steady_state(found, {}, {}, {"s": 10.0, "a": 10.0})
     decision, _ = ONE.decide(dags.context(found, now), None)
     assert parallelism(decision.plan) == {"s": 1, "a": 1}
 
@@ -219,7 +219,7 @@ def test_its_plan_carries_the_load_with_as_few_as_possible(
     selectivity = {n: r.selectivity for n, r in now.items()}
 
     def congested(many: dict[str, int]) -> float:
-        settled = rates.through(
+        settled = rates.steady_state(
             found, offered, selectivity, {n: k * one[n] for n, k in many.items()}
         )
         return max(r.congestion for r in settled.values())
@@ -251,7 +251,7 @@ def test_a_short_budget_keeps_the_worst_off_as_well_off_as_can_be(
 def test_batches_longer_than_a_window_are_remembered() -> None:
     dag = dags.graph({"s": (), "a": ("s",)})
     found = Topology(dag, dags.plan(dag))
-    now = rates.through(found, {"s": 100.0}, {}, {"a": 25.0})
+    now = rates.steady_state(found, {"s": 100.0}, {}, {"a": 25.0})
     whole = dags.snapshot(found, now)
     during = replace(whole.pipelines["a"], service=None, rate_in=None, rate_out=None)
     gap = replace(whole, pipelines={**whole.pipelines, "a": during})
@@ -268,7 +268,7 @@ def test_batches_longer_than_a_window_are_remembered() -> None:
 def test_a_window_that_shows_nothing_does_not_make_it_count_anew() -> None:
     dag = dags.graph({"s": (), "a": ("s",)})
     found = Topology(dag, dags.plan(dag))
-    whole = dags.snapshot(found, rates.through(found, {"s": 100.0}, {}, {"a": 25.0}))
+    whole = dags.snapshot(found, rates.steady_state(found, {"s": 100.0}, {}, {"a": 25.0}))
     blank = replace(whole, pipelines={})
     memory: Any = None
     for n, one in enumerate((whole, blank, whole, blank, whole)):
@@ -286,7 +286,7 @@ def test_a_need_beyond_all_numbers_is_fitted_as_quickly() -> None:
 def test_what_a_source_is_offered_is_told_from_what_others_send_it() -> None:
     dag = dags.graph({"s": (), "t": (), "u": ("s", "t")})
     pair = Topology(dag, Plan((Pipeline(("s",)), Pipeline(("t", "u", "u-out")))))
-    now = rates.through(pair, {"s": 100.0, "t": 50.0}, {}, {"s": 10.0, "t": 100.0})
+    now = rates.steady_state(pair, {"s": 100.0, "t": 50.0}, {}, {"s": 10.0, "t": 100.0})
     assert needed(pair, dags.snapshot(pair, now)) == pytest.approx({"s": 10.0, "t": 1.5})
 
 
@@ -301,7 +301,9 @@ def test_more_load_never_needs_fewer_and_the_unit_of_time_does_not_matter(
 
     def wanted(offered: float, speed: float) -> dict[str, int] | None:
         load = {s: offered * now[s].arrival for s in found.sources}
-        rate = rates.through(found, load, selectivity, {n: speed * k for n, k in capacity.items()})
+        rate = rates.steady_state(
+            found, load, selectivity, {n: speed * k for n, k in capacity.items()}
+        )
         decision, _ = ONE.decide(dags.context(found, rate), None)
         return None if "not" in decision.reason else parallelism(decision.plan or found.plan)
 

@@ -17,7 +17,7 @@ from penstock.plan.decision import Decision
 from penstock.plan.limits import Limits
 from penstock.policies.base.policy import Context
 from penstock.policies.es_stream import marginal_analysis
-from penstock.policies.es_stream.policy import EsStream, newest
+from penstock.policies.es_stream.policy import EsStream, newest_executors
 from tests import strategies
 from tests.policies.queues import Flow, chain
 
@@ -57,14 +57,14 @@ def decided(seen: Context, policy: EsStream | None = None) -> Decision:
 def test_instances_are_those_of_the_marginal_analysis() -> None:
     decision = decided(context(rate=50.0))
     assert decision.plan is not None
-    assert decision.plan.pipeline_of("x").parallelism == marginal_analysis.best(5.0, 0.1)
+    assert decision.plan.pipeline_of("x").parallelism == marginal_analysis.best_instances(5.0, 0.1)
     assert "x gets 50 rows/s: load 5.00" in decision.reason
     assert decision.plan.pipeline_of("x").parallelism == 9
     assert "one more of x would spare 0.065 rows <= 0.11" in decision.reason
     assert decision.numbers["x load"] == 5.0
-    assert decision.numbers["x spared"] == marginal_analysis.spared(5.0, 9) < 0.1 / 0.9
-    assert marginal_analysis.spared(5.0, 8) > 0.1 / 0.9
-    assert math.isinf(marginal_analysis.spared(5.0, 5))
+    assert decision.numbers["x spared"] == marginal_analysis.rows_spared(5.0, 9) < 0.1 / 0.9
+    assert marginal_analysis.rows_spared(5.0, 8) > 0.1 / 0.9
+    assert math.isinf(marginal_analysis.rows_spared(5.0, 5))
 
 
 def test_a_source_that_takes_no_time_does_not_matter() -> None:
@@ -94,7 +94,7 @@ def test_pipelines_behind_follow_those_before() -> None:
     snapshot = Snapshot(5.0, 5.0, 0, 0, 0, 0, pipelines=found)
     decision = decided(Context(graph, plan, (snapshot,), 5.0))
     assert decision.plan is not None
-    wanted = marginal_analysis.best(4.0, 0.1)
+    wanted = marginal_analysis.best_instances(4.0, 0.1)
     assert [decision.plan.pipeline_of(n).parallelism for n in "xy"] == [wanted, wanted]
 
 
@@ -266,9 +266,13 @@ def test_age_is_told_by_first_sight_then_by_number() -> None:
     def seen(*names: str) -> Snapshot:
         return Snapshot(0.0, 1.0, 0, 0, 0, 0, executors={n: ExecutorMetrics(n, 1) for n in names})
 
-    assert newest([seen("10", "9"), seen("9", "10", "3"), seen("3", "10", "9")]) == ["3", "10", "9"]
-    assert newest([seen("a"), seen("b")]) == ["b"]
-    assert newest([]) == []
+    assert newest_executors([seen("10", "9"), seen("9", "10", "3"), seen("3", "10", "9")]) == [
+        "3",
+        "10",
+        "9",
+    ]
+    assert newest_executors([seen("a"), seen("b")]) == ["b"]
+    assert newest_executors([]) == []
 
 
 def test_executors_that_were_refused_are_not_asked_for_at_once() -> None:
@@ -366,7 +370,7 @@ def test_instances_and_executors_follow_the_load_and_come_to_rest() -> None:
     )
     flow.run(EsStream(), 100)
     low = flow.instances("x")
-    assert low == marginal_analysis.best(2.0, 0.1)
+    assert low == marginal_analysis.best_instances(2.0, 0.1)
     before = len(flow.plans)
     flow.run(EsStream(), 200)
     assert flow.instances("x") >= 22

@@ -19,11 +19,11 @@ from penstock.plan.transition import Transition
 from penstock.policies.base.policy import Context
 from penstock.policies.baselines.drs import Drs
 from penstock.policies.joker.policy import Organic
-from penstock.policies.nephele.policy import Latency
+from penstock.policies.nephele.policy import LatencyPolicy
 from penstock.policies.shared import rates
 from penstock.policies.shared.topology import Topology
 from penstock.policies.stela.policy import Stela
-from penstock.policies.stela.strategies import LeastLinkLoad, Round, RoundRobin
+from penstock.policies.stela.strategies import LeastLinkLoad, RoundRobin, RoundRobinMemory
 from penstock.store.turn import Review
 from tests.models import dags
 from tests.policies.queues import chain
@@ -33,7 +33,7 @@ def congested() -> Context:
     """s -> a -> b, where b does half of the 100 rows a second that come, with 4 instances."""
     dag = dags.graph({"s": (), "a": ("s",), "b": ("a",)})
     found = Topology(dag, dags.plan(dag, {"b": 4}))
-    return dags.context(found, rates.through(found, {"s": 100.0}, {}, {"b": 50.0}))
+    return dags.context(found, rates.steady_state(found, {"s": 100.0}, {}, {"b": 50.0}))
 
 
 def queueing(load: float = 2.0, wait: float = 0.3, limits: Limits | None = None) -> Context:
@@ -65,10 +65,15 @@ def few(context: Context) -> Context:
 
 CASES: dict[str, tuple[Any, Callable[[], Context], Any, str]] = {
     "stela": (Stela(automatic=True), congested, None, "gain_rows"),
-    "round-robin": (RoundRobin(), congested, Round(frozenset({"s", "a"})), "gain_rows"),
-    "least-link-load": (LeastLinkLoad(), congested, Round(frozenset({"s", "a"})), "gain_rows"),
+    "round-robin": (RoundRobin(), congested, RoundRobinMemory(frozenset({"s", "a"})), "gain_rows"),
+    "least-link-load": (
+        LeastLinkLoad(),
+        congested,
+        RoundRobinMemory(frozenset({"s", "a"})),
+        "gain_rows",
+    ),
     "organic": (Organic(profile=0, settle=0), busy, None, "gain_rows"),
-    "latency": (Latency(cadence_share=0.0), queueing, None, "gain_seconds"),
+    "latency": (LatencyPolicy(cadence_share=0.0), queueing, None, "gain_seconds"),
     "drs": (Drs(), lambda: queueing(3.95), None, "gain_seconds"),
     "drs, a budget": (Drs(budget=True), lambda: few(queueing(3.0)), None, "gain_seconds"),
 }
@@ -105,15 +110,15 @@ def test_the_gain_is_what_more_comes_through() -> None:
 def test_of_two_that_are_congested_the_first_gains_though_no_more_comes_out() -> None:
     dag = dags.graph({"s": (), "a": ("s",), "b": ("a",)})
     found = Topology(dag, dags.plan(dag))
-    now = rates.through(found, {"s": 100.0}, {}, {"a": 50.0, "b": 25.0})
-    decision, _ = RoundRobin().decide(dags.context(found, now), Round(frozenset({"s"})))
+    now = rates.steady_state(found, {"s": 100.0}, {}, {"a": 50.0, "b": 25.0})
+    decision, _ = RoundRobin().decide(dags.context(found, now), RoundRobinMemory(frozenset({"s"})))
     assert decision.numbers["throughput.expected"] == decision.numbers["throughput"]
     assert decision.numbers["gain_rows"] == pytest.approx(100.0)  # half of them piled up before a
 
 
 def test_seconds_are_those_of_the_model() -> None:
     """a = 0.3 (4 - 2) = 0.6; 0.12 s may be waited of 0.6 s, for which 8 instances wait 0.1 s."""
-    decision, _ = Latency(cadence_share=0.0).decide(queueing(), None)
+    decision, _ = LatencyPolicy(cadence_share=0.0).decide(queueing(), None)
     assert decision.plan is not None
     expected = 0.6 / (decision.plan.pipeline_of("x").parallelism - 2)
     assert decision.numbers["gain_seconds"] == pytest.approx(0.3 - expected)
@@ -122,9 +127,9 @@ def test_seconds_are_those_of_the_model() -> None:
 @pytest.mark.parametrize(
     ("policy", "seen"),
     [
-        (Latency(cadence_share=0.0), queueing(3.99)),  # a bottleneck
-        (Latency(cadence_share=0.0), queueing(9.0)),
-        (Latency(cadence_share=0.0), queueing(0.5, wait=0.001)),  # fewer instances
+        (LatencyPolicy(cadence_share=0.0), queueing(3.99)),  # a bottleneck
+        (LatencyPolicy(cadence_share=0.0), queueing(9.0)),
+        (LatencyPolicy(cadence_share=0.0), queueing(0.5, wait=0.001)),  # fewer instances
         (Drs(), queueing(9.0)),
         (Drs(), queueing(0.5)),
         (RoundRobin(), congested()),  # its turn is at s, which is not congested

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.policies.shared import rates
-from penstock.policies.shared.rates import Rate
+from penstock.policies.shared.rates import PipelineRate
 from penstock.policies.shared.topology import Topology
 from penstock.policies.stela import policy, slots
 from tests.models import dags
@@ -35,30 +35,32 @@ def flow(rng: random.Random) -> tuple[Topology, rates.Rates, float]:
     capacity = {name: number() for name in found.pipelines}
     offered = {name: rng.choice((0.0, 100.0, number())) for name in found.sources}
     selectivity = {name: rng.choice((0.0, 0.5, 1.0, 1.0, 2.0)) for name in found.pipelines}
-    now = dict(rates.through(found, offered, selectivity, capacity))
+    now = dict(rates.steady_state(found, offered, selectivity, capacity))
     if rng.random() < 0.4:
         odd = [name for name in now if rng.random() < 0.5]
         now |= {name: _unsettled(now[name], rng) for name in odd}
     return found, now, rng.choice((1.0, 1.2, 1.2, 1.5, 3.0))
 
 
-def _unsettled(rate: Rate, rng: random.Random) -> Rate:
+def _unsettled(rate: PipelineRate, rng: random.Random) -> PipelineRate:
     """What a window may show."""
     done = rate.processed * rng.choice((0.0, 0.9, 1.0, 1.1, 1.3))
     most = max(done, rate.capacity * rng.choice((0.5, 1.0)))
-    return Rate(rate.arrival, done, most, rate.selectivity, rng.choice((0.0, 0.0, 7.0)))
+    return PipelineRate(rate.arrival, done, most, rate.selectivity, rng.choice((0.0, 0.0, 7.0)))
 
 
-def order(growth: slots.Growth, count: int, choose: slots.Choice) -> tuple[slots.Growth, list[str]]:
+def order(
+    growth: slots.SlotAllocation, count: int, choose: slots.Choice
+) -> tuple[slots.SlotAllocation, list[str]]:
     """How it ends, and who got one after the other."""
     seen: list[str] = []
 
-    def watched(growth: slots.Growth, memory: Any) -> tuple[str | None, Any]:
+    def watched(growth: slots.SlotAllocation, memory: Any) -> tuple[str | None, Any]:
         name, memory = choose(growth, memory)
         seen.extend([] if name is None else [name])
         return name, memory
 
-    return slots.give_out(growth, count, watched), seen
+    return slots.allocate(growth, count, watched), seen
 
 
 @pytest.mark.parametrize("by", sorted(policy.CHOICES))
@@ -71,7 +73,7 @@ def test_slots_go_to_the_same_in_the_same_order(by: str, seed: int) -> None:
     plain, expected = plainly.give_out(
         plainly.Growing(found, now, over), count, plainly.CHOICES[by]
     )
-    end, seen = order(slots.Growth.of(found, now, over), count, policy.CHOICES[by])
+    end, seen = order(slots.SlotAllocation.of(found, now, over), count, policy.CHOICES[by])
     assert seen == expected
     assert end.rates == plain.rates
     assert end.congested == plain.congested
@@ -81,7 +83,7 @@ def test_slots_go_to_the_same_in_the_same_order(by: str, seed: int) -> None:
 @settings(deadline=None)
 @given(seed=SEEDS)
 def test_no_instance_brings_more_than_was_hoped_for(seed: int) -> None:
-    growth = slots.Growth.of(*flow(random.Random(seed)))
+    growth = slots.SlotAllocation.of(*flow(random.Random(seed)))
     for name, most in zip(
         growth.topology.pipelines, growth.hoped([*growth.topology.pipelines]), strict=True
     ):

@@ -11,7 +11,7 @@ from penstock import Dataflow, Discard, Generator
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import PipelineMetrics
 from penstock.plan.limits import Limits
-from penstock.policies.nephele.policy import Latency
+from penstock.policies.nephele.policy import LatencyPolicy
 from penstock.policies.shared import queueing
 from tests.policies.looks import context, decided, instances, metrics
 from tests.policies.queues import chain, nothing
@@ -215,4 +215,4 @@ def test_executors_follow_only_where_there_is_a_budget_of_them() -> None:
 )
 def test_impossible_options_are_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="latency: "):
-        Latency(**bad)
+        LatencyPolicy(**bad)

@@ -10,7 +10,7 @@ from penstock import Dataflow, Discard, Generator
 from penstock.dataflow.graph import Graph
 from penstock.metrics.snapshot import LatencyMetrics
 from penstock.policies.base.policy import Context
-from penstock.policies.nephele.policy import Latency
+from penstock.policies.nephele.policy import LatencyPolicy
 from tests.policies.looks import PLAIN, batches, context, decided, instances, metrics
 from tests.policies.queues import chain, nothing
 
@@ -36,8 +36,8 @@ def test_a_constraint_that_is_missed_without_a_reason_loses_nothing() -> None:
     # the model has 0.11 s of 1 s, but 4.5 s were measured
     found = {"x": metrics("x", 4, 1.0, 0.01)}
     seen = context(chain("x"), found, x={"cadence": 0.1})
-    assert instances(decided(seen, Latency()), "x") == (2,)
-    decision = decided(measured(seen, 4.5), Latency())
+    assert instances(decided(seen, LatencyPolicy()), "x") == (2,)
+    decision = decided(measured(seen, 4.5), LatencyPolicy())
     assert decision.plan is not None
     assert decision.plan.pipeline_of("x").parallelism == 4
     assert {p.cadence for p in decision.plan.pipelines} == {0.0}
@@ -62,8 +62,8 @@ def test_instances_are_asked_for_where_they_make_up_for_what_is_not_explained() 
 def test_a_cadence_is_shortened_for_what_is_not_explained() -> None:
     graph = chain("x", latency=3.0)
     seen = context(graph, {"x": batches(4, 2.0, 0.2, 0.6)}, x={"cadence": 0.6})
-    assert decided(seen, Latency()).plan is not None  # only that of the source
-    plan = decided(measured(seen, 3.2), Latency()).plan
+    assert decided(seen, LatencyPolicy()).plan is not None  # only that of the source
+    plan = decided(measured(seen, 3.2), LatencyPolicy()).plan
     assert plan is not None
     assert plan.pipeline_of("x").cadence < 0.6
     assert plan.pipeline_of("numbers").cadence == 0.0

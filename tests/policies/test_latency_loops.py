@@ -18,7 +18,7 @@ from penstock.plan import fusion
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
 from penstock.policies.base.policy import Context
-from penstock.policies.nephele.policy import Latency
+from penstock.policies.nephele.policy import LatencyPolicy
 from tests import strategies
 from tests.policies.looks import PLAIN, context, decided, metrics
 from tests.policies.queues import Flow, chain
@@ -45,8 +45,8 @@ def test_every_decision_is_a_valid_plan_within_its_budget(data: st.DataObject) -
     slots = data.draw(st.one_of(st.none(), st.integers(plan.slots, 4 * plan.slots)))
     snapshot = Snapshot(10.0, 1.0, 0, 0, 0, 0, pipelines=found)
     seen = Context(graph, plan, (snapshot,), 10.0, Limits(slots=slots))
-    decision, _ = Latency().decide(seen, None)
-    assert decision == Latency().decide(seen, None)[0]
+    decision, _ = LatencyPolicy().decide(seen, None)
+    assert decision == LatencyPolicy().decide(seen, None)[0]
     assert decision.reason
     assert all(math.isfinite(value) for value in decision.numbers.values())
     if decision.plan is not None:
@@ -103,9 +103,9 @@ def test_instances_follow_the_load_up_and_down(noise: float) -> None:
 def test_a_constant_load_comes_to_rest(noise: float, overhead: Mapping[str, float]) -> None:
     flow = queues(noise=noise, overhead=overhead)
     flow.rate = lambda at: 700.0
-    flow.run(Latency(), 120)
+    flow.run(LatencyPolicy(), 120)
     last = len(flow.plans)
-    flow.run(Latency(), 300)
+    flow.run(LatencyPolicy(), 300)
     assert len(flow.plans) - last <= (2 if noise else 0)
     assert flow.latency() < 0.5
 
@@ -114,13 +114,13 @@ def test_instances_that_make_batches_longer_are_not_added() -> None:
     """The bound cannot be met: without knowing what an instance costs, all there are were used."""
     flow = queues(overhead={"numbers": 0.02, "x": 0.1, "y": 0.06}, crowding=0.01)
     flow.rate = lambda at: 200.0
-    flow.run(Latency(), 200)
+    flow.run(LatencyPolicy(), 200)
     found = {name: flow.instances(name) for name in ("x", "y")}
     took = flow.latency()
     assert found["x"] < 20
     assert found["y"] < 12
     last = len(flow.plans)
-    flow.run(Latency(), 200)
+    flow.run(LatencyPolicy(), 200)
     assert len(flow.plans) - last <= 1  # and it comes to rest
     for more in ({"x": 2 * found["x"]}, {"y": 2 * found["y"]}):
         other = queues(overhead={"numbers": 0.02, "x": 0.1, "y": 0.06}, crowding=0.01)
@@ -135,12 +135,12 @@ def test_instances_that_make_batches_longer_are_not_added() -> None:
 
 def test_batches_are_scaled_by_the_same_policy() -> None:
     flow = queues(overhead={"numbers": 0.02, "x": 0.05, "y": 0.03})
-    flow.run(Latency(), 100)
+    flow.run(LatencyPolicy(), 100)
     low = flow.instances("x")
-    flow.run(Latency(), 200)
+    flow.run(LatencyPolicy(), 200)
     high = flow.instances("x")
     assert flow.latency() < 0.5
-    flow.run(Latency(), 200)
+    flow.run(LatencyPolicy(), 200)
     assert low < flow.instances("x") < high
     assert high > 20
     assert all(flow.plan.pipeline_of(name).cadence > 0 for name in ("numbers", "x", "y"))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.policies.nephele.policy import Latency
+from penstock.policies.nephele.policy import LatencyPolicy
 from tests.policies.looks import PLAIN, batches, context, decided, instances, metrics
 from tests.policies.queues import chain
 
@@ -24,7 +24,7 @@ from tests.policies.queues import chain
 )
 def test_time_that_is_left_is_gathered(share: float, cadence: float) -> None:
     seen = context(chain("x", latency=3.0), {"x": batches(4, 2.0, 0.2)})
-    decision = decided(seen, Latency(cadence_share=share))
+    decision = decided(seen, LatencyPolicy(cadence_share=share))
     assert decision.plan is not None
     x = decision.plan.pipeline_of("x")
     assert x.parallelism == 4
@@ -38,7 +38,7 @@ def test_a_cadence_settles() -> None:
     for _ in range(10):
         seen = context(chain("x", latency=3.0), {"x": batches(p, 2.0, 0.2, cadence)})
         seen = replace(seen, plan=seen.plan.with_pipeline("x", cadence=cadence))
-        plan = decided(seen, Latency()).plan
+        plan = decided(seen, LatencyPolicy()).plan
         if plan is not None:
             x = plan.pipeline_of("x")
             moves += (x.cadence, x.parallelism) != (cadence, p)
@@ -51,16 +51,16 @@ def test_a_cadence_settles() -> None:
 def test_a_cadence_that_hardly_moves_stays() -> None:
     found = {"x": batches(4, 2.0, 0.2, 1.0)}
     graph = chain("x", latency=3.0)
-    wanted = decided(context(graph, found, x={"cadence": 0.2}), Latency()).plan
+    wanted = decided(context(graph, found, x={"cadence": 0.2}), LatencyPolicy()).plan
     assert wanted is not None
     near = wanted.pipeline_of("x").cadence * 1.15
-    kept = decided(context(graph, found, x={"cadence": near}), Latency()).plan
+    kept = decided(context(graph, found, x={"cadence": near}), LatencyPolicy()).plan
     assert kept is None or kept.pipeline_of("x").cadence == near
 
 
 def test_a_cadence_does_not_remember_a_jam() -> None:
     """Batches of rows that are left from before say nothing of what one takes beside its rows."""
-    graph, policy, memory = chain("x", latency=30.0), Latency(inactive=0), None
+    graph, policy, memory = chain("x", latency=30.0), LatencyPolicy(inactive=0), None
     jam = replace(batches(4, 2.0, 0.2), batch_seconds=5.0, rows_in=10, backlog_rows=60_000)
     _, memory = policy.decide(context(graph, {"x": jam}, now=100.0), memory)
     calm = context(graph, {"x": batches(4, 2.0, 0.2)}, now=200.0)
@@ -71,7 +71,9 @@ def test_a_cadence_does_not_remember_a_jam() -> None:
 
 def test_without_time_left_nothing_is_gathered() -> None:
     graph = chain("x", latency=0.2)
-    decision = decided(context(graph, {"x": batches(4, 2.0, 0.3)}, x={"cadence": 1.0}), Latency())
+    decision = decided(
+        context(graph, {"x": batches(4, 2.0, 0.3)}, x={"cadence": 1.0}), LatencyPolicy()
+    )
     assert decision.plan is not None
     assert decision.plan.pipeline_of("x").cadence == 0.0
 

@@ -63,7 +63,7 @@ def context(
     offered = {name: more * faster * now[name].arrival for name in found.sources}
     selectivity = {name: rate.selectivity for name, rate in now.items()}
     capacity = {name: faster * rate.capacity for name, rate in now.items()}
-    seen = dags.context(found, rates.through(found, offered, selectivity, capacity))
+    seen = dags.context(found, rates.steady_state(found, offered, selectivity, capacity))
     (shot,) = seen.snapshots
     rows = None if backlog is None else round(backlog * faster)
     pipelines = {
@@ -139,7 +139,7 @@ def test_the_unit_of_time_does_not_matter_on_a_border(
     dag = dags.graph({"s": (), "x": ("s",)})
     found = Topology(dag, dags.plan(dag, {"x": many}))
     capacity = {"s": 10000.0, "x": many / service}
-    flow = found, rates.through(found, {"s": rate}, {}, capacity)
+    flow = found, rates.steady_state(found, {"s": rate}, {}, capacity)
     assert instances(decided(text, flow, faster=faster)[1]) == instances(decided(text, flow)[1])
 
 
@@ -155,7 +155,7 @@ def test_more_load_never_means_fewer_instances(text: str, flow: Flow, more: floa
 def test_more_load_never_means_fewer_instances_where_all_are_just_at_work(text: str) -> None:
     """85 rows a second for three instances that do 85: a product says a last digit less than 3."""
     dag = dags.graph({"s": ()})
-    flow = Topology(dag, dags.plan(dag, {"s": 3})), {"s": rates.Rate(85.0, 85.0, 85.0, 0.0)}
+    flow = Topology(dag, dags.plan(dag, {"s": 3})), {"s": rates.PipelineRate(85.0, 85.0, 85.0, 0.0)}
     found = [decided(text, flow, more=more)[1].slots for more in (1.0, 1.01, 1.1, 2.0)]
     assert found == sorted(found)
 
@@ -177,7 +177,7 @@ def test_more_that_waits_never_means_fewer_instances(
 def test_what_works_off_a_backlog_keeps_its_instances(text: str) -> None:
     dag = dags.graph({"s": (), "x": ("s",)})
     found = Topology(dag, dags.plan(dag, {"x": 6}))
-    flow = found, rates.through(found, {"s": 1.0}, {}, {"s": 10000.0, "x": 600.0})
+    flow = found, rates.steady_state(found, {"s": 1.0}, {}, {"s": 10000.0, "x": 600.0})
     assert instances(decided(text, flow)[1])["x"] < 6
     assert instances(decided(text, flow, backlog=0)[1])["x"] < 6
     assert instances(decided(text, flow, backlog=1_000_000)[1])["x"] >= 6
@@ -193,7 +193,7 @@ def test_one_branch_that_keeps_its_instances_takes_none_from_another(
     found = Topology(dag, dags.plan(dag, many))
     need = {"a": 0.58 * (many["a"] - 1), "b": 0.05 * many["b"]}
     capacity = {"s": 10000.0, **{n: 100.0 * many[n] / need[n] for n in many}}
-    flow = found, rates.through(found, {"s": 100.0}, {"a": 0.1}, capacity)
+    flow = found, rates.steady_state(found, {"s": 100.0}, {"a": 0.1}, capacity)
     before, after = decided(text, flow)[1], decided(text, flow, more=1.1)[1]
     assert before.slots < found.plan.slots  # something is given back
     assert all(instances(after)[n] >= instances(before)[n] for n in many)

@@ -25,7 +25,7 @@ from penstock.policies.baselines.ds2 import Ds2
 from penstock.policies.baselines.threshold import Threshold
 from penstock.policies.es_stream.policy import EsStream
 from penstock.policies.joker.policy import Organic
-from penstock.policies.nephele.policy import Latency
+from penstock.policies.nephele.policy import LatencyPolicy
 from penstock.policies.shared import rates
 from penstock.policies.shared.topology import Topology
 from penstock.policies.stela.policy import Stela, scale_in, scale_out
@@ -53,7 +53,7 @@ def many(chain: bool, executors: int = 1000) -> Context:
     # about half goes on, or the branches would multiply beyond all numbers
     selectivity = dict.fromkeys(found.pipelines, 1.0 if chain else 0.55)
     offered = dict.fromkeys(found.sources, 100.0)
-    through = rates.through(found, offered, selectivity, capacity)
+    through = rates.steady_state(found, offered, selectivity, capacity)
     names = [*found.pipelines]
     placed = {
         f"{at}": ExecutorMetrics(f"{at}", MANY, instances=dict.fromkeys(names[at::executors], 1))
@@ -113,13 +113,15 @@ def test_twenty_constraints() -> None:
     seen = with_loads(many(chain=False), 2, 0.5, 0.5)
     made = tuple(Constraint("o0", f"o{MANY - 1 - at}", 1e6 + at) for at in range(20))
     seen = replace(seen, graph=replace(seen.graph, constraints=made))
-    assert within(2, lambda: Latency().decide(seen, None)[0].plan)
+    assert within(2, lambda: LatencyPolicy().decide(seen, None)[0].plan)
     tight = tuple(replace(one, latency=120.0) for one in made)
     seen = replace(seen, graph=replace(seen.graph, constraints=tight))
-    assert within(2, lambda: Latency().decide(seen, None)[0])
+    assert within(2, lambda: LatencyPolicy().decide(seen, None)[0])
 
 
-@pytest.mark.parametrize("policy", [EsStream(), Drs(), Latency(), Organic(profile=0.0, settle=0.0)])
+@pytest.mark.parametrize(
+    "policy", [EsStream(), Drs(), LatencyPolicy(), Organic(profile=0.0, settle=0.0)]
+)
 def test_a_budget_that_is_used_up(policy: Any) -> None:
     seen = constrained(with_loads(many(chain=True), 1, 0.9, 0.9))
     (snapshot,) = seen.snapshots
@@ -160,7 +162,7 @@ DECIDE: dict[str, Callable[[Context], Any]] = {
     "ds2": lambda c: Ds2(activation=1).decide(c, None),
     "es-stream": lambda c: EsStream().decide(c, None),
     "drs": lambda c: Drs().decide(c, None),
-    "latency": lambda c: Latency().decide(constrained(c), None),
+    "latency": lambda c: LatencyPolicy().decide(constrained(c), None),
     "round-robin": lambda c: RoundRobin().decide(c, None),
     "least-link-load": lambda c: LeastLinkLoad().decide(c, None),
     "by-gain": lambda c: Stela(automatic=True, by="gain").decide(c, None),

@@ -24,7 +24,7 @@ POLICIES = (Stela(automatic=True, calm=0), RoundRobin(calm=0), LeastLinkLoad(cal
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda p: p.name)
 def test_a_small_load_leaves_what_it_needs(policy: Policy, tmp_path: Path) -> None:
     dag = dags.graph(LINEAR)
-    plan = scaling.scaled_plan(dags.plan(dag), MANY)
+    plan = scaling.with_instances(dags.plan(dag), MANY)
     loop = Loop(dag, plan, tmp_path, COSTS, rate=20.0)
     found = {p.name: p.parallelism for p in loop.run(policy, 30).pipelines}
     # 0.4, 1 and 0.6 instances are at work; fewer would be above 0.6 of the time
@@ -41,14 +41,14 @@ def test_a_small_load_leaves_what_it_needs(policy: Policy, tmp_path: Path) -> No
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda p: p.name)
 def test_a_pipeline_in_need_comes_first(policy: Policy, tmp_path: Path) -> None:
     dag = dags.graph(LINEAR)
-    plan = scaling.scaled_plan(dags.plan(dag), {"a": 6})
+    plan = scaling.with_instances(dags.plan(dag), {"a": 6})
     loop = Loop(dag, plan, tmp_path, COSTS, rate=40.0)
     assert loop.run(policy, 1).slots > plan.slots
 
 
 def test_a_load_that_was_higher_a_moment_ago_may_come_back(tmp_path: Path) -> None:
     dag = dags.graph(LINEAR)
-    plan = scaling.scaled_plan(dags.plan(dag), {"b": 3})
+    plan = scaling.with_instances(dags.plan(dag), {"b": 3})
     loop = Loop(dag, plan, tmp_path, COSTS, rate=8.0)
     seen = [loop.measure().snapshots[-1] for _ in range(4)]
     policy = Stela(automatic=True, calm=10.0)

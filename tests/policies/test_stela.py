@@ -16,7 +16,7 @@ from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
 from penstock.policies.base.policy import Context
 from penstock.policies.shared import rates
-from penstock.policies.shared.rates import Rate
+from penstock.policies.shared.rates import PipelineRate
 from penstock.policies.shared.topology import Topology
 from penstock.policies.stela import strategies
 from penstock.policies.stela.policy import Stela, scale_in, scale_out
@@ -35,7 +35,7 @@ def parallelism(plan: Plan | None) -> dict[str, int]:
 def chain(capacity: dict[str, float], offered: float = 100.0, executors: int = 2) -> Context:
     dag = dags.graph({"s": (), "a": ("s",), "b": ("a",)})
     found = Topology(dag, dags.plan(dag, executors=executors))
-    return dags.context(found, rates.through(found, {"s": offered}, {}, capacity))
+    return dags.context(found, rates.steady_state(found, {"s": offered}, {}, capacity))
 
 
 # --- scale-out ----------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def test_by_gain_prefers_what_one_instance_speeds_up_most() -> None:
     # 60 % depends on x, but its 13th instance adds 5 rows a second and the second of y adds 40
     dag = dags.graph({"s": (), "x": ("s",), "y": ("s",)})
     found = Topology(dag, dags.plan(dag, {"x": 12}, executors=14))
-    now = rates.through(found, {"s": 200.0}, {}, {"x": 60.0, "y": 40.0})
+    now = rates.steady_state(found, {"s": 200.0}, {}, {"x": 60.0, "y": 40.0})
     assert parallelism(scale_out(dags.context(found, now), 1).plan)["x"] == 13
     assert parallelism(scale_out(dags.context(found, now), 1, by="gain").plan)["y"] == 2
     decision, _ = Stela(automatic=True, by="gain").decide(dags.context(found, now), None)
@@ -95,7 +95,9 @@ def test_by_gain_prefers_what_one_instance_speeds_up_most() -> None:
 def test_bounds_are_kept_and_said() -> None:
     dag = dags.graph({"s": (), "a": ("s",)}, most={"a": 2})
     found = Topology(dag, dags.plan(dag))
-    decision = scale_out(dags.context(found, rates.through(found, {"s": 100.0}, {}, {"a": 1.0})), 2)
+    decision = scale_out(
+        dags.context(found, rates.steady_state(found, {"s": 100.0}, {}, {"a": 1.0})), 2
+    )
     assert parallelism(decision.plan) == {"s": 1, "a": 2}
     assert "3 of the slots stay empty: who could use them is at its bounds" in decision.reason
 
@@ -104,7 +106,9 @@ def test_a_ceiling_of_state_partitions_is_a_bound() -> None:
     flow = dags.graph({"s": (), "a": ("s",)})
     plan = dags.plan(flow)
     found = Topology(flow, plan.with_pipeline("a", ceiling=1))
-    decision = scale_out(dags.context(found, rates.through(found, {"s": 100.0}, {}, {"a": 1.0})), 1)
+    decision = scale_out(
+        dags.context(found, rates.steady_state(found, {"s": 100.0}, {}, {"a": 1.0})), 1
+    )
     assert parallelism(decision.plan) == {"s": 1, "a": 1}
 
 
@@ -158,7 +162,7 @@ def test_any_scale_out_is_valid_repeatable_free_of_units_and_never_slower(
     assert decision == scale_out(asked, more)
     assert decision.numbers["throughput.expected"] >= decision.numbers["throughput"] - 1e-6
     faster = {
-        n: Rate(r.arrival * 8, r.processed * 8, r.capacity * 8, r.selectivity)
+        n: PipelineRate(r.arrival * 8, r.processed * 8, r.capacity * 8, r.selectivity)
         for n, r in now.items()
     }
     assert scale_out(_asking(found, faster, executors), more).plan == decision.plan
@@ -167,7 +171,7 @@ def test_any_scale_out_is_valid_repeatable_free_of_units_and_never_slower(
 def test_who_is_at_its_bounds_is_told_with_them() -> None:
     dag = dags.graph({"s": (), "a": ("s",), "b": ("a",)}, most={"s": 1, "a": 4, "b": 1})
     found = Topology(dag, dags.plan(dag, {"a": 4}))
-    seen = dags.context(found, rates.through(found, {"s": 100.0}, {}, {"a": 50.0}))
+    seen = dags.context(found, rates.steady_state(found, {"s": 100.0}, {}, {"a": 50.0}))
     decision, _ = Stela(automatic=True).decide(seen, None)
     assert decision.plan is None
     assert decision.reason == "at their bounds: a (congestion 2.00) has 4 of 4 instances"
@@ -190,7 +194,7 @@ def star_on(where: dict[str, dict[str, int]], slots: int = 4, **many: int) -> Co
     """s feeds a slow x and a fast y; the share of y is 0.8, that of x 0.2, that of s 0.8."""
     dag = dags.graph({"s": (), "x": ("s",), "y": ("s",)})
     found = Topology(dag, dags.plan(dag, many, executors=len(where)))
-    now = rates.through(found, {"s": 80.0}, {}, {"x": 20.0, "y": 90.0})
+    now = rates.steady_state(found, {"s": 80.0}, {}, {"x": 20.0, "y": 90.0})
     return dags.context(found, now, executors=placed(found, where, slots))
 
 
@@ -389,13 +393,13 @@ def compared(seed: int) -> dict[str, float]:
     offered = dict.fromkeys(found.sources, 100.0)
     capacity = {n: rng.choice((10.0, 20.0, 40.0, 80.0, 400.0, 1000.0)) for n in found.pipelines}
     selectivity = {n: rng.choice((0.5, 1.0, 1.0, 1.5)) for n in found.pipelines}
-    now = rates.through(found, offered, selectivity, capacity)
+    now = rates.steady_state(found, offered, selectivity, capacity)
     asked = dags.context(found, now)
 
     def settled(plan: Plan | None) -> float:
         many = parallelism(plan)
         more = {n: many[n] * c for n, c in capacity.items()}
-        return rates.throughput(found, rates.through(found, offered, selectivity, more))
+        return rates.throughput(found, rates.steady_state(found, offered, selectivity, more))
 
     before = rates.throughput(found, now)
     after = {n: strategies.scale_out(asked, 1, r).plan for n, r in strategies.RANKINGS.items()}

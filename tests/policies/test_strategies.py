@@ -22,7 +22,7 @@ SHAPE = {"s": (), "a": ("s",), "b": ("a",), "d": ("s",), "c": ("b", "d"), "e": (
 
 def ranked(ranking: strategies.Ranking) -> str:
     found = dags.topology(SHAPE)
-    now = rates.through(found, {"s": 10.0}, {"a": 5.0, "d": 0.1}, {})
+    now = rates.steady_state(found, {"s": 10.0}, {"a": 5.0, "d": 0.1}, {})
     return "".join(ranking(found, now))
 
 
@@ -52,7 +52,7 @@ def test_link_load_adds_what_comes_and_what_every_reader_gets() -> None:
 def test_slots_go_round_in_the_order_of_the_ranking_within_bounds() -> None:
     dag = dags.graph({"s": (), "a": ("s",), "b": ("a",)}, most={"s": 1})
     found = Topology(dag, dags.plan(dag))
-    asked = dags.context(found, rates.through(found, {"s": 10.0}, {}, {"b": 1.0}))
+    asked = dags.context(found, rates.steady_state(found, {"s": 10.0}, {}, {"b": 1.0}))
     decision = strategies.scale_out(asked, 1, strategies.round_robin)
     assert decision.plan is not None
     assert [p.parallelism for p in decision.plan.pipelines] == [1, 3, 2]
@@ -66,7 +66,7 @@ def test_stela_can_go_by_each_of_them(name: str) -> None:
     dag = dags.graph({"s": (), "a": ("s",), "d": ("s",), "b": ("a",)})
     found = Topology(dag, dags.plan(dag))
     capacity = {"s": 100.0, "a": 100.0, "b": 3.0, "d": 100.0}
-    asked = dags.context(found, rates.through(found, {"s": 10.0}, {"a": 2.0}, capacity))
+    asked = dags.context(found, rates.steady_state(found, {"s": 10.0}, {"a": 2.0}, capacity))
     order = strategies.RANKINGS[name](found, slots.measured(asked).rates)
     expected = strategies.scale_out(asked, 1, strategies.RANKINGS[name])
     assert stela.scale_out(asked, 1) == expected
@@ -74,7 +74,7 @@ def test_stela_can_go_by_each_of_them(name: str) -> None:
     plan, memory, turns = found.plan, None, []
     for _ in order:
         grew = Topology(dag, plan)
-        now = rates.through(grew, {"s": 10.0}, {"a": 2.0}, capacity)
+        now = rates.steady_state(grew, {"s": 10.0}, {"a": 2.0}, capacity)
         decision, memory = stela.decide(dags.context(grew, now), memory)
         assert decision.plan is not None
         assert decision.reason.startswith("b is congested; ")

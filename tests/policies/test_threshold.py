@@ -25,7 +25,7 @@ from tests.strategies import few
 def seen(busy: dict[str, float], limits: Limits | None = None, **many: int) -> Context:
     dag = dags.graph({"s": (), "a": ("s",), "b": ("a",)}, most={"b": 4})
     found = Topology(dag, dags.plan(dag, many))
-    now = {n: rates.Rate(100.0, 100.0, 100.0 / share) for n, share in busy.items()}
+    now = {n: rates.PipelineRate(100.0, 100.0, 100.0 / share) for n, share in busy.items()}
     return dags.context(found, now, limits)
 
 

@@ -202,7 +202,7 @@ def test_policies_that_need_many_windows_answer_a_case(name: str, reason: str, m
     """Also long after they first knew: nothing of what they want is done in a case."""
     dag = dags.graph({"s": (), "a": ("s",), "b": ("a",)})
     found = Topology(dag, dags.plan(dag))
-    rates_now = rates.through(found, {"s": 100.0}, {}, {"s": 1000.0, "a": 50.0, "b": 1000.0})
+    rates_now = rates.steady_state(found, {"s": 100.0}, {}, {"s": 1000.0, "a": 50.0, "b": 1000.0})
     one = dags.snapshot(found, rates_now)
     recent = tuple(replace(one, at=5.0 * at) for at in range(1, many + 1))
     told = advise(policies.get(name), Context(dag, found.plan, recent, recent[-1].at))

@@ -114,8 +114,8 @@ def _capacity(given: argparse.Namespace, streams: Streams) -> int:
         (found,) = _profiled([given.flow], given, streams)
         profile = found.profile
     kept_latency = any(one.met for one in profile.rounds)
-    points = capacity.table(profile.rounds, late=not kept_latency)
-    need = None if target is None else capacity.needed(points, target)
+    points = capacity.capacity_table(profile.rounds, late=not kept_latency)
+    need = None if target is None else capacity.resources_for(points, target)
     shown: dict[str, Any] = {
         "points": [asdict(point) for point in points],
         "within_latency": kept_latency,

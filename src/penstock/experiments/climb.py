@@ -18,14 +18,14 @@ from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
 from penstock.policies.base.policy import Context
 from penstock.policies.shared import scaling
-from penstock.policies.shared.bottlenecks import usable
+from penstock.policies.shared.bottlenecks import is_usable
 from penstock.policies.shared.rates import NotMeasured
 from penstock.policies.stela import slots
 from penstock.policies.stela.policy import CHOICES
 from penstock.policies.stepwise.policy import Stepwise
-from penstock.policies.stepwise.profile import Feature, Round, features
-from penstock.policies.stepwise.profiling_state import Campaign
-from penstock.policies.stepwise.rounds import Observation, observed, round_of
+from penstock.policies.stepwise.profile import Feature, ProfilingRound, features
+from penstock.policies.stepwise.profiling_state import StepwiseMemory
+from penstock.policies.stepwise.rounds import RoundObservation, observe, round_from
 from penstock.predict import stress_load
 from penstock.store.turn import Tick
 
@@ -37,8 +37,8 @@ LATENCY = 0.5
 class Attempts:
     """Where another way of scaling up stands: rounds that are done, and the one under way."""
 
-    rounds: tuple[Round, ...] = ()
-    seen: tuple[Observation, ...] = ()
+    rounds: tuple[ProfilingRound, ...] = ()
+    seen: tuple[RoundObservation, ...] = ()
     since: float = 0.0
     done: bool = False
 
@@ -64,9 +64,9 @@ class Rival:
 
     def decide(self, context: Context, memory: Attempts | None) -> tuple[Decision, Attempts]:
         state, latest = memory or Attempts(), context.latest
-        if state.done or latest is None or not usable(latest, state.since, self.settle):
+        if state.done or latest is None or not is_usable(latest, state.since, self.settle):
             return Decision(None, "waits"), state
-        one = observed(latest, LATENCY)
+        one = observe(latest, LATENCY)
         if one is None:
             return Decision(None, "not measured: rows processed"), state
         if not state.seen or latest.at >= state.seen[-1].at + latest.window - 1e-6:
@@ -74,7 +74,7 @@ class Rival:
         if len(state.seen) < self.observations:
             return Decision(None, "observes"), state
         kind = self.name if state.rounds else "start"
-        found = (*state.rounds, round_of(context.plan, kind, 0.0, state.seen, self.features))
+        found = (*state.rounds, round_from(context.plan, kind, 0.0, state.seen, self.features))
         try:
             plan = self.grow(context) if len(found) < self.rounds else None
         except NotMeasured as why:
@@ -94,12 +94,12 @@ def stela(context: Context, more: int | None = None) -> Plan | None:
         n: replace(r, arrival=r.processed) if n in start.topology.sources else r
         for n, r in start.rates.items()
     }
-    start = slots.Growth.of(start.topology, rates, start.over)
+    start = slots.SlotAllocation.of(start.topology, rates, start.over)
     more, most = more or context.plan.executors, context.limits.slots
     room = more if most is None else min(more, most - context.plan.slots)
-    end = slots.give_out(start, room, CHOICES["etp"])
+    end = slots.allocate(start, room, CHOICES["etp"])
     wanted = {name: end.instances(name) for name in end.given}
-    return scaling.scaled_plan(context.plan, wanted) if wanted else None
+    return scaling.with_instances(context.plan, wanted) if wanted else None
 
 
 def threshold(context: Context, above: float = 0.8) -> Plan | None:
@@ -108,7 +108,7 @@ def threshold(context: Context, above: float = 0.8) -> Plan | None:
     The seed's capacity is that of operators behind the sources.
     """
     assert context.latest is not None
-    one = observed(context.latest, LATENCY)
+    one = observe(context.latest, LATENCY)
     at_work = {} if one is None else one.capacities
     sources = context.latest.source_pipelines
     inner = (n for n in at_work if n not in sources)
@@ -119,7 +119,7 @@ def threshold(context: Context, above: float = 0.8) -> Plan | None:
     if at_work[name] <= above:
         return None
     wanted = {name: context.plan.pipeline_of(name).parallelism + 1}
-    plan = scaling.scaled_plan(context.plan, wanted)
+    plan = scaling.with_instances(context.plan, wanted)
     return None if context.limits.exceeded(plan) else plan
 
 
@@ -156,7 +156,7 @@ class Climb:
         app = app if self.latency is None else app.within(self.latency)
         engine = app.engine(self.nodes, setting.seed, self.turn, upkeep=self.upkeep)
         plan = stress_load.first_plan(app.graph, self.nodes)
-        engine.start(app.graph, scaling.scaled_plan(plan, self.plan), setting.scratch)
+        engine.start(app.graph, scaling.with_instances(plan, self.plan), setting.scratch)
         memory: Any = None
 
         def record(tick: Tick) -> None:
@@ -165,7 +165,7 @@ class Climb:
             setting.tell(min(0.99, len(getattr(memory, "rounds", ())) / (2 * self.rounds)))
 
         def wait() -> bool:
-            if isinstance(memory, Campaign) and memory.stuck:
+            if isinstance(memory, StepwiseMemory) and memory.stuck:
                 raise Refused(memory.stuck)
             if getattr(memory, "profile", None) or getattr(memory, "done", False):
                 return False
@@ -181,7 +181,7 @@ class Climb:
             record=record,
             settings=ControlSettings(Limits(), FREE),
         )
-        if isinstance(memory, Campaign):
+        if isinstance(memory, StepwiseMemory):
             assert memory.profile is not None
             final = memory.profile.rounds.index(memory.profile.final)
             found = {"kind": "found", "instances": dict(memory.profile.instances)}
@@ -211,7 +211,7 @@ class Climb:
 
 
 def records(
-    rounds: Sequence[Round], final: int, known: Mapping[str, Feature] | None = None
+    rounds: Sequence[ProfilingRound], final: int, known: Mapping[str, Feature] | None = None
 ) -> list[Record]:
     """Rounds to be told; known: features by which it is told how much longer a row takes."""
     return [
@@ -232,7 +232,7 @@ def records(
     ]
 
 
-def _slowed(one: Round, known: Mapping[str, Feature]) -> float | None:
+def _slowed(one: ProfilingRound, known: Mapping[str, Feature]) -> float | None:
     """How many times its least time the slowest vertex behind the sources takes for a row."""
     inner = {n: f.latency for n, f in known.items() if not f.source}
     return max((one.services[n] / inner[n] for n in inner if n in one.services), default=None)

@@ -76,7 +76,9 @@ def changing(seconds: float) -> Sequence[Case]:
 def _for_peak(app: Application, load: str, seconds: float) -> Scenario:
     """The deal of Es-Stream's instances at the highest rate that has the shortest queues then."""
     loads = {n: max(RATES) * s for n, s in app.services.items()}
-    total = sum(marginal_analysis.best(load, es_stream.SEED.share) for load in loads.values())
+    total = sum(
+        marginal_analysis.best_instances(load, es_stream.SEED.share) for load in loads.values()
+    )
     servers = [queueing.Server(n, a, 1, total) for n, a in loads.items()]
     deal = queueing.best(servers, total).instances
     return es_stream.scenario(app, load, seconds, deal, app.packed(total, max(RATES)))

@@ -78,7 +78,9 @@ def even(rate: int) -> dict[str, int]:
 
 def formula(rate: int) -> dict[str, int]:
     """What Es-Stream arrives at."""
-    return {n: marginal_analysis.best(rate * s, POLICY.share) for n, s in services().items()}
+    return {
+        n: marginal_analysis.best_instances(rate * s, POLICY.share) for n, s in services().items()
+    }
 
 
 def best(rate: int) -> Mapping[str, int]:

@@ -20,7 +20,7 @@ from penstock.policies.es_stream import marginal_analysis
 def arrived(app: Application, rate: float) -> int:
     """The instances of Es-Stream's formula at a rate."""
     share = es_stream.SEED.share
-    return sum(marginal_analysis.best(rate * s, share) for s in app.services.values())
+    return sum(marginal_analysis.best_instances(rate * s, share) for s in app.services.values())
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,8 @@ class Best:
 
         share = es_stream.SEED.share
         start = {
-            n: marginal_analysis.best(self.rate * self.app.services[n], share) for n in names[:-1]
+            n: marginal_analysis.best_instances(self.rate * self.app.services[n], share)
+            for n in names[:-1]
         }
         choices = {n: range(1, self.total) for n in names[:-1]}
         best = best_static(choices, score, start, exhaustive=0, patience=1, allowed=allowed)

@@ -16,7 +16,7 @@ from penstock.experiments.rivals import DynamicAllocation, best_static, scaled
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Pipeline, Plan
 from penstock.policies.base.policy import Context
-from penstock.policies.nephele.policy import Latency
+from penstock.policies.nephele.policy import LatencyPolicy
 from penstock.policies.shared.topology import Topology
 
 PAPER = "Nephele: elastic stream processing with latency guarantees"
@@ -27,7 +27,7 @@ while 10,000 a second go over 50 times 200 channels: a number a second on each, 
 both sides of the tester in which a number waits half the time that they take to fill."""
 
 
-PRINTED = Latency(tolerance=0.0, rho_target=Latency.rho_max)
+PRINTED = LatencyPolicy(tolerance=0.0, rho_target=LatencyPolicy.rho_max)
 """The strategy as the seed prints it: instances may be as busy as Rebalance has them, up to where
 they are a bottleneck, and are changed for a single one too. Else the policy keeps a reserve for
 loads that rise and lets small savings be, for engines on which a change costs more than there."""

@@ -107,8 +107,8 @@ def given(context: Context, more: int, choose: Choice) -> Decision:
         start = slots.measured(context)
     except NotMeasured as why:
         return Decision(None, str(why))
-    end = slots.give_out(start, more, choose)
-    plan = scaling.scaled_plan(context.plan, {name: end.instances(name) for name in end.given})
+    end = slots.allocate(start, more, choose)
+    plan = scaling.with_instances(context.plan, {name: end.instances(name) for name in end.given})
     said = f"{more} more instances: {slots.describe(start, end)}"
     return Decision(plan, said, slots.numbers(start, end))
 

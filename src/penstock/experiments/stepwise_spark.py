@@ -148,7 +148,7 @@ class Rivalling:
         sources = {plan.pipeline_of(source.name).name for source in graph.sources}
         others = [p.name for p in plan.pipelines if p.name not in sources]
         each = (self.trial.slots - len(sources)) // len(others)
-        return scaling.scaled_plan(plan, dict.fromkeys(others, each))
+        return scaling.with_instances(plan, dict.fromkeys(others, each))
 
     def rival(self, graph: Graph, plan: Plan) -> Rival:
         ways: dict[str, Grow] = {

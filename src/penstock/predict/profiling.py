@@ -20,7 +20,7 @@ from penstock.errors import InvalidInput, Refused
 from penstock.plan.plan import Plan
 from penstock.policies.stepwise.policy import Stepwise
 from penstock.policies.stepwise.profile import Profile
-from penstock.policies.stepwise.profiling_state import Campaign
+from penstock.policies.stepwise.profiling_state import StepwiseMemory
 from penstock.predict import stress_load
 from penstock.store.serialization import plain
 from penstock.store.turn import Tick
@@ -95,7 +95,7 @@ class ProfilingRun:
         check(graph)
         self.policy = chosen
         self.graph = stress_load.stressed(graph, load)
-        self._campaign: Campaign | None = None
+        self._memory: StepwiseMemory | None = None
 
     def first_plan(self, executors: int) -> Plan:
         """The plan to start with: every operator alone, with one instance."""
@@ -108,7 +108,7 @@ class ProfilingRun:
 
     def done(self, tick: Tick) -> bool:
         """True once the policy has a profile or cannot go on."""
-        self._campaign = found = tick.memory
+        self._memory = found = tick.memory
         return found is not None and (found.profile is not None or found.stuck is not None)
 
     def result(self, summary: Summary) -> Profiled:
@@ -116,12 +116,10 @@ class ProfilingRun:
 
         Raises `Refused` if the run ended before the first round was observed.
         """
-        campaign = self._campaign
-        found = None if campaign is None else campaign.profile or self.policy.found(campaign)
-        if campaign is None or found is None:
-            why = (campaign and campaign.stuck) or (
-                "the run ended before the first round was observed"
-            )
+        memory = self._memory
+        found = None if memory is None else memory.profile or self.policy.found(memory)
+        if memory is None or found is None:
+            why = (memory and memory.stuck) or ("the run ended before the first round was observed")
             name = self.graph.name
             raise Refused(f"profiling '{name}' found nothing: {why}; see {summary.run_dir}")
         throttled = found.final.throttle != 0
@@ -129,7 +127,7 @@ class ProfilingRun:
         result = Profiled(
             flow=self.graph.name,
             profile=found,
-            complete=campaign.profile is not None,
+            complete=memory.profile is not None,
             offered=stress_load.offered(self.graph),
             plan=plan if throttled else stress_load.relieved(plan, self.graph),
             seconds=summary.seconds,

@@ -12,7 +12,7 @@ from penstock.dataflow.operators import Operator, Read
 from penstock.errors import InvalidInput
 from penstock.plan import fusion
 from penstock.plan.plan import Plan
-from penstock.policies.stepwise.profiling_state import admitting
+from penstock.policies.stepwise.profiling_state import with_admissions
 
 FACTOR = 10.0
 """Multiple of a generator's highest rate. The capacity of a platform is unknown before it is
@@ -41,12 +41,14 @@ def offered(graph: Graph) -> float | None:
 def first_plan(graph: Graph, executors: int = 1) -> Plan:
     """Plan with one instance of every operator alone and a bound on the sources' batches."""
     plan = fusion.finest_plan(graph, 1, executors)
-    return admitting(plan, {plan.pipeline_of(n).name: rows for n, rows in _batches(graph).items()})
+    return with_admissions(
+        plan, {plan.pipeline_of(n).name: rows for n, rows in _batches(graph).items()}
+    )
 
 
 def relieved(plan: Plan, graph: Graph) -> Plan:
     """Return a plan of a profile without the admission bounds that the stress needed."""
-    return admitting(plan, {plan.pipeline_of(name).name: None for name in _batches(graph)})
+    return with_admissions(plan, {plan.pipeline_of(name).name: None for name in _batches(graph)})
 
 
 def channel_rows(graph: Graph) -> int | None:

@@ -9,11 +9,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from penstock.policies.stepwise.profile import Profile, Round, kept
+from penstock.policies.stepwise.profile import Profile, ProfilingRound, was_kept
 from penstock.views import text
 
 if TYPE_CHECKING:
-    from penstock.policies.stepwise.capacity import Need, Point, Rank
+    from penstock.policies.stepwise.capacity import CapacityPoint, DataflowRank, ResourceNeed
     from penstock.predict.profiling import Profiled
 
 
@@ -50,7 +50,7 @@ def unkept(profile: Profile) -> str:
     return f"no round kept the latency, the nearest took {text.share(nearest)} of it ({wider})"
 
 
-def ranking_table(ranks: Sequence[Rank]) -> RenderableType:
+def ranking_table(ranks: Sequence[DataflowRank]) -> RenderableType:
     """Dataflows, the best first."""
     table = _table(
         "dataflow", ">rows/s", ">of the best", ">instances", ">rows/s each", ">rounds", ""
@@ -69,7 +69,7 @@ def ranking_table(ranks: Sequence[Rank]) -> RenderableType:
     return table
 
 
-def capacity_table(points: Iterable[Point]) -> RenderableType:
+def capacity_table(points: Iterable[CapacityPoint]) -> RenderableType:
     """What was sustained with what."""
     table = _table(">executors", ">instances", ">rows/s")
     for point in points:
@@ -77,7 +77,7 @@ def capacity_table(points: Iterable[Point]) -> RenderableType:
     return table
 
 
-def need_words(need: Need) -> str:
+def need_words(need: ResourceNeed) -> str:
     """What a throughput takes."""
     one = need.executors == 1
     words = (
@@ -87,7 +87,7 @@ def need_words(need: Need) -> str:
     return words if need.measured else f"{words}, reckoned from the largest that was measured"
 
 
-def sizes(one: Round) -> str:
+def sizes(one: ProfilingRound) -> str:
     """Instances of the pipelines: `parse=2 count=3`."""
     slowed = f", sources {one.throttle:.0%} slower" if one.throttle else ""
     return " ".join(f"{p.name}={p.parallelism}" for p in one.plan.pipelines) + slowed
@@ -120,7 +120,7 @@ def _features(profile: Profile) -> Table:
 
 def _rounds(profile: Profile) -> Table:
     table = _table(">round", "changed", "instances", ">rows/s", ">latency of bound", "")
-    outcomes = kept(profile.rounds, profile.final)
+    outcomes = was_kept(profile.rounds, profile.final)
     for number, (one, stays) in enumerate(zip(profile.rounds, outcomes, strict=True), start=1):
         outcome = "final" if one is profile.final else "kept" if stays else "reverted"
         table.add_row(

@@ -17,12 +17,12 @@ def listed(texts: Iterable[str], between: str = "; ") -> str:
     return between.join([*found[:_FEW], *more])
 
 
-def turned(before: Plan, after: Plan) -> str:
+def changes_text(before: Plan, after: Plan) -> str:
     """What is different in a plan that has the same pipelines in the same order."""
     return listed([str(action) for action in _actions(before, after)]) or "no change"
 
 
-def curtailed(found: Mapping[str, int], wanted: Mapping[str, int]) -> str:
+def shortage_text(found: Mapping[str, int], wanted: Mapping[str, int]) -> str:
     """Who gets fewer instances than it should have."""
     cut = [f"{name} {found[name]} not {k}" for name, k in wanted.items() if found[name] < k]
     return listed(cut) or "none of them can do with fewer"

@@ -27,7 +27,7 @@ _OURS: Mapping[str, str] = {
     "drs": "penstock.policies.baselines.drs:Drs",
     "ds2": "penstock.policies.baselines.ds2:Ds2",
     "es-stream": "penstock.policies.es_stream.policy:EsStream",
-    "latency": "penstock.policies.nephele.policy:Latency",
+    "latency": "penstock.policies.nephele.policy:LatencyPolicy",
     "least-link-load": "penstock.policies.stela.strategies:LeastLinkLoad",
     "organic": "penstock.policies.joker.policy:Organic",
     "round-robin": "penstock.policies.stela.strategies:RoundRobin",

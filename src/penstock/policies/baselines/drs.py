@@ -59,8 +59,8 @@ class Drs:
         seen = observation.look(context, last, self.adjust)
         if isinstance(seen, Decision):
             return seen, memory
-        flows = rates.follow(seen.topology, seen.measured, catch_up=math.inf)
-        late = rates.follow(seen.topology, seen.measured, catch_up=self.catch_up)
+        flows = rates.predicted_inflow(seen.topology, seen.measured, catch_up=math.inf)
+        late = rates.predicted_inflow(seen.topology, seen.measured, catch_up=self.catch_up)
         return _Look(self, context, seen.topology, flows, late).decision(), context.now
 
 
@@ -96,8 +96,8 @@ class _Look:
             wanted = self._free()
         wanted = self._capped({**self.now, **wanted})
         pipelines = tuple(replace(p, parallelism=wanted[p.name]) for p in plan.pipelines)
-        plan = scaling.enough(replace(plan, pipelines=pipelines), self.context)
-        reason = "; ".join([*self.said, messages.turned(self.context.plan, plan)])
+        plan = scaling.with_enough_executors(replace(plan, pipelines=pipelines), self.context)
+        reason = "; ".join([*self.said, messages.changes_text(self.context.plan, plan)])
         numbers = {**self.numbers, **self._gained()}
         return Decision(None if plan == self.context.plan else plan, reason, numbers)
 
@@ -203,7 +203,7 @@ class _Look:
             Server(n, self.late[n].load, min(bounds(n).least, k), k) for n, k in wanted.items()
         ]
         found = queueing.within(servers, slots)
-        cut = messages.curtailed(found, wanted)
+        cut = messages.shortage_text(found, wanted)
         self.said.append(f"the budget of {slots} instances is less than {total}: {cut}")
         return found
 

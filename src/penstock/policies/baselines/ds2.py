@@ -89,7 +89,7 @@ class Ds2:
         said = [messages.listed(short)] if short else []
         budget = context.limits.slots
         if budget is not None and (total := sum(wanted.values())) > budget:
-            least = {n: scaling.bounds(topology, n).least for n in wanted}
+            least = {n: scaling.bounds_within_ceiling(topology, n).least for n in wanted}
             wanted = fitted(wanted, need, least, budget)
             said.append(f"{total} instances are needed, the budget is {budget}")
         pipelines = topology.pipelines
@@ -99,12 +99,15 @@ class Ds2:
         ]
         what = messages.listed(told, ", ") or "every pipeline has what it needs"
         reason = "; ".join([what, *said])
-        plan = scaling.scaled_plan(context.plan, wanted) if moved else None
+        plan = scaling.with_instances(context.plan, wanted) if moved else None
         return Decision(plan, reason, _numbers(need))
 
     def _wanted(self, topology: Topology, name: str, need: float) -> int:
         """The instances that are needed; of those there are, none goes without slack."""
-        limits, now = scaling.bounds(topology, name), topology.pipelines[name].parallelism
+        limits, now = (
+            scaling.bounds_within_ceiling(topology, name),
+            topology.pipelines[name].parallelism,
+        )
         spared = min(now, _whole(need * (1 + self.slack)))
         most = max(self.most, now) if limits.most is None else limits.most
         return max(1, limits.least, min(most, max(_whole(need), spared)))
@@ -135,7 +138,7 @@ def needed(
             if offered is None:
                 lacking.append(f"what is offered to {name}")
             rate += (offered or 0.0) * (1 + headroom)
-        came, rate = rate, rates.to_do(rate, metrics, catch_up)
+        came, rate = rate, rates.required_rate(rate, metrics, catch_up)
         found[name], target[name] = 0.0, 0.0
         if rate == 0:
             if not _seen(metrics):

@@ -15,7 +15,7 @@ from penstock.plan.decision import Decision
 from penstock.policies.base import messages
 from penstock.policies.base.policy import Context
 from penstock.policies.shared import scaling
-from penstock.policies.shared.bottlenecks import at_work
+from penstock.policies.shared.bottlenecks import busy_text
 from penstock.policies.shared.topology import Topology
 
 
@@ -67,7 +67,7 @@ class Threshold:
             f"{self._beyond(n, busy[n])}: {topology.pipelines[n].parallelism} -> {p}"
             for n, p in wanted.items()
         ]
-        plan = scaling.scaled_plan(context.plan, wanted)
+        plan = scaling.with_instances(context.plan, wanted)
         reason = messages.listed(told, ", ")
         return Decision(plan, reason, _numbers({n: busy[n] for n in wanted})), None
 
@@ -78,7 +78,10 @@ class Threshold:
         budget, found = context.limits.slots, {}
         left = None if budget is None else max(0, budget - context.plan.slots)
         for name in sorted(busy, key=lambda n: -busy[n]):
-            now, most = topology.pipelines[name].parallelism, scaling.bounds(topology, name).most
+            now, most = (
+                topology.pipelines[name].parallelism,
+                scaling.bounds_within_ceiling(topology, name).most,
+            )
             if busy[name] <= self.above:
                 break
             step = self.step if most is None else min(self.step, most - now)
@@ -94,14 +97,14 @@ class Threshold:
         found = {}
         for name, windows in calm.items():
             now = topology.pipelines[name].parallelism
-            fewer = max(now - self.step, scaling.bounds(topology, name).least)
+            fewer = max(now - self.step, scaling.bounds_within_ceiling(topology, name).least)
             enough = fewer < now and derived.plain(busy[name] * now / fewer) <= self.above
             if windows >= self.patience and enough:
                 found[name] = fewer
         return found
 
     def _beyond(self, name: str, busy: float) -> str:
-        said = at_work(name, busy)
+        said = busy_text(name, busy)
         if busy > self.above:
             return f"{said} > {self.above:.2f}"
         windows = f"{self.patience} window{'s' * (self.patience > 1)}"
@@ -115,7 +118,8 @@ class Threshold:
             if context.limits.slots is not None and context.plan.slots >= context.limits.slots:
                 return f"{found}, but the budget of {context.limits.slots} instances is used"
             stands = [
-                f"{n} stands {scaling.bounds(topology, n).most} instances at most" for n in over
+                f"{n} stands {scaling.bounds_within_ceiling(topology, n).most} instances at most"
+                for n in over
             ]
             return f"{found}, but {messages.listed(stands, ', ')}"
         most = max(busy, key=lambda n: busy[n])

@@ -26,7 +26,7 @@ Shares = Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class Node:
+class ExecutorLoad:
     """An executor: its load by resource, and its instances by pipeline."""
 
     name: str
@@ -51,7 +51,9 @@ class Node:
         return dict.fromkeys(counts, 1 / sum(counts.values())) if counts else {}
 
 
-def node(executor: ExecutorMetrics, io_capacity: float | None = None) -> Node | None:
+def executor_load(
+    executor: ExecutorMetrics, io_capacity: float | None = None
+) -> ExecutorLoad | None:
     """None if nothing of its load was measured. A slot at work counts like a processor at work.
 
     Bytes per second become a share by the capacity, if that is given.
@@ -62,7 +64,7 @@ def node(executor: ExecutorMetrics, io_capacity: float | None = None) -> Node | 
         shares["memory"] = executor.memory
     if executor.io_bytes is not None and io_capacity:
         shares["io"] = executor.io_bytes / io_capacity
-    return Node(executor.name, shares, dict(executor.instances)) if shares else None
+    return ExecutorLoad(executor.name, shares, dict(executor.instances)) if shares else None
 
 
 def skewness(loads: Sequence[float]) -> float:
@@ -87,15 +89,19 @@ def fits(shares: Shares, more: Shares, limits: Shares) -> bool:
     )
 
 
-def need(nodes: Iterable[Node], pipeline: str, work: Mapping[str, float]) -> Shares:
+def instance_need(
+    nodes: Iterable[ExecutorLoad], pipeline: str, work: Mapping[str, float]
+) -> Shares:
     """What one more instance of a pipeline takes: the mean of those it has, where they are.
 
     work: shares of the time that an instance is at work, by pipeline.
     """
-    return needs(nodes, work).get(pipeline, {})
+    return instance_needs(nodes, work).get(pipeline, {})
 
 
-def needs(nodes: Iterable[Node], work: Mapping[str, float]) -> Mapping[str, Shares]:
+def instance_needs(
+    nodes: Iterable[ExecutorLoad], work: Mapping[str, float]
+) -> Mapping[str, Shares]:
     """The `need` of every pipeline that has an instance somewhere."""
     totals: dict[str, dict[str, float]] = {}
     counts: dict[str, int] = {}
@@ -112,7 +118,9 @@ def needs(nodes: Iterable[Node], work: Mapping[str, float]) -> Mapping[str, Shar
     }
 
 
-def place(nodes: Sequence[Node], more: Iterable[tuple[Shares, int]], limits: Shares) -> int:
+def count_unplaced(
+    nodes: Sequence[ExecutorLoad], more: Iterable[tuple[Shares, int]], limits: Shares
+) -> int:
     """How many new instances find no executor: each goes to the least loaded that it fits on.
 
     `more` is what each of the new ones takes, and how many there are of them one after the other.
@@ -138,7 +146,7 @@ class _Loads:
     A resource that is not measured of an executor bounds nothing there.
     """
 
-    def __init__(self, nodes: Sequence[Node], limits: Shares) -> None:
+    def __init__(self, nodes: Sequence[ExecutorLoad], limits: Shares) -> None:
         self.names = sorted({name for one in nodes for name in one.shares})
         size = len(nodes), len(self.names)
         found = [[one.shares.get(name, -math.inf) for name in self.names] for one in nodes]

@@ -28,7 +28,7 @@ from penstock.policies.shared.topology import Topology
 
 
 @dataclass(frozen=True)
-class Memory:
+class EsStreamMemory:
     """When it has looked last, what it decided then, and the rates it has scaled for."""
 
     at: float = -math.inf
@@ -99,7 +99,7 @@ class EsStream:
             inner = replace(self, backup_least=0.0, backup_most=0.0)
             interval = Interval(self.backup_least, self.backup_most)
             return WithBackup(inner, interval).decide(context, memory)
-        before: Memory = memory or Memory()
+        before: EsStreamMemory = memory or EsStreamMemory()
         span = self.changing if before.moved else self.steady
         seen = observation.look(context, before.at, span)
         if isinstance(seen, Decision):
@@ -111,18 +111,20 @@ class EsStream:
         context: Context,
         topology: Topology,
         measured: Mapping[str, PipelineMetrics],
-        before: Memory,
-    ) -> tuple[Decision, Memory]:
+        before: EsStreamMemory,
+    ) -> tuple[Decision, EsStreamMemory]:
         wanted: dict[str, int] = {}
 
         def choose(name: str, flow: Inflow) -> int:
             bounds, ceiling = topology.bounds(name), topology.pipelines[name].ceiling
             most = min((m for m in (bounds.most, ceiling) if m is not None), default=self.most)
             most = max(most, bounds.least, topology.pipelines[name].parallelism)
-            wanted[name] = marginal_analysis.best(flow.load, self.share, bounds.least, most)
+            wanted[name] = marginal_analysis.best_instances(
+                flow.load, self.share, bounds.least, most
+            )
             return wanted[name]
 
-        flows = inflow.follow(topology, measured, choose, self.catch_up)
+        flows = inflow.predicted_inflow(topology, measured, choose, self.catch_up)
         undone = before.plan is not None and before.plan != context.plan
         said = ["the last change was not made"] if undone else []
         moved = self._moved(topology, flows, before.rates)
@@ -141,19 +143,20 @@ class EsStream:
             plan, told, loads = self._executors(context, plan)
             said, numbers = said + told, {**numbers, **loads}
         said = said or [f"no rate has moved by more than {self.trigger:.0%}"]
-        reason = "; ".join([*said, messages.turned(context.plan, plan)])
-        after = Memory(context.now, moving, rates, plan)
+        reason = "; ".join([*said, messages.changes_text(context.plan, plan)])
+        after = EsStreamMemory(context.now, moving, rates, plan)
         return Decision(None if plan == context.plan else plan, reason, numbers), after
 
     def _weighed(
         self, before: Plan, after: Plan, flows: Mapping[str, Inflow]
     ) -> tuple[list[str], dict[str, float]]:
         """What one more instance of those that change would spare, against what it costs."""
-        price = marginal_analysis.worth(self.share)
+        price = marginal_analysis.price_in_rows(self.share)
         old = {p.name: p.parallelism for p in before.pipelines}
         changed = [p for p in after.pipelines if p.parallelism != old[p.name]]
         spared = {
-            p.name: marginal_analysis.spared(flows[p.name].load, p.parallelism) for p in changed
+            p.name: marginal_analysis.rows_spared(flows[p.name].load, p.parallelism)
+            for p in changed
         }
         told = [
             f"one more of {name} would spare {rows:.2g} rows {'<=' if rows <= price else '>'} "
@@ -187,11 +190,13 @@ class EsStream:
         latest = context.latest
         seen = latest.executors.values() if latest else ()
         known = [
-            placement.node(e if self.heap else replace(e, memory=None), self.io_capacity or None)
+            placement.executor_load(
+                e if self.heap else replace(e, memory=None), self.io_capacity or None
+            )
             for e in seen
         ]
         hosts = [one for one in known if one is not None]
-        slots = scaling.slots(context)
+        slots = scaling.executor_slots(context)
         if not hosts or len(hosts) < len(known) or slots is None:
             return plan, [], {}
         loads = [host.load for host in hosts]
@@ -214,7 +219,7 @@ class EsStream:
 
     def _homeless(
         self,
-        hosts: Sequence[placement.Node],
+        hosts: Sequence[placement.ExecutorLoad],
         new: Mapping[str, int],
         skew: float,
         mean: float,
@@ -224,9 +229,9 @@ class EsStream:
         if skew <= self.eta and mean >= self.phi:
             return sum(new.values())
         limits = dict.fromkeys(("processor", "memory", "io"), self.alpha)
-        needs = placement.needs(hosts, work)
+        needs = placement.instance_needs(hosts, work)
         more = ((needs.get(name, {}), count) for name, count in new.items())
-        return placement.place(hosts, more, limits)
+        return placement.count_unplaced(hosts, more, limits)
 
     def _least(self, plan: Plan) -> int:
         """The fewest executors that hold all instances."""
@@ -240,7 +245,7 @@ class EsStream:
         by_load = math.ceil(mean * plan.executors / self.phi) if self.phi > 0 else plan.executors
         by_room = self._least(plan) if self.room else math.ceil(widest / slots)
         keep = min(plan.executors, max(1, by_load, by_room))
-        leaving = newest(context.snapshots)[: plan.executors - keep]
+        leaving = newest_executors(context.snapshots)[: plan.executors - keep]
         if not leaving:
             return plan, []
         fewer = replace(plan, executors=plan.executors - len(leaving), leaving=tuple(leaving))
@@ -254,7 +259,7 @@ def _at_work(latest: Snapshot | None) -> dict[str, float]:
     return {name: share for name, share in found.items() if share is not None}
 
 
-def newest(snapshots: Sequence[Snapshot]) -> list[str]:
+def newest_executors(snapshots: Sequence[Snapshot]) -> list[str]:
     """The executors of the last snapshot, those that came last first.
 
     Of those that came together the higher number came later, as engines count them.
@@ -298,5 +303,5 @@ def _within_budget(
         for n, k in wanted.items()
     ]
     found = queueing.within(servers, slots)
-    cut = messages.curtailed(found, wanted)
+    cut = messages.shortage_text(found, wanted)
     return found, [f"the budget of {slots} instances is less than the {total} wanted: {cut}"]

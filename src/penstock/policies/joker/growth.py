@@ -22,13 +22,13 @@ from penstock.policies.joker.splitting import (
     apply,
     best_cut,
 )
-from penstock.policies.joker.trials import Attempt
-from penstock.policies.shared.bottlenecks import Reading, Readings, at_work
+from penstock.policies.joker.trials import SectionChange
+from penstock.policies.shared.bottlenecks import PipelineReading, Readings, busy_text
 from penstock.policies.shared.scaling import resized
 
 
 @dataclass(frozen=True)
-class Growth:
+class GrowthRules:
     """How bottlenecks are met; the fields are those of the organic policy."""
 
     bottleneck: float = 0.8
@@ -54,7 +54,7 @@ class Growth:
 
     def attempts(
         self, section: Section, plan: Plan, graph: Graph, readings: Readings
-    ) -> Iterator[Attempt]:
+    ) -> Iterator[SectionChange]:
         """What to try for the bottlenecks of a section, best first. Each is for all of them."""
         busy = self.bottlenecks(section, plan, graph, readings)
         if not busy:
@@ -64,7 +64,9 @@ class Growth:
             after = tuple(part for p in work.pipelines for part in change.get(p.name, (p,)))
             if change:
                 why, numbers = work.reason(change)
-                yield Attempt(section, work.pipelines, after, why, numbers, work.promise(change))
+                yield SectionChange(
+                    section, work.pipelines, after, why, numbers, work.promise(change)
+                )
 
     def steps(self, parallelism: int) -> tuple[int, ...]:
         """How many instances more to try, most first: a smaller step where a larger one fails."""
@@ -82,7 +84,7 @@ Change = Mapping[str, tuple[Pipeline, ...]]
 class _Work:
     """One section and its bottlenecks."""
 
-    how: Growth
+    how: GrowthRules
     graph: Graph
     pipelines: tuple[Pipeline, ...]
     busy: tuple[Pipeline, ...]
@@ -141,7 +143,7 @@ class _Work:
         for pipeline in self.busy:
             busy = self.readings.pipelines[pipeline.name].busy or 0.0
             numbers[f"{pipeline.name}.busy"] = busy
-            words = [f"{at_work(pipeline.name, busy)} > {self.how.bottleneck:.2f}"]
+            words = [f"{busy_text(pipeline.name, busy)} > {self.how.bottleneck:.2f}"]
             if self.how.order != "fission":
                 cut, gain = self._cut_words(pipeline)
                 words.append(cut)
@@ -181,7 +183,7 @@ class _Work:
         return {p.name: best_cut(self.graph, p.operators, self._shares(p)) for p in self.busy}
 
     def _shares(self, pipeline: Pipeline) -> Mapping[str, float]:
-        return self.readings.pipelines.get(pipeline.name, Reading()).shares
+        return self.readings.pipelines.get(pipeline.name, PipelineReading()).shares
 
     def _larger(self, pipeline: Pipeline, wanted: int) -> Pipeline | None:
         """The pipeline with that many instances, or as many as it stands; None if no more."""

@@ -25,23 +25,23 @@ from penstock.policies.base import options as ranges
 from penstock.policies.base.messages import listed
 from penstock.policies.base.policy import Context
 from penstock.policies.joker import trials
-from penstock.policies.joker.growth import Growth
-from penstock.policies.joker.redistribution import rebalanced
+from penstock.policies.joker.growth import GrowthRules
+from penstock.policies.joker.redistribution import redistributed
 from penstock.policies.joker.sections import Section, sections
-from penstock.policies.joker.shrinking import Shrinking
+from penstock.policies.joker.shrinking import ShrinkRules
 from penstock.policies.joker.trials import (
-    Attempt,
-    Failure,
-    Memory,
-    Trial,
-    Verdict,
-    carried_out,
-    changed,
-    judged,
+    ChangeTrial,
+    FailedChange,
+    OrganicMemory,
+    SectionChange,
+    TrialVerdict,
+    after_change,
+    judge_growth,
+    with_changes,
 )
-from penstock.policies.shared.bottlenecks import Readings, at_work, usable
+from penstock.policies.shared.bottlenecks import Readings, busy_text, is_usable
 
-Outcome = tuple[Decision, Memory]
+Outcome = tuple[Decision, OrganicMemory]
 
 _CHOICES = {
     "order": ("fusion-first", "fission-first", "fusion", "fission"),
@@ -120,14 +120,16 @@ class Organic:
                 f"{self.bottleneck:g}, else giving back and growing would take turns"
             )
 
-    def decide(self, context: Context, memory: Memory | None) -> tuple[Decision, Memory]:
-        state = trials.begun(context.graph, context.plan) if memory is None else memory
-        state = trials.followed(state, context.plan, context.now)
+    def decide(
+        self, context: Context, memory: OrganicMemory | None
+    ) -> tuple[Decision, OrganicMemory]:
+        state = trials.initial_memory(context.graph, context.plan) if memory is None else memory
+        state = trials.reconciled(state, context.plan, context.now)
         latest = context.latest
-        if latest is None or not usable(latest, state.since, self.settle):
+        if latest is None or not is_usable(latest, state.since, self.settle):
             return Decision(None, "waits for the flow to settle"), state
         whole = self.busy == "threads"
-        state = trials.profiled(state, latest, context.plan, self.smoothing, whole)
+        state = trials.with_snapshot(state, latest, context.plan, self.smoothing, whole)
         profile = state.profile
         assert profile is not None
         seconds = profile.at - profile.since
@@ -141,9 +143,9 @@ class Organic:
 
     # --- nothing is on trial --------------------------------------------------------------------
 
-    def _adapt(self, context: Context, state: Memory, profile: Readings) -> Outcome:
+    def _adapt(self, context: Context, state: OrganicMemory, profile: Readings) -> Outcome:
         """Look for bottlenecks, else for something to give back."""
-        failed = trials.remembered(
+        failed = trials.still_failed(
             state.failed, context.plan, profile, self.waiting, self.load_change
         )
         state = replace(state, failed=failed)
@@ -158,13 +160,15 @@ class Organic:
             grown = self._open(context, failed, self._growths(context, found, profile, plan), plan)
             grown = grown or self._redealt(context, state, found, profile)
             if grown:
-                return self._try(context, state, Trial(grown, True, plan, profile))
+                return self._try(context, state, ChangeTrial(grown, True, plan, profile))
         if self.scale_down and behind is not True:
-            shrinking = Shrinking(self.target, state.ground.homes, self.improvement, self.replicas)
+            shrinking = ShrinkRules(
+                self.target, state.ground.homes, self.improvement, self.replicas
+            )
             options = (shrinking.attempts(s, context.plan, context.graph, profile) for s in found)
             fewer = self._open(context, failed, options, context.plan)
             if fewer and state.calm + 1 >= self.calm:
-                return self._try(context, state, Trial(fewer, False, context.plan, profile))
+                return self._try(context, state, ChangeTrial(fewer, False, context.plan, profile))
             if fewer:
                 why = f"after {state.calm + 1} of {self.calm} calm profiles: {_words(fewer)}"
                 later = replace(state, profile=None, calm=state.calm + 1)
@@ -178,17 +182,17 @@ class Organic:
 
     def _growths(
         self, context: Context, found: Iterable[Section], profile: Readings, origin: Plan
-    ) -> Iterator[Iterator[Attempt]]:
+    ) -> Iterator[Iterator[SectionChange]]:
         """The attempts for each section."""
         return (self._growth.attempts(s, origin, context.graph, profile) for s in found)
 
     def _open(
         self,
         context: Context,
-        failed: Iterable[Failure],
-        options: Iterable[Iterable[Attempt]],
+        failed: Iterable[FailedChange],
+        options: Iterable[Iterable[SectionChange]],
         plan: Plan,
-    ) -> tuple[Attempt, ...]:
+    ) -> tuple[SectionChange, ...]:
         """For each section the first attempt that has not failed and that the budget allows."""
         tried = {failure.configuration for failure in failed}
         slots = context.limits.slots
@@ -204,22 +208,22 @@ class Organic:
         return tuple(chosen)
 
     def _redealt(
-        self, context: Context, state: Memory, found: tuple[Section, ...], profile: Readings
-    ) -> tuple[Attempt, ...]:
+        self, context: Context, state: OrganicMemory, found: tuple[Section, ...], profile: Readings
+    ) -> tuple[SectionChange, ...]:
         """The budget dealt out anew, where it is what keeps a busy section from growing."""
         slots = context.limits.slots
         if slots is None or not any(self._still_busy(context, profile, found)):
             return ()
         homes = {} if self.order == "fission" else state.ground.homes
-        attempts, gain = rebalanced(found, context.plan, context.graph, profile, slots, homes)
+        attempts, gain = redistributed(found, context.plan, context.graph, profile, slots, homes)
         tried = {failure.configuration for failure in state.failed}
         if gain <= self.improvement or any(a.configuration in tried for a in attempts):
             return ()
         return tuple(replace(attempt, promise=gain) for attempt in attempts)
 
-    def _try(self, context: Context, state: Memory, trial: Trial) -> Outcome:
-        plan = carried_out(context.plan, trial.attempts)
-        later = changed(state, plan, context.now, trial, state.failed)
+    def _try(self, context: Context, state: OrganicMemory, trial: ChangeTrial) -> Outcome:
+        plan = with_changes(context.plan, trial.attempts)
+        later = after_change(state, plan, context.now, trial, state.failed)
         numbers = {**_numbers(trial.attempts), **_gained(context, trial)}
         return Decision(plan, _words(trial.attempts), numbers), later
 
@@ -234,7 +238,7 @@ class Organic:
         numbers = {f"{top}.busy": known[top]}
         words = f"{top} is busiest, {known[top]:.2f}"
         if round(known[top], 2) > 1:
-            words = at_work(top, known[top])
+            words = busy_text(top, known[top])
         if known[top] <= self.bottleneck:
             return Decision(None, f"{words} <= {self.bottleneck:.2f}{said}", numbers)
         if profile.behind(self.waiting) is False and not self._anticipates(profile):
@@ -246,17 +250,17 @@ class Organic:
         return Decision(None, f"{words} > {self.bottleneck:.2f}, {why}{said}", numbers)
 
     @property
-    def _growth(self) -> Growth:
-        return Growth(**{f.name: getattr(self, f.name) for f in fields(Growth)})
+    def _growth(self) -> GrowthRules:
+        return GrowthRules(**{f.name: getattr(self, f.name) for f in fields(GrowthRules)})
 
     # --- something is on trial ------------------------------------------------------------------
 
     def _judge_growth(
-        self, context: Context, state: Memory, profile: Readings, trial: Trial
+        self, context: Context, state: OrganicMemory, profile: Readings, trial: ChangeTrial
     ) -> Outcome:
         """Keep what paid; else try the next, and go back when nothing is left to try."""
         plan, graph = context.plan, context.graph
-        verdict = judged(
+        verdict = judge_growth(
             trial, graph, plan, profile, self.improvement, self.waiting, headroom=self.headroom
         )
         if verdict.unknown:
@@ -271,29 +275,36 @@ class Organic:
         return Decision(decision.plan, f"kept: {verdict.words}; {decision.reason}", numbers), later
 
     def _lost(
-        self, context: Context, state: Memory, profile: Readings, trial: Trial, verdict: Verdict
+        self,
+        context: Context,
+        state: OrganicMemory,
+        profile: Readings,
+        trial: ChangeTrial,
+        verdict: TrialVerdict,
     ) -> Outcome:
         """Undo those of the lost that are still too busy, or all of them, and try what is next."""
         blamed = self._blamed(context, profile, verdict.lost)
         failed = (*state.failed, *trial.failures(blamed, self.waiting))
-        undone = carried_out(context.plan, [a.undo for a in blamed])
+        undone = with_changes(context.plan, [a.undo for a in blamed])
         options = self._growths(context, [a.section for a in blamed], trial.base, trial.origin)
         following = self._open(context, failed, options, undone)
         if following and _affordable(context, undone) == undone:
-            plan = carried_out(undone, following)
+            plan = with_changes(undone, following)
             others = tuple(a for a in trial.attempts if a not in blamed)
             rest = replace(trial, attempts=(*others, *following))
             reason = f"undone: {verdict.words}; {_words(following)}"
             numbers = {**verdict.numbers, **_numbers(following), **_BACK}
-            return Decision(plan, reason, numbers), changed(state, plan, context.now, rest, failed)
+            return Decision(plan, reason, numbers), after_change(
+                state, plan, context.now, rest, failed
+            )
         failed = (*state.failed, *trial.failures(verdict.lost, self.waiting))
-        plan = _affordable(context, carried_out(context.plan, [a.undo for a in verdict.lost]))
+        plan = _affordable(context, with_changes(context.plan, [a.undo for a in verdict.lost]))
         reason = f"undone: {verdict.words}; nothing is left to try"
         numbers = {**verdict.numbers, **_BACK}
-        return Decision(plan, reason, numbers), changed(state, plan, context.now, None, failed)
+        return Decision(plan, reason, numbers), after_change(state, plan, context.now, None, failed)
 
     def _judge_shrinking(
-        self, context: Context, state: Memory, profile: Readings, trial: Trial
+        self, context: Context, state: OrganicMemory, profile: Readings, trial: ChangeTrial
     ) -> Outcome:
         """Fewer instances stay as long as the flow keeps up."""
         behind = profile.behind(self.waiting)
@@ -306,12 +317,12 @@ class Organic:
             reason = f"kept: less is enough, {words}; {decision.reason}"
             return Decision(decision.plan, reason, {**numbers, **decision.numbers}), later
         blamed = self._blamed(context, profile, trial.attempts)
-        plan = _affordable(context, carried_out(context.plan, [a.undo for a in blamed]))
+        plan = _affordable(context, with_changes(context.plan, [a.undo for a in blamed]))
         failed = (*state.failed, *trial.failures(blamed, self.waiting))
         names = listed((a.section.name for a in blamed), ", ")
         reason = f"undone: the flow does not keep up with less, {words}; {names} as before"
         numbers = {**numbers, **_BACK}
-        return Decision(plan, reason, numbers), changed(state, plan, context.now, None, failed)
+        return Decision(plan, reason, numbers), after_change(state, plan, context.now, None, failed)
 
     def _kept_up(
         self, profile: Readings, gains: Mapping[str, float]
@@ -333,8 +344,8 @@ class Organic:
         return {section for section in found if busy(section, plan, graph, profile)}
 
     def _blamed(
-        self, context: Context, profile: Readings, attempts: tuple[Attempt, ...]
-    ) -> tuple[Attempt, ...]:
+        self, context: Context, profile: Readings, attempts: tuple[SectionChange, ...]
+    ) -> tuple[SectionChange, ...]:
         """Those whose sections are still too busy; all if none is."""
         busy = self._still_busy(context, profile, [a.section for a in attempts])
         return tuple(a for a in attempts if a.section in busy) or attempts
@@ -348,7 +359,7 @@ def _affordable(context: Context, plan: Plan) -> Plan:
     return limits.within(context.limits, plan, context.plan, context.graph) or context.plan
 
 
-def _gained(context: Context, trial: Trial) -> dict[str, float]:
+def _gained(context: Context, trial: ChangeTrial) -> dict[str, float]:
     """Rows per second that growth promises, for the guard: by the section that gains most."""
     promised = [a.promise for a in trial.attempts if a.promise is not None]
     gain = max(promised, default=0.0)
@@ -358,9 +369,9 @@ def _gained(context: Context, trial: Trial) -> dict[str, float]:
     return {GAIN_ROWS: gain * now}
 
 
-def _words(attempts: Iterable[Attempt]) -> str:
+def _words(attempts: Iterable[SectionChange]) -> str:
     return listed((attempt.why for attempt in attempts), ", and ")
 
 
-def _numbers(attempts: Iterable[Attempt]) -> dict[str, float]:
+def _numbers(attempts: Iterable[SectionChange]) -> dict[str, float]:
     return {key: value for attempt in attempts for key, value in attempt.numbers.items()}

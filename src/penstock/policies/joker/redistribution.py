@@ -22,8 +22,8 @@ from penstock.plan import fusion
 from penstock.plan.plan import Pipeline, Plan
 from penstock.policies.base.messages import listed
 from penstock.policies.joker.sections import Section
-from penstock.policies.joker.shrinking import Homes, neighbours, together
-from penstock.policies.joker.trials import Attempt, configuration
+from penstock.policies.joker.shrinking import Homes, merged, neighbours
+from penstock.policies.joker.trials import SectionChange, configuration
 from penstock.policies.shared.bottlenecks import Readings
 from penstock.policies.shared.scaling import resized
 
@@ -40,7 +40,7 @@ _NEAR = 1e-12
 """Levels that differ by a smaller share are the same."""
 
 
-def dealt(work: Sequence[float], bounds: Sequence[Bounds], budget: int) -> list[int] | None:
+def distributed(work: Sequence[float], bounds: Sequence[Bounds], budget: int) -> list[int] | None:
     """Instances that make the fullest as empty as can be; None if the budget does not do.
 
     Each in turn goes to the fullest that stands one more; when that one stands no more, the
@@ -62,7 +62,7 @@ def dealt(work: Sequence[float], bounds: Sequence[Bounds], budget: int) -> list[
     return sizes
 
 
-def level(work: Reals, least: Reals, most: Reals, budget: int) -> float | None:
+def fullest_share(work: Reals, least: Reals, most: Reals, budget: int) -> float | None:
     """How full the fullest is when a budget is `dealt`; None if the budget does not do.
 
     Found by bisection over all at once, which is quick enough to try many deals.
@@ -100,14 +100,14 @@ class _Deal:
     level: float
 
 
-def rebalanced(
+def redistributed(
     found: Iterable[Section],
     plan: Plan,
     graph: Graph,
     readings: Readings,
     budget: int,
     homes: Homes,
-) -> tuple[tuple[Attempt, ...], float]:
+) -> tuple[tuple[SectionChange, ...], float]:
     """An attempt for every section that changes, and by which share throughput should rise."""
     order = {name: section for section in found for name in section.operators}
     busy = {p.name: r.busy for p in plan.pipelines if (r := readings.pipelines.get(p.name))}
@@ -163,7 +163,7 @@ class _Dealer:
         key = first.operators, second.operators
         if key not in self.wholes:
             place = self.order[first.name].place
-            self.wholes[key] = together(first, second, place, self.graph, self.homes)
+            self.wholes[key] = merged(first, second, place, self.graph, self.homes)
         return self.wholes[key]
 
     def deal(
@@ -174,7 +174,7 @@ class _Dealer:
         overhead: Mapping[str, float],
     ) -> _Deal | None:
         bounds = [self.bounds(p) for p in pipelines]
-        sizes = dealt([work[p.name] for p in pipelines], bounds, self.budget)
+        sizes = distributed([work[p.name] for p in pipelines], bounds, self.budget)
         if sizes is None:
             return None
         made = tuple(
@@ -275,12 +275,12 @@ class _Table:
         work[gone], least[gone], most[gone] = 0.0, 0.0, math.inf
         work[-1], least[-1] = load, bounds.least
         most[-1] = math.inf if bounds.most is None else bounds.most
-        return level(work, least, most, budget)
+        return fullest_share(work, least, most, budget)
 
 
 def _attempts(
     plan: Plan, deal: _Deal, order: Mapping[str, Section], gain: float
-) -> tuple[Attempt, ...]:
+) -> tuple[SectionChange, ...]:
     after: dict[int, tuple[Section, list[Pipeline]]] = {}
     for pipeline in deal.pipelines:
         section = order[pipeline.name]  # by identity, for one may have thousands of operators
@@ -291,5 +291,5 @@ def _attempts(
         if configuration(before) != configuration(pipelines):
             sizes = listed((f"{listed(p.operators, '+')}={p.parallelism}" for p in pipelines), ", ")
             why = f"the budget dealt out anew should gain {gain:.0%}: {sizes}"
-            attempts.append(Attempt(section, before, tuple(pipelines), why, {"gain": gain}))
+            attempts.append(SectionChange(section, before, tuple(pipelines), why, {"gain": gain}))
     return tuple(attempts)

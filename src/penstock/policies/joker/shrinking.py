@@ -19,7 +19,7 @@ from penstock.plan import fusion
 from penstock.plan.plan import Pipeline, Plan
 from penstock.policies.base.messages import listed
 from penstock.policies.joker.sections import Section
-from penstock.policies.joker.trials import Attempt
+from penstock.policies.joker.trials import SectionChange
 from penstock.policies.shared.bottlenecks import Readings
 from penstock.policies.shared.scaling import resized
 
@@ -36,7 +36,7 @@ def neighbours(pipelines: Iterable[Pipeline], graph: Graph) -> Iterator[tuple[Pi
         yield from ((w, reader) for w in writers.values() if w is not reader)
 
 
-def together(
+def merged(
     first: Pipeline, second: Pipeline, place: Mapping[str, int], graph: Graph, homes: Homes
 ) -> Pipeline | None:
     """One pipeline of a writer and its reader with the least parallelism; None if forbidden.
@@ -62,7 +62,7 @@ Work = Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class Shrinking:
+class ShrinkRules:
     """How full the instances may become.
 
     homes: for each operator the sets of operators that may be one pipeline again; worth: the share
@@ -76,7 +76,7 @@ class Shrinking:
 
     def attempts(
         self, section: Section, plan: Plan, graph: Graph, readings: Readings
-    ) -> Iterator[Attempt]:
+    ) -> Iterator[SectionChange]:
         """What to try, that which gives back most first."""
         pipelines = section.pipelines(plan)
         need = {p.name: r.need for p in pipelines if (r := readings.pipelines.get(p.name))}
@@ -90,7 +90,7 @@ class Shrinking:
 
     def _fewer(
         self, section: Section, pipelines: tuple[Pipeline, ...], graph: Graph, work: Work
-    ) -> Iterator[Attempt]:
+    ) -> Iterator[SectionChange]:
         """Fewer instances, in ever smaller steps."""
         wanted = {p.name: self._instances(graph, p.operators, work[p.name]) for p in pipelines}
         if self.replicas == "region":
@@ -105,15 +105,15 @@ class Shrinking:
                 for old, new in zip(pipelines, after, strict=True)
                 if old.parallelism != new.parallelism
             )
-            yield Attempt(section, pipelines, after, listed(said), numbers)
+            yield SectionChange(section, pipelines, after, listed(said), numbers)
             spare = {name: less // 2 for name, less in spare.items()}
 
     def _merged(
         self, section: Section, pipelines: tuple[Pipeline, ...], graph: Graph, work: Work
-    ) -> Iterator[Attempt]:
+    ) -> Iterator[SectionChange]:
         """Two pipelines as one, where that needs fewer instances."""
         for first, second in neighbours(pipelines, graph):
-            whole = together(first, second, section.place, graph, self.homes)
+            whole = merged(first, second, section.place, graph, self.homes)
             if whole is None:
                 continue
             load = work[first.name] + work[second.name]
@@ -129,7 +129,7 @@ class Shrinking:
             )
             numbers = {f"{p.name}.work": work[p.name] for p in (first, second)}
             after = (*kept, resized(whole, wanted))
-            yield Attempt(section, pipelines, after, why, numbers)
+            yield SectionChange(section, pipelines, after, why, numbers)
 
     def _instances(self, graph: Graph, operators: Sequence[str], work: float) -> int:
         """Instances that this much work fills to the target, no fewer than the bounds allow."""

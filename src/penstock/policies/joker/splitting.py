@@ -34,7 +34,9 @@ def utility(shares: Sequence[float]) -> float:
     return 1 / slowest if slowest > 0 else 1.0
 
 
-def gains(graph: Graph, operators: Sequence[str], costs: Mapping[str, float]) -> dict[str, float]:
+def split_gains(
+    graph: Graph, operators: Sequence[str], costs: Mapping[str, float]
+) -> dict[str, float]:
     """By which share throughput would rise with a cut in front of each operator that has one.
 
     An operator without a cost counts as overhead: nobody knows which part it would burden.
@@ -56,7 +58,7 @@ def best_cut(
     graph: Graph, operators: Sequence[str], costs: Mapping[str, float]
 ) -> tuple[Cut, float] | None:
     """The cut that gains most, the earliest of equals, and its gain; None if there is no cut."""
-    found = gains(graph, operators, costs)
+    found = split_gains(graph, operators, costs)
     if not found:
         return None
     before = max(found, key=lambda name: found[name])

@@ -14,14 +14,14 @@ from penstock.plan.plan import Pipeline, Plan
 from penstock.policies.base.messages import listed
 from penstock.policies.joker.sections import Section, representatives
 from penstock.policies.shared import bottlenecks
-from penstock.policies.shared.bottlenecks import Reading, Readings
+from penstock.policies.shared.bottlenecks import PipelineReading, Readings
 
 Configuration = frozenset[tuple[tuple[str, ...], int]]
 """Which operators run together with which parallelism; what an engine adds does not count."""
 
 
 @dataclass(frozen=True)
-class Attempt:
+class SectionChange:
     """Other pipelines for a section, with the reason in words and numbers.
 
     promise: the share by which its throughput should rise, None if that is no reason for it.
@@ -44,7 +44,7 @@ class Attempt:
         return sum(p.parallelism for p in self.after) - sum(p.parallelism for p in self.before)
 
     @property
-    def undo(self) -> Attempt:
+    def undo(self) -> SectionChange:
         return replace(
             self,
             before=self.after,
@@ -59,7 +59,7 @@ def configuration(pipelines: Iterable[Pipeline]) -> Configuration:
     return frozenset((p.operators, p.parallelism) for p in pipelines)
 
 
-def carried_out(plan: Plan, attempts: Iterable[Attempt]) -> Plan:
+def with_changes(plan: Plan, attempts: Iterable[SectionChange]) -> Plan:
     """A plan with the sections of some attempts as these want them, whatever they were."""
     wanted = {a.section: a.after for a in attempts}
     inside = {name for section in wanted for name in section.operators}
@@ -68,7 +68,7 @@ def carried_out(plan: Plan, attempts: Iterable[Attempt]) -> Plan:
 
 
 @dataclass(frozen=True)
-class Load:
+class SectionLoad:
     """What a section has to do.
 
     rate: rows per second that come to it, or that it takes where the former is not known; busy: of
@@ -79,7 +79,7 @@ class Load:
     busy: float | None = None
     behind: bool | None = None
 
-    def changed(self, now: Load, threshold: float) -> bool:
+    def changed(self, now: SectionLoad, threshold: float) -> bool:
         """Whether it is another load by more than a share of it, or rows wait where none did."""
         if self.behind is False and now.behind is True:
             return True
@@ -92,15 +92,15 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Failure:
+class FailedChange:
     """A configuration of a section, and the load under which it failed."""
 
     section: Section
     configuration: Configuration
-    load: Load
+    load: SectionLoad
 
 
-def load(section: Section, plan: Plan, readings: Readings, waiting: float) -> Load:
+def section_load(section: Section, plan: Plan, readings: Readings, waiting: float) -> SectionLoad:
     """The load of a section under a plan."""
     heads = {plan.pipeline_of(entry).name for entry in section.entries}
     entering = [readings.pipelines[name] for name in heads if name in readings.pipelines]
@@ -108,34 +108,40 @@ def load(section: Section, plan: Plan, readings: Readings, waiting: float) -> Lo
     known = [rate for rate in rates if rate is not None]
     inside = [readings.pipelines.get(p.name) for p in section.pipelines(plan)]
     busy = [r.busy for r in inside if r is not None and r.busy is not None]
-    return Load(
+    return SectionLoad(
         sum(known) if len(known) == len(heads) else None,
         max(busy, default=None),
         readings.behind(waiting),
     )
 
 
-def remembered(
-    failures: Iterable[Failure], plan: Plan, readings: Readings, waiting: float, threshold: float
-) -> tuple[Failure, ...]:
+def still_failed(
+    failures: Iterable[FailedChange],
+    plan: Plan,
+    readings: Readings,
+    waiting: float,
+    threshold: float,
+) -> tuple[FailedChange, ...]:
     """The failures that still count under the load of now."""
     return tuple(
         f
         for f in failures
-        if not f.load.changed(load(f.section, plan, readings, waiting), threshold)
+        if not f.load.changed(section_load(f.section, plan, readings, waiting), threshold)
     )
 
 
-def too_small(section: Section, before: Iterable[Pipeline], now: Load) -> Failure:
+def outgrown_configuration(
+    section: Section, before: Iterable[Pipeline], now: SectionLoad
+) -> FailedChange:
     """A configuration that was outgrown: it would not do for this load, however busy it is now."""
-    return Failure(section, configuration(before), Load(now.rate))
+    return FailedChange(section, configuration(before), SectionLoad(now.rate))
 
 
 @dataclass(frozen=True)
-class Trial:
+class ChangeTrial:
     """Attempts made together; `origin` is the plan before them and `base` its profile."""
 
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[SectionChange, ...]
     growing: bool
     origin: Plan
     base: Readings
@@ -169,7 +175,7 @@ class Trial:
 
     def outgrown(
         self, plan: Plan, profile: Readings, waiting: float, bottleneck: float
-    ) -> Iterator[Failure]:
+    ) -> Iterator[FailedChange]:
         """What its attempts have replaced, where the load of now would make that too busy again.
 
         Rows that waited may have come long before: what worked them off was busy with more than
@@ -177,34 +183,34 @@ class Trial:
         """
         for attempt in self.attempts:
             section = attempt.section
-            busy = load(section, self.origin, self.base, waiting).busy
-            now = load(section, plan, profile, waiting)
+            busy = section_load(section, self.origin, self.base, waiting).busy
+            now = section_load(section, plan, profile, waiting)
             done, _ = _entering(section, self.origin, self.base)
             again = bottleneck  # where nobody knows, better too careful
             if busy is not None and now.rate is not None and done:
                 again = busy * now.rate / done
             if again >= bottleneck:
-                yield too_small(section, attempt.before, now)
+                yield outgrown_configuration(section, attempt.before, now)
 
-    def failures(self, attempts: Iterable[Attempt], waiting: float) -> Iterator[Failure]:
+    def failures(self, attempts: Iterable[SectionChange], waiting: float) -> Iterator[FailedChange]:
         """Some of its attempts as failed under the load before the trial."""
         for attempt in attempts:
-            before = load(attempt.section, self.origin, self.base, waiting)
-            yield Failure(attempt.section, attempt.configuration, before)
+            before = section_load(attempt.section, self.origin, self.base, waiting)
+            yield FailedChange(attempt.section, attempt.configuration, before)
 
 
 @dataclass(frozen=True)
-class Verdict:
+class TrialVerdict:
     """Which attempts have not paid, in words too; `unknown` names what was not measured."""
 
-    lost: tuple[Attempt, ...]
+    lost: tuple[SectionChange, ...]
     words: str
     numbers: Mapping[str, float]
     unknown: tuple[str, ...] = ()
 
 
-def judged(
-    trial: Trial,
+def judge_growth(
+    trial: ChangeTrial,
     graph: Graph,
     plan: Plan,
     profile: Readings,
@@ -212,7 +218,7 @@ def judged(
     waiting: float,
     *,
     headroom: bool = True,
-) -> Verdict:
+) -> TrialVerdict:
     """Whether growth has paid: by the sections nearest to the sources, for all that they feed.
 
     It has if more rows enter by more than the share `improvement`, or if rows waited before the
@@ -226,7 +232,7 @@ def judged(
     nearest = [s for s in trial.sections if s in feeding[s]]
     caught_up = trial.base.behind(waiting) is True and profile.behind(waiting) is False
     early = trial.base.behind(waiting) is False and profile.behind(waiting) is False and headroom
-    share = {s: taken(s, plan, profile) for s in nearest}
+    share = {s: share_taken(s, plan, profile) for s in nearest}
     lost = {s: (gains[s] or 0.0) if (one := share[s]) is None else one - 1 for s in nearest}
     held = {s for s in nearest if early and lost[s] >= -improvement}
     paid = {s for s in nearest if caught_up or s in held or (gains[s] or 0.0) > improvement}
@@ -238,7 +244,7 @@ def judged(
     ]
     if caught_up:
         said.append("rows waited and no longer do")
-    return Verdict(
+    return TrialVerdict(
         tuple(a for a in trial.attempts if not feeding[a.section] <= paid),
         listed(said),
         {f"{name}.gain": gain for name, gain in known.items()},
@@ -259,7 +265,7 @@ def _told_early(section: Section, gain: float, share: float | None, improvement:
     return f"{said}, throughput of {section.name} {held} ({gain:+.0%})"
 
 
-def taken(section: Section, plan: Plan, found: Readings) -> float | None:
+def share_taken(section: Section, plan: Plan, found: Readings) -> float | None:
     """The share of the rows that come to a section that it takes; None where nobody knows."""
     done, came = _entering(section, plan, found)
     if done is None or came is None:
@@ -270,7 +276,7 @@ def taken(section: Section, plan: Plan, found: Readings) -> float | None:
 def _entering(section: Section, plan: Plan, found: Readings) -> tuple[float | None, float | None]:
     """Rows per second that the pipelines take by which a section is entered, and that come."""
     heads = {plan.pipeline_of(name).name for name in section.entries}
-    readings = [found.pipelines.get(name, Reading()) for name in sorted(heads)]
+    readings = [found.pipelines.get(name, PipelineReading()) for name in sorted(heads)]
     rates = [r.rate for r in readings if r.rate is not None]
     came = [r.arrival for r in readings if r.arrival is not None]
     return (
@@ -297,7 +303,7 @@ def _gain(old: float, new: float) -> float:
 
 
 @dataclass(frozen=True)
-class Ground:
+class FusionGroups:
     """What stays the same for a run: the groups of operators that belong together.
 
     homes: for each operator the groups it is in. A group is a region, with the sinks that read
@@ -308,7 +314,7 @@ class Ground:
     homes: Mapping[str, tuple[frozenset[str], ...]]
 
 
-def ground(graph: Graph, plan: Plan) -> Ground:
+def fusion_groups(graph: Graph, plan: Plan) -> FusionGroups:
     """The ground of a flow that starts with a plan."""
     found = [(*r.operators, *_sinks_of(graph, r.operators[-1])) for r in regions(graph)]
     groups = tuple(dict.fromkeys([*found, *(p.operators for p in plan.pipelines)]))
@@ -317,7 +323,7 @@ def ground(graph: Graph, plan: Plan) -> Ground:
         home = frozenset(group)
         for name in group:
             homes[name] = (*homes.get(name, ()), home)
-    return Ground(groups, homes)
+    return FusionGroups(groups, homes)
 
 
 def _sinks_of(graph: Graph, name: str) -> tuple[str, ...]:
@@ -325,7 +331,7 @@ def _sinks_of(graph: Graph, name: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Memory:
+class OrganicMemory:
     """What the organic policy knows from one turn to the next.
 
     expected: the plan that should be in force; since: when that was decided;
@@ -334,22 +340,22 @@ class Memory:
     back to if the last decision is not carried out.
     """
 
-    ground: Ground
+    ground: FusionGroups
     expected: Configuration
     since: float = -math.inf
     profile: Readings | None = None
-    trial: Trial | None = None
-    failed: tuple[Failure, ...] = ()
+    trial: ChangeTrial | None = None
+    failed: tuple[FailedChange, ...] = ()
     calm: int = 0
-    before: Memory | None = None
+    before: OrganicMemory | None = None
 
 
-def begun(graph: Graph, plan: Plan) -> Memory:
+def initial_memory(graph: Graph, plan: Plan) -> OrganicMemory:
     """Nothing known yet."""
-    return Memory(ground(graph, plan), configuration(plan.pipelines))
+    return OrganicMemory(fusion_groups(graph, plan), configuration(plan.pipelines))
 
 
-def followed(memory: Memory, plan: Plan, now: float) -> Memory:
+def reconciled(memory: OrganicMemory, plan: Plan, now: float) -> OrganicMemory:
     """The memory under the plan in force, which may be another than was decided.
 
     A decision that was not carried out is taken back, and comes again after another profile.
@@ -360,27 +366,33 @@ def followed(memory: Memory, plan: Plan, now: float) -> Memory:
         return replace(memory, before=None)
     if memory.before is not None and found == memory.before.expected:
         return replace(memory.before, profile=None, since=now)
-    return Memory(memory.ground, found, now)
+    return OrganicMemory(memory.ground, found, now)
 
 
-def profiled(
-    memory: Memory, snapshot: Snapshot, plan: Plan, share: float, whole: bool = False
-) -> Memory:
+def with_snapshot(
+    memory: OrganicMemory, snapshot: Snapshot, plan: Plan, share: float, whole: bool = False
+) -> OrganicMemory:
     """The memory with one more snapshot in its profile, read as a `whole` or by its rows."""
     new = bottlenecks.read(snapshot, plan, whole)
     old = memory.profile
     if old is None:
         return replace(memory, profile=new)
     return (
-        memory if new.at <= old.at else replace(memory, profile=bottlenecks.blend(old, new, share))
+        memory
+        if new.at <= old.at
+        else replace(memory, profile=bottlenecks.blended(old, new, share))
     )
 
 
-def changed(
-    memory: Memory, plan: Plan, now: float, trial: Trial | None, failed: Iterable[Failure]
-) -> Memory:
+def after_change(
+    memory: OrganicMemory,
+    plan: Plan,
+    now: float,
+    trial: ChangeTrial | None,
+    failed: Iterable[FailedChange],
+) -> OrganicMemory:
     """The memory after a decision for a plan."""
-    return Memory(
+    return OrganicMemory(
         memory.ground,
         configuration(plan.pipelines),
         now,

@@ -43,7 +43,7 @@ class EndToEnd:
         return rest if rest > _DIGITS * self.mean else 0.0
 
 
-def passed(metrics: PipelineMetrics | None) -> float:
+def seconds_in_pipeline(metrics: PipelineMetrics | None) -> float:
     """Seconds in a pipeline, from a row's arrival to its output, as they were measured."""
     if metrics is None:
         return 0.0
@@ -51,7 +51,7 @@ def passed(metrics: PipelineMetrics | None) -> float:
     return (metrics.wait or 0.0) + (worked or 0.0)
 
 
-def explained(
+def longest_path(
     names: Iterable[str],
     upstream: Mapping[str, tuple[str, ...]],
     seconds: Mapping[str, float],
@@ -69,7 +69,7 @@ def read_write(operators: Iterable[Operator]) -> bool:
     return any(one.latency is Latency.READ_WRITE for one in operators)
 
 
-def declared(operators: Iterable[Operator]) -> float:
+def declared_seconds(operators: Iterable[Operator]) -> float:
     """Seconds from a read to the next write, as far as they are written in the dataflow.
 
     A row that waits for the end of its window waits for half of one on average, or of its slide,
@@ -85,7 +85,7 @@ def _window(body: object) -> float:
     return duration.seconds(step) / 2 + duration.seconds(body.window.watermark or 0)
 
 
-class Ends:
+class MeasuredConstraints:
     """The constraints with their pipelines.
 
     held: the pipelines on the way of a constraint that is missed.
@@ -114,7 +114,7 @@ class Ends:
         if not found:
             return None
         names, upstream = self.sequences[constraint], self.topology.upstream
-        parts = explained(names, upstream, self._times(constraint.window))
+        parts = longest_path(names, upstream, self._times(constraint.window))
         return EndToEnd(constraint.latency, found[-1].mean, parts)
 
     def _times(self, window: float) -> Mapping[str, float]:
@@ -122,7 +122,9 @@ class Ends:
         if window not in self.times:
             every = windows.settled_after(self.context.snapshots, -math.inf)
             measured = windows.pipeline_averages(windows.since(every, every[-1].at - window))
-            self.times[window] = {n: passed(measured.get(n)) for n in self.topology.pipelines}
+            self.times[window] = {
+                n: seconds_in_pipeline(measured.get(n)) for n in self.topology.pipelines
+            }
         return self.times[window]
 
     def steady(self, constraint: Constraint, stations: Mapping[str, Station], most: float) -> bool:
@@ -144,7 +146,7 @@ class Ends:
             return 0.0
         names, upstream = self.sequences[constraint], self.topology.upstream
         times = {n: 0.0 if self._held(n) else self._declared.get(n, 0.0) for n in names}
-        return explained(names, upstream, times)
+        return longest_path(names, upstream, times)
 
     @cached_property
     def _declared(self) -> Mapping[str, float]:
@@ -153,7 +155,7 @@ class Ends:
         for name, pipeline in self.topology.pipelines.items():
             operators = [graph[operator] for operator in pipeline.operators]
             if read_write(operators):
-                found[name] = declared(operators)
+                found[name] = declared_seconds(operators)
         return found
 
     def _held(self, name: str) -> bool:

@@ -27,16 +27,21 @@ from penstock.plan.plan import Plan
 from penstock.policies.base import messages
 from penstock.policies.base.policy import Context
 from penstock.policies.nephele import queue_model as crowding
-from penstock.policies.nephele.constraints import Ends
-from penstock.policies.nephele.queue_model import Station, missing, station, up
-from penstock.policies.nephele.sizing import Outcome, Sequence, balance, resolve
+from penstock.policies.nephele.constraints import MeasuredConstraints
+from penstock.policies.nephele.queue_model import Station, fitted_station, missing, round_up
+from penstock.policies.nephele.sizing import (
+    ConstrainedSequence,
+    ConstraintOutcome,
+    fewest_instances,
+    resolve_bottlenecks,
+)
 from penstock.policies.shared import rates, scaling
 from penstock.policies.shared.rebalance import spread
 from penstock.policies.shared.topology import Topology
 
 
 @dataclass(frozen=True)
-class Memory:
+class LatencyMemory:
     """When the policy has looked last, until when it keeps still, and what proved too little.
 
     plan: what was decided then; too_few: instances by pipeline that were not enough, with the
@@ -53,7 +58,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Latency:
+class LatencyPolicy:
     """Meet latency constraints with as few instances as possible.
 
     adjust: seconds between two looks; inactive: so many of them nothing is done after instances
@@ -98,7 +103,7 @@ class Latency:
             raise InvalidInput("latency: most is 1 or more, catch_up is above 0")
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
-        before = memory or Memory()
+        before = memory or LatencyMemory()
         constraints = context.graph.constraints
         if not constraints:
             return Decision(None, "the dataflow has no latency constraint to meet"), before
@@ -123,14 +128,14 @@ class Latency:
             for n, m in _all_that_comes(topology, measured).items()
             if n in concerned
         }
-        seen = Ends(context, topology, sequences, snapshots)
+        seen = MeasuredConstraints(context, topology, sequences, snapshots)
         return _Adjustment(self, context, topology, stations, seen, before).result()
 
     @property
     def _span(self) -> float:
         return max(self.adjust, 1e-9)
 
-    def _still(self, context: Context, memory: Memory) -> str | None:
+    def _still(self, context: Context, memory: LatencyMemory) -> str | None:
         """Why it is too early to look."""
         if context.now < memory.still and context.plan == memory.plan:
             left = memory.still - context.now
@@ -142,7 +147,7 @@ class Latency:
     def _station(self, metrics: PipelineMetrics, context: Context) -> Station:
         cadence = context.plan.pipeline_of(metrics.name).cadence
         drained = windows.drained(context.snapshots, metrics.name)
-        return station(metrics, cadence, patience=self.adjust, drained=drained)
+        return fitted_station(metrics, cadence, patience=self.adjust, drained=drained)
 
 
 class _Adjustment:
@@ -150,12 +155,12 @@ class _Adjustment:
 
     def __init__(
         self,
-        policy: Latency,
+        policy: LatencyPolicy,
         context: Context,
         topology: Topology,
         stations: Mapping[str, Station],
-        seen: Ends,
-        memory: Memory,
+        seen: MeasuredConstraints,
+        memory: LatencyMemory,
     ) -> None:
         self.policy, self.context, self.topology = policy, context, topology
         self.stations, self.seen, self.sequences = stations, seen, seen.sequences
@@ -168,14 +173,14 @@ class _Adjustment:
         self.overheads = {
             name: self._noted(memory.overheads.get(name, {}), s) for name, s in stations.items()
         }
-        self.paths: dict[Constraint, Sequence] = {}
+        self.paths: dict[Constraint, ConstrainedSequence] = {}
         self.most = {name: self._most(name) for name in stations}
         self.least = {name: self._least(name) for name in stations}
 
     def _noted(self, known: crowding.Overheads, station: Station) -> crowding.Overheads:
         """What batches took beside their rows; those of a jam are of rows from before."""
         jammed = station.backlog or station.utilisation >= self.policy.rho_max
-        return known if jammed else crowding.noted(known, station)
+        return known if jammed else crowding.with_measured_overhead(known, station)
 
     def _rest(self, constraint: Constraint, before: float | None) -> float:
         """Seconds of a constraint that count beside the work and the waits of its pipelines.
@@ -191,7 +196,7 @@ class _Adjustment:
         counts = end.missed or before or self.seen.read_write(constraint)
         return end.rest if counts else 0.0
 
-    def result(self) -> tuple[Decision, Memory]:
+    def result(self) -> tuple[Decision, LatencyMemory]:
         outcomes = self._outcomes()
         wanted, capped = self._within_budget(_largest(o.instances for o in outcomes.values()))
         plan = self._plan(wanted, _smallest(o.cadences for o in outcomes.values()))
@@ -200,14 +205,16 @@ class _Adjustment:
         if raised:
             still = now + self.policy.inactive * self.policy.adjust
         lesson = {n: (self.stations[n].parallelism, self.stations[n].load) for n in raised}
-        after = Memory(now, still, plan, {**self.too_few, **lesson}, self.overheads, self.rests)
+        after = LatencyMemory(
+            now, still, plan, {**self.too_few, **lesson}, self.overheads, self.rests
+        )
         said = [*self._words(outcomes, plan), *self._crowded(wanted), *capped]
         changed = None if plan == self.context.plan else plan
         numbers = {**self._numbers(outcomes, plan), **self._gained(outcomes, wanted)}
         return Decision(changed, "; ".join(said), numbers), after
 
     def _gained(
-        self, outcomes: Mapping[Constraint, Outcome], wanted: Mapping[str, int]
+        self, outcomes: Mapping[Constraint, ConstraintOutcome], wanted: Mapping[str, int]
     ) -> Mapping[str, float]:
         """Seconds that instances which are added take from a row, for the guard.
 
@@ -225,19 +232,19 @@ class _Adjustment:
         gain = max(gains, default=math.inf)
         return {GAIN_SECONDS: gain} if 0 < gain < math.inf else {}
 
-    def _outcomes(self) -> Mapping[Constraint, Outcome]:
+    def _outcomes(self) -> Mapping[Constraint, ConstraintOutcome]:
         policy, found, least = self.policy, {}, self.least
         for constraint in self.sequences:
             sequence = self.paths[constraint] = self._sequence(constraint, least)
-            outcome = resolve(sequence, policy.rho_max, policy.wait_share)
+            outcome = resolve_bottlenecks(sequence, policy.rho_max, policy.wait_share)
             if outcome is None:
                 shares = policy.wait_share, policy.cadence_share
-                outcome = balance(sequence, *shares, policy.tolerance)
+                outcome = fewest_instances(sequence, *shares, policy.tolerance)
             found[constraint] = outcome
             least = {**least, **outcome.instances}
         return found
 
-    def _sequence(self, constraint: Constraint, least: Mapping[str, int]) -> Sequence:
+    def _sequence(self, constraint: Constraint, least: Mapping[str, int]) -> ConstrainedSequence:
         stations = {name: self.stations[name] for name in self.sequences[constraint]}
         bound, upstream = constraint.latency, self.topology.upstream
         rest = self.rests[constraint.name]
@@ -246,7 +253,7 @@ class _Adjustment:
             for name, s in stations.items()
             if s.parallelism in (known := self.overheads[name])
         }
-        return Sequence(
+        return ConstrainedSequence(
             constraint.name, bound, stations, upstream, least, self.most, rest, overheads=usual
         )
 
@@ -262,7 +269,9 @@ class _Adjustment:
     def _useful(self, name: str) -> int | None:
         """More instances than these would make batches longer than they save; None: no limit."""
         s = self.stations[name]
-        found = crowding.useful(s, crowding.each(self.overheads[name]))
+        found = crowding.most_useful_instances(
+            s, crowding.overhead_per_instance(self.overheads[name])
+        )
         if found is None or s.utilisation >= self.policy.rho_max:
             return None
         found = max(found, self._stable(name))
@@ -271,13 +280,13 @@ class _Adjustment:
 
     def _stable(self, name: str) -> int:
         """Instances that the load needs, and that the operators ask for."""
-        needed = up(self.stations[name].load / self.policy.rho_target)
+        needed = round_up(self.stations[name].load / self.policy.rho_target)
         return max(self.topology.bounds(name).least, needed)
 
     @cached_property
     def _room(self) -> int:
         """Instances that can run at a time, where that is known: more would only take turns."""
-        slots, limits = scaling.slots(self.context), self.context.limits
+        slots, limits = scaling.executor_slots(self.context), self.context.limits
         if slots is None:
             return self.policy.most
         return slots * (limits.executors or self.context.plan.executors)
@@ -290,7 +299,7 @@ class _Adjustment:
             stable = min(stable, max(self.topology.bounds(name).least, s.parallelism))
         least = stable
         if s.backlog:
-            catching_up = up(s.load + s.backlog / policy.catch_up)
+            catching_up = round_up(s.load + s.backlog / policy.catch_up)
             least = max(least, s.parallelism, catching_up)
         if name in self.too_few:
             least = max(least, self.too_few[name][0] + 1)
@@ -308,7 +317,7 @@ class _Adjustment:
         vertices = [self.stations[n].vertex(bounds(n).least, k) for n, k in wanted.items()]
         found = spread(vertices, slots - others)
         given = found.instances
-        cut = messages.curtailed(given, wanted)
+        cut = messages.shortage_text(given, wanted)
         said = f"the budget of {slots} instances is less than the {others + sum(wanted.values())}"
         too_little = "" if found.met else ", too little for the load"
         return given, [f"{said} needed{too_little}: {cut}"]
@@ -323,7 +332,7 @@ class _Adjustment:
             )
             for p in plan.pipelines
         )
-        return scaling.enough(replace(plan, pipelines=pipelines), self.context)
+        return scaling.with_enough_executors(replace(plan, pipelines=pipelines), self.context)
 
     def _cadence(self, name: str, old: float, new: float) -> float:
         if name in self.seen.held:
@@ -335,18 +344,18 @@ class _Adjustment:
     def _crowded(self, wanted: Mapping[str, int]) -> Iterator[str]:
         for name, s in self.stations.items():
             if wanted[name] < s.parallelism and wanted[name] == self._useful(name):
-                seconds = crowding.each(self.overheads[name])
+                seconds = crowding.overhead_per_instance(self.overheads[name])
                 yield f"each instance of {name} makes a batch {1000 * seconds:.0f} ms longer"
 
-    def _words(self, outcomes: Mapping[Constraint, Outcome], plan: Plan) -> Iterator[str]:
+    def _words(self, outcomes: Mapping[Constraint, ConstraintOutcome], plan: Plan) -> Iterator[str]:
         for constraint, outcome in outcomes.items():
             yield f"{constraint.name}: {self._state(constraint, outcome)}"
             yield from self._measured(constraint)
             for text in outcome.trouble:
                 yield f"{constraint.name} cannot be met: {text}"
-        yield messages.turned(self.context.plan, plan)
+        yield messages.changes_text(self.context.plan, plan)
 
-    def _state(self, constraint: Constraint, outcome: Outcome) -> str:
+    def _state(self, constraint: Constraint, outcome: ConstraintOutcome) -> str:
         sequence = self.paths[constraint]
         if outcome.wait is not None:
             return (
@@ -380,7 +389,9 @@ class _Adjustment:
                 f"{min(end.mean, end.explained):.3g} s: {', '.join(told)}"
             )
 
-    def _numbers(self, outcomes: Mapping[Constraint, Outcome], plan: Plan) -> Mapping[str, float]:
+    def _numbers(
+        self, outcomes: Mapping[Constraint, ConstraintOutcome], plan: Plan
+    ) -> Mapping[str, float]:
         found: dict[str, float] = {}
         for constraint, outcome in outcomes.items():
             found[f"{constraint.name} bound"] = constraint.latency
@@ -404,7 +415,7 @@ def _all_that_comes(
     """The same with what will come to each pipeline when those before it keep up."""
     if any(n not in measured or measured[n].arrival_rate is None for n in topology.pipelines):
         return measured
-    flows = rates.follow(topology, measured, catch_up=math.inf)  # stations see what waits
+    flows = rates.predicted_inflow(topology, measured, catch_up=math.inf)  # stations see what waits
     return {n: replace(m, arrival_rate=flows[n].rate) for n, m in measured.items()}
 
 

@@ -71,7 +71,7 @@ def missing(metrics: PipelineMetrics | None) -> tuple[str, ...]:
     return tuple(word for name, word in names.items() if getattr(metrics, name) is None)
 
 
-def station(
+def fitted_station(
     metrics: PipelineMetrics, cadence: float, patience: float, drained: bool = False
 ) -> Station:
     """The station of a pipeline of which nothing is `missing`.
@@ -145,20 +145,20 @@ def _divided(metrics: PipelineMetrics, service: float, cadence: float) -> float:
     return max(0.0, rows / metrics.parallelism - 1) * service
 
 
-def up(instances: float) -> int:
+def round_up(instances: float) -> int:
     """Rounded up, but not for the last digits of a product."""
     return math.ceil(round(instances, 9))
 
 
-def cadence(seconds: float, utilisation: float) -> float:
+def cadence_for(seconds: float, utilisation: float) -> float:
     """The cadence that costs a row `seconds` on average, in two digits; 0 if that is hardly any.
 
     A row waits for half a cadence, and then for the work that has come in a whole one.
     """
-    return 0.0 if utilisation >= 1 else rounded(seconds / (0.5 + utilisation))
+    return 0.0 if utilisation >= 1 else rounded_cadence(seconds / (0.5 + utilisation))
 
 
-def rounded(cadence: float) -> float:
+def rounded_cadence(cadence: float) -> float:
     """Rounded down to two digits, and to 0 where it is hardly anything."""
     if cadence < 0.01:
         return 0.0
@@ -173,7 +173,7 @@ Overheads = Mapping[int, float]
 """Seconds of a batch beside its rows, by the number of instances that it had."""
 
 
-def noted(known: Overheads, station: Station) -> Overheads:
+def with_measured_overhead(known: Overheads, station: Station) -> Overheads:
     """With one more measurement, newer ones counting more than older ones."""
     if not station.overhead:
         return known
@@ -182,7 +182,7 @@ def noted(known: Overheads, station: Station) -> Overheads:
     return {**known, p: old + _WEIGHT * (station.overhead - old)}
 
 
-def each(known: Overheads) -> float:
+def overhead_per_instance(known: Overheads) -> float:
     """Seconds that an instance adds to a batch: the slope of the least squares, if it rises.
 
     Numbers of instances that hardly differ tell nothing.
@@ -195,7 +195,7 @@ def each(known: Overheads) -> float:
     return max(0.0, rise / sum((p - middle) ** 2 for p in known))
 
 
-def useful(station: Station, seconds: float) -> int | None:
+def most_useful_instances(station: Station, seconds: float) -> int | None:
     """The most instances that make rows faster; None if there is no such limit.
 
     seconds: what each adds to a batch.

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from penstock.policies.nephele.queue_model import Station, cadence, rounded, up
+from penstock.policies.nephele.queue_model import Station, cadence_for, round_up, rounded_cadence
 from penstock.policies.shared.rebalance import Allotment, Vertex, p_w, rebalance
 
 _PATHS = 32
@@ -28,7 +28,7 @@ come at once, for which there are more instances in the end."""
 
 
 @dataclass(frozen=True)
-class Sequence:
+class ConstrainedSequence:
     """The pipelines between two operators, each after all that feed it, and the time asked for.
 
     least and most: the instances that each may have; rest: seconds that were measured beside the
@@ -136,7 +136,7 @@ class Sequence:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ConstraintOutcome:
     """What a constraint needs, and what stands against it.
 
     wait: the seconds of waiting that the model expects on the path that waits longest; None
@@ -149,7 +149,9 @@ class Outcome:
     wait: float | None = None
 
 
-def resolve(sequence: Sequence, rho_max: float, wait_share: float) -> Outcome | None:
+def resolve_bottlenecks(
+    sequence: ConstrainedSequence, rho_max: float, wait_share: float
+) -> ConstraintOutcome | None:
     """At least twice the instances for every bottleneck; None if there is none.
 
     While there is one, what is measured behind it is not what will come, so nothing shrinks. Nor
@@ -167,7 +169,7 @@ def resolve(sequence: Sequence, rho_max: float, wait_share: float) -> Outcome | 
         wanted = {name: max(instances, asked[name]) for name, instances in wanted.items()}
     trouble = []
     for s in jammed:
-        needed = max(2 * s.parallelism, up(2 * s.load), wanted[s.name])
+        needed = max(2 * s.parallelism, round_up(2 * s.load), wanted[s.name])
         wanted[s.name] = max(s.parallelism, min(sequence.most[s.name], needed))
         if wanted[s.name] == s.parallelism:
             trouble.append(
@@ -178,10 +180,10 @@ def resolve(sequence: Sequence, rho_max: float, wait_share: float) -> Outcome | 
             trouble.append(
                 f"{s.name} has work for {s.load:.2f} instances and may have {sequence.most[s.name]}"
             )
-    return Outcome(wanted, trouble=tuple(trouble))
+    return ConstraintOutcome(wanted, trouble=tuple(trouble))
 
 
-def _by_formula(sequence: Sequence, jammed: Iterable[Station]) -> Sequence:
+def _by_formula(sequence: ConstrainedSequence, jammed: Iterable[Station]) -> ConstrainedSequence:
     """The sequence with the formula's waits where it is jammed.
 
     Where no number of instances that is allowed carries the load, the others are sized without it.
@@ -192,9 +194,9 @@ def _by_formula(sequence: Sequence, jammed: Iterable[Station]) -> Sequence:
     return replace(sequence, stations={**sequence.stations, **freed}, jammed=names)
 
 
-def balance(
-    sequence: Sequence, wait_share: float, cadence_share: float, tolerance: float = 0.0
-) -> Outcome:
+def fewest_instances(
+    sequence: ConstrainedSequence, wait_share: float, cadence_share: float, tolerance: float = 0.0
+) -> ConstraintOutcome:
     """The fewest instances that keep the waits within their share, and cadences for the rest.
 
     What there is stays if it waits longer than that by less than the tolerance, and if fewer
@@ -211,16 +213,20 @@ def balance(
             n: min(max(s.parallelism, sequence.least[n]), sequence.most[n])
             for n, s in stations.items()
         }
-        return Outcome(held, dict.fromkeys(stations, 0.0) if cadence_share else {}, (said,))
+        return ConstraintOutcome(
+            held, dict.fromkeys(stations, 0.0) if cadence_share else {}, (said,)
+        )
     wanted, trouble = _instances(sequence, wait_share)
     if not trouble and _will_do(sequence, wanted, wait_share, tolerance):
         wanted = {name: s.parallelism for name, s in stations.items()}
     waits = sequence.waits(wanted)
     cadences = _cadences(sequence, wanted, waits, cadence_share) if cadence_share else {}
-    return Outcome(wanted, cadences, trouble, sequence.longest(waits))
+    return ConstraintOutcome(wanted, cadences, trouble, sequence.longest(waits))
 
 
-def _instances(sequence: Sequence, share: float) -> tuple[dict[str, int], tuple[str, ...]]:
+def _instances(
+    sequence: ConstrainedSequence, share: float
+) -> tuple[dict[str, int], tuple[str, ...]]:
     """Balance the worst path, then the one that is worst now, until none is too long."""
     stations = sequence.stations
     wanted = {name: min(sequence.least[name], sequence.most[name]) for name in stations}
@@ -243,7 +249,9 @@ def _instances(sequence: Sequence, share: float) -> tuple[dict[str, int], tuple[
     return _evenly(sequence, wanted, share * sequence.left), ()
 
 
-def _will_do(sequence: Sequence, wanted: Mapping[str, int], share: float, tolerance: float) -> bool:
+def _will_do(
+    sequence: ConstrainedSequence, wanted: Mapping[str, int], share: float, tolerance: float
+) -> bool:
     """Whether the instances there are come near enough to those that are wanted."""
     stations = sequence.stations
     held = {name: s.parallelism for name, s in stations.items()}
@@ -255,7 +263,9 @@ def _will_do(sequence: Sequence, wanted: Mapping[str, int], share: float, tolera
     return sequence.longest(weights) <= share * (1 + tolerance) * sequence.within
 
 
-def _evenly(sequence: Sequence, wanted: Mapping[str, int], budget: float) -> dict[str, int]:
+def _evenly(
+    sequence: ConstrainedSequence, wanted: Mapping[str, int], budget: float
+) -> dict[str, int]:
     """Each pipeline its part of the budget: too careful, but enough for any number of paths."""
     part = budget / sequence.length
     found = {}
@@ -282,7 +292,10 @@ def _why(vertices: list[Vertex], found: Allotment, budget: float) -> Iterator[st
 
 
 def _cadences(
-    sequence: Sequence, instances: Mapping[str, int], waits: Iterable[float], share: float
+    sequence: ConstrainedSequence,
+    instances: Mapping[str, int],
+    waits: Iterable[float],
+    share: float,
 ) -> Mapping[str, float]:
     """What is left for gathering, in equal parts for the pipelines of the longest path.
 
@@ -296,7 +309,7 @@ def _cadences(
         overhead = sequence.overheads.get(name, s.overhead) if s.overhead else 0.0
         usual = overhead / 2 + wait
         rho = s.load / instances[name]
-        found[name] = cadence(part + (usual if overhead else 0.0), rho)
+        found[name] = cadence_for(part + (usual if overhead else 0.0), rho)
         if overhead:
-            found[name] = min(found[name], rounded(_SPARED * overhead))
+            found[name] = min(found[name], rounded_cadence(_SPARED * overhead))
     return found

@@ -15,7 +15,7 @@ from penstock.plan.plan import Pipeline, Plan
 
 
 @dataclass(frozen=True)
-class Reading:
+class PipelineReading:
     """One pipeline.
 
     rate: rows it processes per second; arrival: rows that come to it per second; busy: share of
@@ -44,7 +44,7 @@ class Reading:
         return {n: cost / self.busy for n, cost in self.costs.items()} if self.busy else {}
 
     @property
-    def lasting(self) -> Reading:
+    def lasting(self) -> PipelineReading:
         """The same without rows that had waited from before, as if only what came had been done."""
         if self.arrival is None or not self.rate or self.arrival >= self.rate:
             return self
@@ -63,7 +63,7 @@ class Readings:
 
     since: float
     at: float
-    pipelines: Mapping[str, Reading]
+    pipelines: Mapping[str, PipelineReading]
     operators: Mapping[str, float]
 
     def behind(self, seconds: float) -> bool | None:
@@ -95,7 +95,7 @@ class Readings:
         return max(known, default=None), bool(known) and len(known) == len(found)
 
 
-def at_work(name: str, busy: float) -> str:
+def busy_text(name: str, busy: float) -> str:
     """How busy a pipeline is, in words.
 
     By what rows take it may be more than all of the time: a batch counts where it ends, with the
@@ -106,7 +106,7 @@ def at_work(name: str, busy: float) -> str:
     return f"{name} is busy {busy:.2f}"
 
 
-def usable(snapshot: Snapshot, since: float, settle: float) -> bool:
+def is_usable(snapshot: Snapshot, since: float, settle: float) -> bool:
     """Whether a snapshot tells of what is in force since then, after so many seconds to settle."""
     whole = snapshot.at - snapshot.window >= since - 1e-6
     return snapshot.settled and whole and snapshot.at >= since + settle
@@ -128,7 +128,7 @@ def read(snapshot: Snapshot, plan: Plan, whole: bool = False) -> Readings:
     return Readings(snapshot.at - snapshot.window, snapshot.at, pipelines, operators)
 
 
-def blend(old: Readings, new: Readings, share: float) -> Readings:
+def blended(old: Readings, new: Readings, share: float) -> Readings:
     """The exponential average: `share` of the new readings and the rest of the old."""
     pipelines = {
         name: _blended(old.pipelines[name], reading, share) if name in old.pipelines else reading
@@ -138,10 +138,10 @@ def blend(old: Readings, new: Readings, share: float) -> Readings:
     return Readings(old.since, new.at, pipelines, operators)
 
 
-def _reading(pipeline: Pipeline, snapshot: Snapshot, whole: bool) -> Reading:
+def _reading(pipeline: Pipeline, snapshot: Snapshot, whole: bool) -> PipelineReading:
     metrics = snapshot.pipelines[pipeline.name]
     costs = {n: _cost(snapshot.operators.get(n), pipeline) for n in pipeline.operators}
-    return Reading(
+    return PipelineReading(
         rate=metrics.rate_in,
         arrival=metrics.arrival_rate,
         busy=metrics.busy if whole else derived.at_work(metrics),
@@ -170,8 +170,8 @@ def _entering(metrics: OperatorMetrics) -> float | None:
     return metrics.rate_out if metrics.rate_in is None else metrics.rate_in
 
 
-def _blended(old: Reading, new: Reading, share: float) -> Reading:
-    return Reading(
+def _blended(old: PipelineReading, new: PipelineReading, share: float) -> PipelineReading:
+    return PipelineReading(
         rate=windows.blend(old.rate, new.rate, share),
         arrival=windows.blend(old.arrival, new.arrival, share),
         busy=windows.blend(old.busy, new.busy, share),

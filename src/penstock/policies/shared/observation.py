@@ -15,14 +15,14 @@ from penstock.policies.shared.topology import Topology
 
 
 @dataclass(frozen=True)
-class Sight:
+class MeasuredFlow:
     """The flow as it is wired, and its pipelines as measured since the last look."""
 
     topology: Topology
     measured: Mapping[str, PipelineMetrics]
 
 
-def look(context: Context, last: float, span: float) -> Sight | Decision:
+def look(context: Context, last: float, span: float) -> MeasuredFlow | Decision:
     """Look if `span` seconds have passed since the `last` look and all that counts is known."""
     if context.now - last < span:
         return Decision(None, f"the next look is in {last + span - context.now:.1f} s")
@@ -35,4 +35,4 @@ def look(context: Context, last: float, span: float) -> Sight | Decision:
     if any(lacking.values()):
         told = messages.listed([f"{', '.join(m)} of {n}" for n, m in lacking.items() if m])
         return Decision(None, f"not measured: {told}")
-    return Sight(topology, measured)
+    return MeasuredFlow(topology, measured)

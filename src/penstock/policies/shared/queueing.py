@@ -28,7 +28,7 @@ _DEVIATIONS = 9
 
 
 @dataclass(frozen=True)
-class Means:
+class QueueMeans:
     """A queue in its steady state: the rest follows from the wait by Little's law."""
 
     rate: float
@@ -96,37 +96,37 @@ def erlang_b(load: float, servers: int) -> float:
 
 def erlang_c(load: float, servers: int) -> float:
     """The share of arrivals that have to wait, if they do wait: 1 where servers are too few."""
-    return waits(erlang_b(load, servers), load, servers) if servers > load else 1.0
+    return erlang_c_from_b(erlang_b(load, servers), load, servers) if servers > load else 1.0
 
 
-def waits(b: float, load: float, servers: int) -> float:
+def erlang_c_from_b(b: float, load: float, servers: int) -> float:
     """Erlang's C from his B, for more servers than load."""
     return b / (1 - load / servers * (1 - b))
 
 
-def numbers(load: float, start: int = 0) -> Iterator[float]:
+def mean_numbers(load: float, start: int = 0) -> Iterator[float]:
     """The mean number in an M/M/k queue for `start`, `start` + 1, ... servers, without end."""
     for servers, b in enumerate(blocking(load, start), start):
         if servers > load:
-            yield waits(b, load, servers) * load / (servers - load) + load
+            yield erlang_c_from_b(b, load, servers) * load / (servers - load) + load
         else:
             yield math.inf
 
 
-def mmk(rate: float, service: float, servers: int) -> Means:
+def mmk(rate: float, service: float, servers: int) -> QueueMeans:
     """Poisson arrivals, exponential service, k servers with one queue."""
     load = rate * service
     if servers <= load:
-        return Means(rate, service, math.inf)
-    return Means(rate, service, erlang_c(load, servers) * service / (servers - load))
+        return QueueMeans(rate, service, math.inf)
+    return QueueMeans(rate, service, erlang_c(load, servers) * service / (servers - load))
 
 
-def mg1(rate: float, service: float, service_cv: float) -> Means:
+def mg1(rate: float, service: float, service_cv: float) -> QueueMeans:
     """Poisson arrivals, any service times, one server (Pollaczek and Khinchine)."""
-    return Means(rate, service, kingman(rate, service, 1.0, service_cv))
+    return QueueMeans(rate, service, kingman(rate, service, 1.0, service_cv))
 
 
-def md1(rate: float, service: float) -> Means:
+def md1(rate: float, service: float) -> QueueMeans:
     """Poisson arrivals, one server that always takes the same time."""
     return mg1(rate, service, 0.0)
 
@@ -241,7 +241,7 @@ class _Steps:
 
     def __init__(self, server: Server) -> None:
         self.server, self.instances = server, server.fewest
-        self._numbers = numbers(server.load, server.fewest)
+        self._numbers = mean_numbers(server.load, server.fewest)
         self.now, self._then = next(self._numbers), next(self._numbers)
         self.gain = self._gain()
 

@@ -36,7 +36,7 @@ class NotMeasured(Exception):
 
 
 @dataclass(frozen=True)
-class Rate:
+class PipelineRate:
     """One pipeline: rows per second that come, that are processed, and that could be.
 
     selectivity: rows out for a row in; behind: seconds that rows which wait take, where it is at
@@ -68,11 +68,11 @@ class Rate:
         return self.congestion > over * (1 + ROUNDING) or self.behind > 0
 
 
-Rates = Mapping[str, Rate]
+Rates = Mapping[str, PipelineRate]
 """By name of the pipeline."""
 
 
-def through(
+def steady_state(
     topology: Topology,
     offered: Mapping[str, float],
     selectivity: Mapping[str, float],
@@ -83,12 +83,12 @@ def through(
     `offered` is what comes from outside, by pipeline. A selectivity that is not given is 1, a
     capacity that is not given has no limit.
     """
-    found: dict[str, Rate] = {}
+    found: dict[str, PipelineRate] = {}
     for name in topology.pipelines:
         inside = math.fsum(n * found[up].output for up, n in topology.feeds[name].items())
         arrival = offered.get(name, 0.0) + inside
         most = capacity.get(name, math.inf)
-        found[name] = Rate(arrival, min(arrival, most), most, selectivity.get(name, 1.0))
+        found[name] = PipelineRate(arrival, min(arrival, most), most, selectivity.get(name, 1.0))
     return found
 
 
@@ -105,16 +105,16 @@ def grown(topology: Topology, rates: Rates, name: str, factor: float) -> Rates:
     return _follow(topology, rates, {name: larger})
 
 
-def sinks(topology: Topology, rates: Rates) -> Mapping[str, float]:
+def delivered(topology: Topology, rates: Rates) -> Mapping[str, float]:
     """Rows per second delivered by the sinks of each pipeline that holds some."""
     found = {}
     for name, count in topology.outlets.items():
-        taken = rates[name].processed if alone(topology, name) else rates[name].output
+        taken = rates[name].processed if only_sinks(topology, name) else rates[name].output
         found[name] = count * taken
     return found
 
 
-def alone(topology: Topology, name: str) -> bool:
+def only_sinks(topology: Topology, name: str) -> bool:
     """Whether a pipeline holds sinks only: these deliver what it takes, and others what it makes.
 
     Sinks fused with others read their tail.
@@ -124,7 +124,7 @@ def alone(topology: Topology, name: str) -> bool:
 
 def throughput(topology: Topology, rates: Rates) -> float:
     """Rows per second delivered by all sinks."""
-    return math.fsum(sinks(topology, rates).values())
+    return math.fsum(delivered(topology, rates).values())
 
 
 def measured(topology: Topology, snapshot: Snapshot, congested: float = CONGESTED) -> Rates:
@@ -141,17 +141,19 @@ def measured(topology: Topology, snapshot: Snapshot, congested: float = CONGESTE
     lacking = [*_lacking(topology, snapshot)]
     if lacking:
         raise NotMeasured(f"not measured: {listed(lacking, ', ')}")
-    found: dict[str, Rate] = {}
+    found: dict[str, PipelineRate] = {}
     for name in topology.pipelines:
         metrics = snapshot.pipelines[name]
         assert metrics.arrival_rate is not None
-        sent = received(topology, snapshot.pipelines, name)
+        sent = received_rate(topology, snapshot.pipelines, name)
         arrival = metrics.arrival_rate if sent is None or name in topology.sources else sent
         processed = metrics.rate_in or 0.0  # only what is idle may not have counted
         selectivity = 1.0
         if processed > 0 and metrics.rate_out is not None:
             selectivity = metrics.rate_out / processed
-        rate = Rate(arrival, processed, processed, selectivity, _behind(metrics, snapshot.window))
+        rate = PipelineRate(
+            arrival, processed, processed, selectivity, _behind(metrics, snapshot.window)
+        )
         most = _possible(metrics)
         if arrival <= processed * (1 + ROUNDING):  # what waits becomes no more
             rate = replace(rate, behind=0.0)
@@ -164,7 +166,7 @@ def measured(topology: Topology, snapshot: Snapshot, congested: float = CONGESTE
     return _released(topology, found, snapshot, congested)
 
 
-def received(
+def received_rate(
     topology: Topology, measured: Mapping[str, PipelineMetrics], name: str
 ) -> float | None:
     """Rows per second that those before a pipeline have sent it; None where nobody counted.
@@ -211,7 +213,7 @@ def _possible(metrics: PipelineMetrics) -> float | None:
 
 
 def _released(
-    topology: Topology, rates: dict[str, Rate], snapshot: Snapshot, congested: float
+    topology: Topology, rates: dict[str, PipelineRate], snapshot: Snapshot, congested: float
 ) -> Rates:
     """The rates without back pressure: what waits for room in a channel comes to its reader.
 
@@ -245,7 +247,7 @@ def _follow(topology: Topology, rates: Rates, turned: Rates) -> Rates:
         processed = min(arrival, rate.capacity)
         # with instances for what comes, what waits will be done
         behind = rate.behind if arrival > rate.capacity else 0.0
-        found[name] = Rate(arrival, processed, rate.capacity, rate.selectivity, behind)
+        found[name] = PipelineRate(arrival, processed, rate.capacity, rate.selectivity, behind)
         if found[name].output != rates[name].output:
             moved.add(name)
     return found
@@ -281,7 +283,7 @@ def missing(metrics: PipelineMetrics | None) -> tuple[str, ...]:
     return tuple(word for name, word in names.items() if getattr(metrics, name) is None)
 
 
-def to_do(arrival: float, metrics: PipelineMetrics, seconds: float = CATCH_UP) -> float:
+def required_rate(arrival: float, metrics: PipelineMetrics, seconds: float = CATCH_UP) -> float:
     """Rows per second to process: those that come, and those that wait within so many seconds.
 
     What comes in a moment waits for the batch before it and is no backlog. More that comes, and
@@ -291,7 +293,7 @@ def to_do(arrival: float, metrics: PipelineMetrics, seconds: float = CATCH_UP) -
     return arrival + max(0.0, waiting) / seconds
 
 
-def follow(
+def predicted_inflow(
     topology: Topology,
     measured: Mapping[str, PipelineMetrics],
     instances: Callable[[str, Inflow], float] = lambda name, inflow: math.inf,
@@ -308,7 +310,7 @@ def follow(
     output: dict[str, float] = {}
     for name in topology.pipelines:
         metrics = measured[name]
-        rate = to_do(_rate(name, topology, measured, output), metrics, catch_up)
+        rate = required_rate(_rate(name, topology, measured, output), metrics, catch_up)
         service = metrics.service or 0.0
         found[name] = Inflow(rate, derived.plain(rate * service))
         able = instances(name, found[name])
@@ -324,7 +326,7 @@ def _rate(
     output: Mapping[str, float],
 ) -> float:
     arrived = measured[name].arrival_rate or 0.0
-    sent = received(topology, measured, name)
+    sent = received_rate(topology, measured, name)
     if sent is None:
         return arrived
     outside = max(0.0, arrived - sent) if name in topology.sources else 0.0

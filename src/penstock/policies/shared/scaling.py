@@ -11,7 +11,7 @@ from penstock.policies.base.policy import Context
 from penstock.policies.shared.topology import Topology
 
 
-def bounds(topology: Topology, name: str) -> Bounds:
+def bounds_within_ceiling(topology: Topology, name: str) -> Bounds:
     """The parallelism of a pipeline that needs no other state partitions than it was given."""
     found, ceiling = topology.bounds(name), topology.pipelines[name].ceiling
     if ceiling is None:
@@ -19,7 +19,7 @@ def bounds(topology: Topology, name: str) -> Bounds:
     return Bounds(found.least, ceiling if found.most is None else min(found.most, ceiling))
 
 
-def scaled_plan(plan: Plan, instances: Mapping[str, int]) -> Plan:
+def with_instances(plan: Plan, instances: Mapping[str, int]) -> Plan:
     """The plan with other numbers of instances for some pipelines."""
     return replace(
         plan,
@@ -35,7 +35,7 @@ def resized(pipeline: Pipeline, parallelism: int) -> Pipeline:
     return replace(pipeline, parallelism=parallelism, ceiling=ceiling)
 
 
-def slots(context: Context) -> int | None:
+def executor_slots(context: Context) -> int | None:
     """Instances that one executor runs at a time; None if that is not known."""
     if context.limits.executor_slots is not None:
         return context.limits.executor_slots
@@ -43,12 +43,12 @@ def slots(context: Context) -> int | None:
     return min((e.slots for e in found), default=None)
 
 
-def enough(plan: Plan, context: Context) -> Plan:
+def with_enough_executors(plan: Plan, context: Context) -> Plan:
     """The plan with as many executors as its instances fill.
 
     Only with a budget of executors: who gives one wants them to follow; without, they stay.
     """
-    each, most = slots(context), context.limits.executors
+    each, most = executor_slots(context), context.limits.executors
     if each is None or most is None:
         return plan
     return replace(plan, executors=max(1, min(most, -(-plan.slots // each))))

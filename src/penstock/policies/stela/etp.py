@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.metrics.derived import plain, plains
-from penstock.policies.shared.rates import CONGESTED, Rates, sinks
+from penstock.policies.shared.rates import CONGESTED, Rates, delivered
 from penstock.policies.shared.topology import Topology
-from penstock.policies.stela.rate_table import Ledger
+from penstock.policies.stela.rate_table import RateTable
 
 Weights = npt.NDArray[np.float64]
 """Numbers in the order of the sinks, or of the pipelines."""
@@ -32,7 +32,7 @@ def congested(rates: Rates, over: float = CONGESTED) -> frozenset[str]:
 
 
 @dataclass(frozen=True)
-class Reach:
+class SinkReach:
     """Which pipelines with sinks every pipeline reaches without a congested one behind it.
 
     masks: for each pipeline one bit for each of `sinks`, so that thousands of both are cheap.
@@ -42,7 +42,7 @@ class Reach:
     masks: Mapping[str, int]
 
     @classmethod
-    def of(cls, topology: Topology, congested: Iterable[str]) -> Reach:
+    def of(cls, topology: Topology, congested: Iterable[str]) -> SinkReach:
         """The reach in a topology; a pipeline itself may be congested, those behind it may not."""
         closed = frozenset(congested)
         bit = {name: 1 << at for at, name in enumerate(topology.sinks)}
@@ -71,8 +71,8 @@ class Reach:
 
 def etp(topology: Topology, rates: Rates, over: float = CONGESTED) -> dict[str, float]:
     """The share of the throughput of all sinks that depends on each pipeline, between 0 and 1."""
-    reach = Reach.of(topology, congested(rates, over))
-    return reach.shares(sinks(topology, rates), topology.pipelines)
+    reach = SinkReach.of(topology, congested(rates, over))
+    return reach.shares(delivered(topology, rates), topology.pipelines)
 
 
 def weight_of(mask: int, weights: Weights) -> float:
@@ -91,7 +91,7 @@ _NEAR = 1e-9
 
 
 @dataclass(frozen=True)
-class Standing:
+class EtpTable:
     """What stands for each pipeline, by number; nobody writes into a standing that was made.
 
     masks: the sinks that each reaches without a congested one behind it, a bit for each; due: whose
@@ -99,7 +99,7 @@ class Standing:
     the weights of its mask for each that is congested; ratios: the congestion of these, rounded.
     """
 
-    ledger: Ledger
+    ledger: RateTable
     masks: list[int]
     due: bytearray
     weights: Weights
@@ -107,7 +107,7 @@ class Standing:
     ratios: Weights
 
     @classmethod
-    def of(cls, ledger: Ledger) -> Standing:
+    def of(cls, ledger: RateTable) -> EtpTable:
         masks, due = [0] * len(ledger.arrival), bytearray(b"\1" * len(ledger.arrival))
         _update(masks, due, ledger)
         weights = np.array(ledger.delivered(ledger.wiring.sinks), np.float64)
@@ -117,7 +117,7 @@ class Standing:
         ratios[congested] = [plain(ledger.congestion(at)) for at in congested]
         return cls(ledger, masks, due, weights, sums, ratios)
 
-    def after(self, ledger: Ledger) -> Standing:
+    def after(self, ledger: RateTable) -> EtpTable:
         """The standing after one more change of the rates."""
         places, congested = ledger.wiring.sinks, ledger.congested
         few = len(ledger.changed) < len(places)
@@ -137,7 +137,7 @@ class Standing:
         sums, ratios = self.sums.copy(), self.ratios.copy()
         sums[late] = _sums(masks, weights, late)
         ratios[ledger.pressed] = [plain(ledger.congestion(at)) for at in ledger.pressed]
-        return Standing(ledger, masks, due, weights, sums, ratios)
+        return EtpTable(ledger, masks, due, weights, sums, ratios)
 
     def congested(self, among: npt.NDArray[np.bool_], count: int) -> list[int]:
         """The congested with the highest shares, of equals the most congested, in that order."""
@@ -183,7 +183,7 @@ def _sums(masks: list[int], weights: Weights, of: Iterable[int]) -> list[float]:
     return found
 
 
-def _update(masks: list[int], due: bytearray, ledger: Ledger) -> set[int]:
+def _update(masks: list[int], due: bytearray, ledger: RateTable) -> set[int]:
     """Write the masks that are due, and of those before them that change; who has another one.
 
     No further than to the first that is congested: nobody asks for those before it.

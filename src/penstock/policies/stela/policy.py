@@ -20,8 +20,8 @@ from penstock.policies.shared import scaling
 from penstock.policies.shared.rates import CATCH_UP, CONGESTED, NotMeasured
 from penstock.policies.shared.topology import Topology
 from penstock.policies.stela import slots, strategies
-from penstock.policies.stela.etp import Standing
-from penstock.policies.stela.slots import Choice, Growth
+from penstock.policies.stela.etp import EtpTable
+from penstock.policies.stela.slots import Choice, SlotAllocation
 from penstock.policies.stela.strategies import RANKINGS
 
 By = Literal[
@@ -66,18 +66,18 @@ class Stela:
             start = slots.measured(context, self.congested)
         except NotMeasured as why:
             return Decision(None, str(why)), memory
-        if (less := slots.fewer(context, start, self.calm, self.catch_up)) is not None:
+        if (less := slots.fewer_instances(context, start, self.calm, self.catch_up)) is not None:
             return less, memory
         if self.by in RANKINGS:
             ranking = RANKINGS[self.by](start.topology, start.rates)
             return strategies.next_turn(context, start, ranking, memory)
-        if (why_not := slots.nothing_to_give(context, start)) is not None:
+        if (why_not := slots.why_nothing_to_give(context, start)) is not None:
             return Decision(None, why_not), memory
         name, _ = CHOICES[self.by](start, None)
         if name is None:
-            return slots.all_bounded(start, start.congested), memory
+            return slots.all_at_bounds(start, start.congested), memory
         best = f"{name} has the highest {_WORDS[self.by]}"
-        return slots.one_more(context, start, name, best), memory
+        return slots.one_more_instance(context, start, name, best), memory
 
     def scale_out(self, context: Context, executors: int) -> Decision:
         """More executors, as they were asked for, by the settings of this policy."""
@@ -88,7 +88,7 @@ class Stela:
         return scale_in(context, executors, self.congested)
 
 
-def by_etp(growth: Growth, memory: Standing | None) -> tuple[str | None, Standing]:
+def by_etp(growth: SlotAllocation, memory: EtpTable | None) -> tuple[str | None, EtpTable]:
     """The congested pipeline with the highest ETP; where nothing is congested, a source.
 
     Of equals the most congested comes first, of sources the one with fewest instances. Memory:
@@ -98,7 +98,7 @@ def by_etp(growth: Growth, memory: Standing | None) -> tuple[str | None, Standin
     return next(iter(ranked), None), standing
 
 
-def by_gain(growth: Growth, memory: Standing | None) -> tuple[str | None, Standing]:
+def by_gain(growth: SlotAllocation, memory: EtpTable | None) -> tuple[str | None, EtpTable]:
     """As `by_etp`, but whose one more instance is expected to raise throughput most.
 
     A large share of the throughput may depend on a pipeline that one instance hardly makes
@@ -136,10 +136,12 @@ def _rounded(throughput: float) -> float:
     return float(f"{throughput:.9g}")
 
 
-def _ranked(growth: Growth, memory: Standing | None, count: int) -> tuple[list[str], Standing]:
+def _ranked(
+    growth: SlotAllocation, memory: EtpTable | None, count: int
+) -> tuple[list[str], EtpTable]:
     """The congested pipelines that have room, or else the sources, those that count most first."""
     ledger = growth.ledger
-    standing = memory.after(ledger) if memory else Standing.of(ledger)
+    standing = memory.after(ledger) if memory else EtpTable.of(ledger)
     if 1 in ledger.congested:
         found = standing.congested(growth.open, count)
     else:
@@ -193,7 +195,7 @@ def scale_in(context: Context, executors: int, congested: float = CONGESTED) -> 
         parallelism = plan.pipeline_of(name).parallelism
         said.append(f"no slot left: {name} {parallelism} -> {kept[name]}")
     left = replace(plan, executors=plan.executors - executors, leaving=placed.gone)
-    return Decision(scaling.scaled_plan(left, kept), "; ".join(said), numbers)
+    return Decision(scaling.with_instances(left, kept), "; ".join(said), numbers)
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from penstock.policies.shared import rates
-from penstock.policies.shared.rates import ROUNDING, Rate, Rates
+from penstock.policies.shared.rates import ROUNDING, PipelineRate, Rates
 from penstock.policies.shared.topology import Topology
 
 
 @dataclass(frozen=True)
-class Wiring:
+class NumberedTopology:
     """A topology by number. Numbers follow the records, so that readers have higher ones."""
 
     topology: Topology
@@ -59,7 +59,7 @@ class Wiring:
     def outlets(self) -> dict[int, tuple[int, bool]]:
         """How many sinks they hold, and whether nothing else."""
         found = self.topology.outlets
-        return {self.numbers[n]: (found[n], rates.alone(self.topology, n)) for n in found}
+        return {self.numbers[n]: (found[n], rates.only_sinks(self.topology, n)) for n in found}
 
     @cached_property
     def joins(self) -> tuple[bool, ...]:
@@ -68,14 +68,14 @@ class Wiring:
 
 
 @dataclass(frozen=True)
-class Ledger:
+class RateTable:
     """Rates by number; nobody writes into the lists of a ledger that was made.
 
     changed: the pipelines that differ from those of the ledger before; pressed: those of them that
     are congested; turned: those that have become so, or are no longer.
     """
 
-    wiring: Wiring
+    wiring: NumberedTopology
     over: float
     arrival: list[float]
     processed: list[float]
@@ -89,8 +89,8 @@ class Ledger:
     turned: list[int]
 
     @classmethod
-    def of(cls, topology: Topology, known: Rates, over: float) -> Ledger:
-        wiring = Wiring(topology)
+    def of(cls, topology: Topology, known: Rates, over: float) -> RateTable:
+        wiring = NumberedTopology(topology)
         found = [known[name] for name in wiring.names]
         return cls(
             wiring,
@@ -107,8 +107,8 @@ class Ledger:
             turned=[],
         )
 
-    def rate(self, at: int) -> Rate:
-        return Rate(
+    def rate(self, at: int) -> PipelineRate:
+        return PipelineRate(
             self.arrival[at],
             self.processed[at],
             self.capacity[at],
@@ -154,15 +154,15 @@ class Ledger:
                     found[up] += n * found[at]
         return found
 
-    def scaled(self, at: int, factor: float) -> Ledger:
+    def scaled(self, at: int, factor: float) -> RateTable:
         """After a pipeline can process `factor` times as much; what is behind it follows."""
         return self._followed(at, self.arrival[at], self.capacity[at] * factor)
 
-    def grown(self, at: int, factor: float) -> Ledger:
+    def grown(self, at: int, factor: float) -> RateTable:
         """After `factor` times as much comes to a pipeline, and it can process that."""
         return self._followed(at, self.arrival[at] * factor, self.capacity[at] * factor)
 
-    def _followed(self, first: int, come: float, most: float) -> Ledger:
+    def _followed(self, first: int, come: float, most: float) -> RateTable:
         """Only those are looked at whose input changes: who can do no more puts out no more."""
         feeds, readers, joins = self.wiring.feeds, self.wiring.readers, self.wiring.joins
         before, selectivity, limit = self.output, self.selectivity, self.over * (1 + ROUNDING)

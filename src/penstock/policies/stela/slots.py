@@ -22,10 +22,10 @@ from penstock.policies.base.policy import Context
 from penstock.policies.shared import rates as inflow
 from penstock.policies.shared import rates as model
 from penstock.policies.shared.rates import CONGESTED, Rates
-from penstock.policies.shared.scaling import bounds, scaled_plan
+from penstock.policies.shared.scaling import bounds_within_ceiling, with_instances
 from penstock.policies.shared.topology import Topology
-from penstock.policies.stela.etp import Reach
-from penstock.policies.stela.rate_table import Ledger
+from penstock.policies.stela.etp import SinkReach
+from penstock.policies.stela.rate_table import RateTable
 
 SPARE = 0.6
 """Share of the time that instances may be at work when another of them has gone."""
@@ -37,25 +37,25 @@ Counts = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Growth:
+class SlotAllocation:
     """A flow while slots are given out: what each pipeline has got and the rates to expect.
 
     many, most: the instances of each pipeline and its bound, in the order of the ledger.
     """
 
     topology: Topology
-    ledger: Ledger
+    ledger: RateTable
     many: Counts
     most: npt.NDArray[np.float64]
     given: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, topology: Topology, rates: Rates, over: float = CONGESTED) -> Growth:
+    def of(cls, topology: Topology, rates: Rates, over: float = CONGESTED) -> SlotAllocation:
         many = [p.parallelism for p in topology.pipelines.values()]
-        most = [bounds(topology, name).most for name in topology.pipelines]
+        most = [bounds_within_ceiling(topology, name).most for name in topology.pipelines]
         return cls(
             topology,
-            Ledger.of(topology, rates, over),
+            RateTable.of(topology, rates, over),
             np.array(many, np.int64),
             np.array([math.inf if bound is None else bound for bound in most]),
         )
@@ -74,8 +74,8 @@ class Growth:
 
     def shares(self, names: Iterable[str]) -> dict[str, float]:
         """The effective throughput percentage of some pipelines."""
-        reach = Reach.of(self.topology, self.congested)
-        return reach.shares(model.sinks(self.topology, self.rates), names)
+        reach = SinkReach.of(self.topology, self.congested)
+        return reach.shares(model.delivered(self.topology, self.rates), names)
 
     def instances(self, name: str) -> int:
         return self.topology.pipelines[name].parallelism + self.given.get(name, 0)
@@ -97,7 +97,7 @@ class Growth:
         """
         return 1 not in self.ledger.congested and at in self.ledger.wiring.sources
 
-    def give(self, name: str) -> Growth:
+    def give(self, name: str) -> SlotAllocation:
         """One more instance, which does as much as each of the others."""
         at = self.ledger.wiring.numbers[name]
         factor = (self.instances(name) + 1) / self.instances(name)
@@ -124,14 +124,14 @@ class Growth:
         return found
 
 
-Choice = Callable[[Growth, Any], tuple[str | None, Any]]
+Choice = Callable[[SlotAllocation, Any], tuple[str | None, Any]]
 """Who gets the next slot, None if nobody should, and what to remember for the one after it.
 
 The memory is None at first, and belongs to the growth before the last slot given.
 """
 
 
-def give_out(growth: Growth, slots: int, choose: Choice) -> Growth:
+def allocate(growth: SlotAllocation, slots: int, choose: Choice) -> SlotAllocation:
     """Give slots until there are none left, or nobody to take one."""
     memory = None
     for _ in range(slots):
@@ -155,23 +155,23 @@ def scale_out(
     adding, slots, said = _allowed(context, executors)
     if slots < 1:
         return Decision(None, f"no scale-out by {executors}: {', '.join(said)}")
-    end = give_out(start, slots, choose)
+    end = allocate(start, slots, choose)
     if left := slots - sum(end.given.values()):
         said.append(f"{left} of the slots stay empty: who could use them is at its bounds")
     reason = (
         f"{adding} more executor{'s' * (adding > 1)} with {slots} slots: {describe(start, end)}"
     )
     plan = replace(context.plan, executors=context.plan.executors + adding, leaving=())
-    plan = scaled_plan(plan, {name: end.instances(name) for name in end.given})
+    plan = with_instances(plan, {name: end.instances(name) for name in end.given})
     return Decision(plan, "; ".join([reason, *said]), {"slots": slots, **numbers(start, end)})
 
 
-def measured(context: Context, over: float = CONGESTED) -> Growth:
+def measured(context: Context, over: float = CONGESTED) -> SlotAllocation:
     """The flow as the last window shows it. Raises `NotMeasured`."""
     if context.latest is None:
         raise model.NotMeasured("nothing has been measured yet")
     topology = Topology(context.graph, context.plan)
-    return Growth.of(topology, model.measured(topology, context.latest, over), over)
+    return SlotAllocation.of(topology, model.measured(topology, context.latest, over), over)
 
 
 def _allowed(context: Context, executors: int) -> tuple[int, int, list[str]]:
@@ -180,19 +180,19 @@ def _allowed(context: Context, executors: int) -> tuple[int, int, list[str]]:
     if limits.executors is not None and plan.executors + executors > limits.executors:
         executors = max(0, limits.executors - plan.executors)
         said.append(f"the budget of {limits.executors} executors leaves {executors}")
-    slots = executors * each(plan)
+    slots = executors * slots_per_executor(plan)
     if limits.slots is not None and plan.slots + slots > limits.slots:
         slots = max(0, limits.slots - plan.slots)
         said.append(f"the budget of {limits.slots} instances leaves {slots}")
     return executors, slots, said
 
 
-def each(plan: Plan) -> int:
+def slots_per_executor(plan: Plan) -> int:
     """Instances for a new executor: those of the others on average, rounded, and at least one."""
     return max(1, math.floor(plan.slots / plan.executors + 0.5))
 
 
-def describe(start: Growth, end: Growth) -> str:
+def describe(start: SlotAllocation, end: SlotAllocation) -> str:
     """Who gets how much, and why, in words."""
     shares = start.shares(end.given)
     parts = []
@@ -207,7 +207,7 @@ def describe(start: Growth, end: Growth) -> str:
     return calm + (messages.listed(parts, ", ") or "nobody gets one")
 
 
-def _ratio(growth: Growth, name: str) -> str:
+def _ratio(growth: SlotAllocation, name: str) -> str:
     """How congested a pipeline is."""
     rate = growth.rates[name]
     if math.isinf(rate.congestion):
@@ -215,7 +215,7 @@ def _ratio(growth: Growth, name: str) -> str:
     return f"congestion {rate.congestion:.2f}"
 
 
-def numbers(start: Growth, end: Growth) -> dict[str, float]:
+def numbers(start: SlotAllocation, end: SlotAllocation) -> dict[str, float]:
     """What the words are about, and the throughput now and then."""
     shares = start.shares(end.given)
     found: dict[str, float] = {}
@@ -232,7 +232,7 @@ def numbers(start: Growth, end: Growth) -> dict[str, float]:
 # --- one instance at a time ---------------------------------------------------------------------
 
 
-def nothing_to_give(context: Context, growth: Growth) -> str | None:
+def why_nothing_to_give(context: Context, growth: SlotAllocation) -> str | None:
     """Why no pipeline gets one more instance now; None if one should."""
     if not growth.congested:
         worst = max(growth.rates, key=lambda name: growth.rates[name].congestion)
@@ -244,27 +244,27 @@ def nothing_to_give(context: Context, growth: Growth) -> str | None:
     return None
 
 
-def all_bounded(start: Growth, names: Iterable[str]) -> Decision:
+def all_at_bounds(start: SlotAllocation, names: Iterable[str]) -> Decision:
     """That none of these can have one more instance, with their bounds."""
     found = [name for name in start.topology.pipelines if name in {*names}]
     said = [
         f"{n} ({_ratio(start, n)}) has {start.instances(n)} of "
-        f"{bounds(start.topology, n).most} instances"
+        f"{bounds_within_ceiling(start.topology, n).most} instances"
         for n in found
     ]
     numbers = {f"{n}.congestion": start.rates[n].congestion for n in found}
     return Decision(None, f"at their bounds: {messages.listed(said, ', ')}", numbers)
 
 
-def one_more(context: Context, start: Growth, name: str, why: str) -> Decision:
+def one_more_instance(context: Context, start: SlotAllocation, name: str, why: str) -> Decision:
     """One more instance of a pipeline."""
     end = start.give(name)
-    plan = scaled_plan(context.plan, {name: end.instances(name)})
+    plan = with_instances(context.plan, {name: end.instances(name)})
     reason = f"{_names(start)} congested; {why}: {describe(start, end)}"
     return Decision(plan, reason, {**numbers(start, end), **_gained(context, start, end)})
 
 
-def _gained(context: Context, start: Growth, end: Growth) -> dict[str, float]:
+def _gained(context: Context, start: SlotAllocation, end: SlotAllocation) -> dict[str, float]:
     """Rows per second that come in more, for the guard; nothing where nobody knows.
 
     Where another pipeline is congested as well, no more comes out yet, but less piles up before
@@ -280,8 +280,8 @@ def _gained(context: Context, start: Growth, end: Growth) -> dict[str, float]:
     return {GAIN_ROWS: share * now} if now is not None and 0 < share < math.inf else {}
 
 
-def fewer(
-    context: Context, start: Growth, seconds: float, catch_up: float = inflow.CATCH_UP
+def fewer_instances(
+    context: Context, start: SlotAllocation, seconds: float, catch_up: float = inflow.CATCH_UP
 ) -> Decision | None:
     """Fewer instances wherever the rest could do the work; None where there is no such place.
 
@@ -302,20 +302,22 @@ def fewer(
         f"{start.instances(name)} -> {then}"
         for name, then in able.items()
     ]
-    plan = scaled_plan(context.plan, able)
+    plan = with_instances(context.plan, able)
     reason = f"for {seconds:g} s {messages.listed(told, ', ')}"
     return Decision(plan, reason, {f"{name}.needed": needed[name] for name in able})
 
 
-def _enough(growth: Growth, name: str, needed: float) -> int:
+def _enough(growth: SlotAllocation, name: str, needed: float) -> int:
     """Instances that have some time to spare, within the bounds."""
-    now, least = growth.instances(name), bounds(growth.topology, name).least
+    now, least = growth.instances(name), bounds_within_ceiling(growth.topology, name).least
     if needed > SPARE * now:
         return now
     return min(now, max(1, least, math.ceil(needed / SPARE - 1e-9)))
 
 
-def _needed(growth: Growth, name: str, snapshots: Sequence[Snapshot], catch_up: float) -> float:
+def _needed(
+    growth: SlotAllocation, name: str, snapshots: Sequence[Snapshot], catch_up: float
+) -> float:
     """Instances that the most there was to do would keep at work all the time."""
     most = max((_to_do(s, name, catch_up) for s in snapshots), default=math.inf)
     capacity = growth.rates[name].capacity
@@ -329,7 +331,7 @@ def _to_do(snapshot: Snapshot, name: str, catch_up: float) -> float:
     metrics = snapshot.pipelines.get(name)
     if metrics is None or metrics.arrival_rate is None:
         return math.inf
-    return inflow.to_do(metrics.arrival_rate, metrics, catch_up)
+    return inflow.required_rate(metrics.arrival_rate, metrics, catch_up)
 
 
 def check(over: float, calm: float, catch_up: float) -> None:
@@ -342,6 +344,6 @@ def check(over: float, calm: float, catch_up: float) -> None:
         raise InvalidInput(f"catch_up is {catch_up} seconds: it is above 0")
 
 
-def _names(growth: Growth) -> str:
+def _names(growth: SlotAllocation) -> str:
     found = [name for name in growth.topology.pipelines if name in growth.congested]
     return f"{messages.listed(found, ', ')} {'is' if len(found) == 1 else 'are'}"

@@ -22,8 +22,8 @@ from penstock.policies.base.policy import Context
 from penstock.policies.shared.rates import CATCH_UP, CONGESTED, NotMeasured, Rates
 from penstock.policies.shared.topology import Topology
 from penstock.policies.stela import slots
-from penstock.policies.stela.rate_table import Ledger
-from penstock.policies.stela.slots import Choice, Growth
+from penstock.policies.stela.rate_table import RateTable
+from penstock.policies.stela.slots import Choice, SlotAllocation
 
 Ranking = Callable[[Topology, Rates], tuple[str, ...]]
 
@@ -95,7 +95,7 @@ def by(ranking: Ranking) -> Choice:
     Memory: the place of each pipeline in the ranking, where that does not follow the traffic.
     """
 
-    def choose(growth: Growth, memory: Keys | None) -> tuple[str | None, Keys | None]:
+    def choose(growth: SlotAllocation, memory: Keys | None) -> tuple[str | None, Keys | None]:
         names, numbers = growth.ledger.wiring.names, growth.ledger.wiring.numbers
         turns = np.zeros(len(names))
         turns[[numbers[name] for name in growth.given]] = [*growth.given.values()]
@@ -123,7 +123,7 @@ def scale_out(context: Context, executors: int, ranking: Ranking) -> Decision:
 
 
 @dataclass(frozen=True)
-class Round:
+class RoundRobinMemory:
     """Who has had a turn in this round, and whose turn it was last, with the instances it had."""
 
     served: frozenset[str] = frozenset()
@@ -143,20 +143,23 @@ class Round:
 
 
 def next_turn(
-    context: Context, start: Growth, ranking: tuple[str, ...], memory: Round | None
-) -> tuple[Decision, Round | None]:
+    context: Context,
+    start: SlotAllocation,
+    ranking: tuple[str, ...],
+    memory: RoundRobinMemory | None,
+) -> tuple[Decision, RoundRobinMemory | None]:
     """One more instance for the next of a ranking while something is congested."""
-    if (why_not := slots.nothing_to_give(context, start)) is not None:
+    if (why_not := slots.why_nothing_to_give(context, start)) is not None:
         return Decision(None, why_not), memory
-    served = (memory or Round()).had(context.plan)
+    served = (memory or RoundRobinMemory()).had(context.plan)
     turns = sorted(ranking, key=lambda name: name in served)
     turn = next((name for name in turns if start.room(name)), None)
     if turn is None:
-        return slots.all_bounded(start, ranking), memory
+        return slots.all_at_bounds(start, ranking), memory
     if turn in served:
         served = frozenset()  # the next round begins
-    decision = slots.one_more(context, start, turn, f"{turn} is next")
-    return decision, Round(served, turn, start.instances(turn))
+    decision = slots.one_more_instance(context, start, turn, f"{turn} is next")
+    return decision, RoundRobinMemory(served, turn, start.instances(turn))
 
 
 @dataclass(frozen=True)
@@ -180,7 +183,7 @@ class _Ranked:
             start = slots.measured(context, self.congested)
         except NotMeasured as why:
             return Decision(None, str(why)), memory
-        if (less := slots.fewer(context, start, self.calm, self.catch_up)) is not None:
+        if (less := slots.fewer_instances(context, start, self.calm, self.catch_up)) is not None:
             return less, memory
         ranking = RANKINGS[self.name](start.topology, start.rates)
         return next_turn(context, start, ranking, memory)
@@ -221,7 +224,7 @@ def _link_load(topology: Topology, rates: Rates) -> Mapping[str, float]:
     }
 
 
-def _traffic(ledger: Ledger) -> Keys:
+def _traffic(ledger: RateTable) -> Keys:
     """The same by number, not rounded."""
     readers = np.array([len(found) for found in ledger.wiring.readers], np.float64)
     return np.array(ledger.arrival, np.float64) + np.array(ledger.output, np.float64) * readers

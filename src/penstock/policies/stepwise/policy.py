@@ -19,32 +19,45 @@ from penstock.plan.plan import Plan
 from penstock.policies.base import options
 from penstock.policies.base.messages import listed
 from penstock.policies.base.policy import Context
-from penstock.policies.shared.bottlenecks import usable
+from penstock.policies.shared.bottlenecks import is_usable
 from penstock.policies.stepwise import profile as profiles
 from penstock.policies.stepwise import profiling_state as campaigns
 from penstock.policies.stepwise import search
-from penstock.policies.stepwise.profile import Profile, Round
+from penstock.policies.stepwise.profile import Profile, ProfilingRound
 from penstock.policies.stepwise.profiling_state import (
     FREE,
-    Campaign,
     Outcome,
-    admitting,
-    asked,
-    asked_again,
-    at_beat,
-    begun,
-    filled,
-    free,
-    grown,
+    StepwiseMemory,
     pairs,
-    sized,
+    request_again,
+    request_round,
+    round_text,
     sizes,
-    told,
-    trying,
+    started,
+    unthrottled,
+    with_admissions,
+    with_budget_filled,
+    with_cadences,
+    with_more_instances,
+    with_next_round,
+    with_sizes,
 )
-from penstock.policies.stepwise.rounds import BEAT, clearing, least, means, observed, round_of
-from penstock.policies.stepwise.search import Rules, Search, Tuning, limit, next_step
-from penstock.policies.stepwise.watch import Watch
+from penstock.policies.stepwise.rounds import (
+    BEAT,
+    is_draining,
+    least_service_times,
+    mean_values,
+    observe,
+    round_from,
+)
+from penstock.policies.stepwise.search import (
+    SearchRules,
+    SearchState,
+    TuningState,
+    capacity_reached,
+    next_step,
+)
+from penstock.policies.stepwise.watch import LoadWatch
 
 
 @dataclass(frozen=True)
@@ -97,28 +110,28 @@ class Stepwise:
         if self.observations < 2:
             raise InvalidInput("stepwise: a round takes 2 observations or more, to compare rounds")
 
-    def decide(self, context: Context, memory: Campaign | None) -> Outcome:
-        state = begun(context, -math.inf, self.sample) if memory is None else memory
+    def decide(self, context: Context, memory: StepwiseMemory | None) -> Outcome:
+        state = started(context, -math.inf, self.sample) if memory is None else memory
         changed = _changed(context, state)
         if changed:
-            fresh = begun(context, context.now, self.sample)
+            fresh = started(context, context.now, self.sample)
             return Decision(None, f"{changed}: profiling starts anew"), fresh
         latest = context.latest
         if state.phase == "done":
             return self._watch.look(context, state)
         if not campaigns.in_force(state, context.plan):
             return self._insist(context, state)
-        if latest is None or not usable(latest, state.since, self.settle):
+        if latest is None or not is_usable(latest, state.since, self.settle):
             return Decision(None, f"waits for the flow to settle ({state.kind})"), state
         patient = context.now - state.since < self.patience
-        if state.phase != "features" and patient and clearing(context.snapshots, self.latency):
+        if state.phase != "features" and patient and is_draining(context.snapshots, self.latency):
             said = "rows from before are worked off first"
             return Decision(None, f"{said} ({state.kind})"), replace(state, seen=())
         if state.phase != "features" and self._watch.slack(state, latest):
             return self._watch.pause(context, state, latest)
         state = replace(state, calm=None)
         if not state.seen or latest.at >= state.seen[-1].at + latest.window - 1e-6:
-            one = observed(latest, self.latency)
+            one = observe(latest, self.latency)
             if one is None:
                 return Decision(None, f"not measured: rows processed ({state.kind})"), state
             state = replace(state, seen=(*state.seen, one))
@@ -127,7 +140,7 @@ class Stepwise:
             return Decision(None, f"{said}{len(state.seen)} of {self.observations} seen"), state
         if state.phase == "features":
             return self._featured(context, state)
-        seen = round_of(state.plan, state.kind, state.throttle, state.seen, state.features)
+        seen = round_from(state.plan, state.kind, state.throttle, state.seen, state.features)
         state = replace(state, rounds=(*state.rounds, seen))
         if len(state.rounds) >= self.most_rounds:
             return self._done(context, state, f"{self.most_rounds} rounds are the most")
@@ -135,29 +148,29 @@ class Stepwise:
             return self._searched(context, state, seen)
         return self._tuned(context, state, seen)
 
-    def found(self, memory: Campaign) -> Profile | None:
+    def found(self, memory: StepwiseMemory) -> Profile | None:
         """What is known of the flow by now; None before the first round."""
-        return campaigns.found(memory, self.level, self.change)
+        return campaigns.profile_so_far(memory, self.level, self.change)
 
     # --- features -------------------------------------------------------------------------------
 
-    def _featured(self, context: Context, state: Campaign) -> Outcome:
+    def _featured(self, context: Context, state: StepwiseMemory) -> Outcome:
         """The ratios, and the first round under stress."""
-        times = least(state.seen)
+        times = least_service_times(state.seen)
         missing = [p.name for p in state.plan.pipelines if p.name not in times]
         if missing:
             said = f"the time for a row of {listed(missing, ', ')} is not measured"
             return Decision(None, f"{said}: cannot profile"), replace(state, seen=(), stuck=said)
-        rates = means([o.rates for o in state.seen])
-        selectivity = means([o.selectivity for o in state.seen])
+        rates = mean_values([o.rates for o in state.seen])
+        selectivity = mean_values([o.selectivity for o in state.seen])
         rates = profiles.flows(context.graph, state.plan, rates, selectivity)
         features = profiles.features(context.graph, state.plan, times, rates)
         ratios = profiles.ratios(features)
         instances = ratios.instances(self.slice)
-        plan = free(state.plan, state.ground)
-        plan = sized(plan, {**instances, **ratios.fixed}, context.graph)
+        plan = unthrottled(state.plan, state.ground)
+        plan = with_sizes(plan, {**instances, **ratios.fixed}, context.graph)
         if context.limits.exceeded(plan):
-            plan = sized(plan, {}, context.graph)
+            plan = with_sizes(plan, {}, context.graph)
         known = replace(
             state,
             phase="platform",
@@ -168,11 +181,11 @@ class Stepwise:
         )
         words = f"instances relate as {listed(pairs(instances), ', ')}"
         fixed = f"; fixed are {listed(pairs(ratios.fixed), ', ')}" if ratios.fixed else ""
-        return asked(context, known, plan, "start", f"{words}{fixed}")
+        return request_round(context, known, plan, "start", f"{words}{fixed}")
 
     # --- platform capability --------------------------------------------------------------------
 
-    def _searched(self, context: Context, state: Campaign, seen: Round) -> Outcome:
+    def _searched(self, context: Context, state: StepwiseMemory, seen: ProfilingRound) -> Outcome:
         said = self._told(state.search.reference, seen)
         search, step = next_step(state.search, seen, self._rules)
         state = replace(state, search=search)
@@ -181,20 +194,20 @@ class Stepwise:
                 more = (
                     state.instances if kind == "sinks" else dict.fromkeys(state.ground.sources, 1)
                 )
-                plan = grown(seen.plan, more, context.graph, context.limits)
+                plan = with_more_instances(seen.plan, more, context.graph, context.limits)
                 if plan is None and kind == "sinks" and state.ratios is not None:
                     scaled = state.ratios.scaled
-                    plan = filled(seen.plan, scaled, context.graph, context.limits)
+                    plan = with_budget_filled(seen.plan, scaled, context.graph, context.limits)
                 if plan is not None:
-                    return asked(context, state, plan, kind, said)
-            search, step = limit(search, self._rules)  # nothing more fits
+                    return request_round(context, state, plan, kind, said)
+            search, step = capacity_reached(search, self._rules)  # nothing more fits
             state = replace(state, search=search)
         slower = self._slower(context, search) if step == "throttle" else None
         if slower is not None:
-            return asked(context, state, slower, "throttle", said, search.strength)
+            return request_round(context, state, slower, "throttle", said, search.strength)
         return self._tune(context, state, said)
 
-    def _slower(self, context: Context, search: Search) -> Plan | None:
+    def _slower(self, context: Context, search: SearchState) -> Plan | None:
         """The best plan with slower sources; None where they cannot take less.
 
         Those that work in batches take so many rows with every beat.
@@ -206,52 +219,54 @@ class Stepwise:
         if not rows or min(rows.values()) < 1:
             return None
         beats = {n: BEAT for n in rows if latest.pipelines[n].in_batches}
-        return at_beat(admitting(best.plan, rows), beats)
+        return with_cadences(with_admissions(best.plan, rows), beats)
 
     @property
-    def _rules(self) -> Rules:
-        return Rules(self.alpha, self.level, self.change, self.throttle, self.fruitless)
+    def _rules(self) -> SearchRules:
+        return SearchRules(self.alpha, self.level, self.change, self.throttle, self.fruitless)
 
     # --- operator capacity ----------------------------------------------------------------------
 
-    def _tune(self, context: Context, state: Campaign, said: str) -> Outcome:
+    def _tune(self, context: Context, state: StepwiseMemory, said: str) -> Outcome:
         """Begin with the best round so far, if it leaves anything to tune."""
-        kept = profiles.best(state.rounds, self.level, self.change)
-        return self._one_more(context, replace(state, phase="operators", tuning=Tuning(kept)), said)
+        kept = profiles.best_round(state.rounds, self.level, self.change)
+        return self._one_more(
+            context, replace(state, phase="operators", tuning=TuningState(kept)), said
+        )
 
-    def _tuned(self, context: Context, state: Campaign, seen: Round) -> Outcome:
+    def _tuned(self, context: Context, state: StepwiseMemory, seen: ProfilingRound) -> Outcome:
         assert state.tuning is not None
         said = self._told(state.tuning.kept, seen)
-        tuning = search.judged(state.tuning, seen, self.level, self.change)
+        tuning = search.after_tuning_round(state.tuning, seen, self.level, self.change)
         if tuning.revoked >= self.revocations:
             return self._done(context, state, f"{said}; {tuning.revoked} revocations in a row")
         return self._one_more(context, replace(state, tuning=tuning), said)
 
-    def _one_more(self, context: Context, state: Campaign, said: str) -> Outcome:
+    def _one_more(self, context: Context, state: StepwiseMemory, said: str) -> Outcome:
         """One instance for the pipeline most at work; the end where none can be given."""
         tuning = state.tuning
         assert tuning is not None
         kept = tuning.kept
-        if search.swift(kept, state.features, self.k):
+        if search.all_fast_enough(kept, state.features, self.k):
             words = f"no pipeline takes more than {self.k:g} times its least time for a row"
             return self._done(context, state, f"{said}; {words}")
         inner = [n for n, f in state.features.items() if f.parallel and not f.source]
         plan, vertex = None, None
         while plan is None:
-            vertex = search.busiest(tuning, inner)
+            vertex = search.busiest_vertex(tuning, inner)
             if vertex is None:
                 return self._done(context, state, f"{said}; no pipeline is left to try")
-            plan = grown(kept.plan, {vertex: 1}, context.graph, context.limits)
+            plan = with_more_instances(kept.plan, {vertex: 1}, context.graph, context.limits)
             if plan is None:
                 tuning = replace(tuning, tried=tuning.tried | {vertex})
         share = kept.capacities[vertex or ""]
         words = f"{said}; {vertex} is most at work, {share:.2f}"
         state = replace(state, tuning=replace(tuning, vertex=vertex))
-        return asked(context, state, plan, f"operator {vertex}", words, kept.throttle)
+        return request_round(context, state, plan, f"operator {vertex}", words, kept.throttle)
 
     # --- the end, and after it ------------------------------------------------------------------
 
-    def _done(self, context: Context, state: Campaign, said: str) -> Outcome:
+    def _done(self, context: Context, state: StepwiseMemory, said: str) -> Outcome:
         found = self.found(state)
         assert found is not None
         final = found.final
@@ -260,15 +275,15 @@ class Stepwise:
             f"{listed(sizes(final.plan), ', ')}"
         )
         numbers = {"throughput": final.throughput, "rounds": float(len(state.rounds)), **FREE}
-        later = trying(state, final.plan, "done", context.now, final.throttle)
+        later = with_next_round(state, final.plan, "done", context.now, final.throttle)
         plan = None if campaigns.in_force(later, context.plan) else final.plan
         return Decision(plan, reason, numbers), replace(later, phase="done", profile=found)
 
     # --- rounds ---------------------------------------------------------------------------------
 
-    def _insist(self, context: Context, state: Campaign) -> Outcome:
+    def _insist(self, context: Context, state: StepwiseMemory) -> Outcome:
         """Ask again for a plan that was not carried out; without it, end with what is known."""
-        again = asked_again(context, state, self.patience)
+        again = request_again(context, state, self.patience)
         if again is not None:
             return again
         if not state.rounds:
@@ -276,12 +291,12 @@ class Stepwise:
             return Decision(None, f"{said}: cannot profile"), replace(state, stuck=said)
         return self._done(context, state, f"the plan for {state.kind} is refused")
 
-    def _told(self, before: Round | None, seen: Round) -> str:
-        return told(before, seen, self.level, self.change)
+    def _told(self, before: ProfilingRound | None, seen: ProfilingRound) -> str:
+        return round_text(before, seen, self.level, self.change)
 
     @property
-    def _watch(self) -> Watch:
-        return Watch(
+    def _watch(self) -> LoadWatch:
+        return LoadWatch(
             self.latency,
             self.alpha,
             self.level,
@@ -294,9 +309,9 @@ class Stepwise:
         )
 
 
-def _changed(context: Context, state: Campaign) -> str | None:
+def _changed(context: Context, state: StepwiseMemory) -> str | None:
     """What is no longer as it was when profiling began."""
-    now = campaigns.ground(context.graph, context.plan)
+    now = campaigns.profiled_flow(context.graph, context.plan)
     if now.fingerprint != state.ground.fingerprint:
         return "the dataflow has changed"
     if now.executors != state.ground.executors:

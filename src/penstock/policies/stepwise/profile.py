@@ -175,7 +175,7 @@ def _after_logic(graph: Graph, name: str, inside: set[str], steady: frozenset[st
 
 
 @dataclass(frozen=True)
-class Round:
+class ProfilingRound:
     """A plan, and what was observed under it.
 
     kind: what was changed for it; throttle: share by which the sources were slowed down;
@@ -214,7 +214,7 @@ class Round:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Round:
+    def from_json(cls, data: Mapping[str, Any]) -> ProfilingRound:
         return cls(
             Plan.from_json(data["plan"]),
             data["kind"],
@@ -232,8 +232,8 @@ class Profile:
     features: Mapping[str, Feature]
     ratios: Ratios
     instances: Mapping[str, int]
-    rounds: tuple[Round, ...]
-    final: Round
+    rounds: tuple[ProfilingRound, ...]
+    final: ProfilingRound
 
     def to_json(self) -> dict[str, Any]:
         flow = self.ratios.total_flow
@@ -262,7 +262,7 @@ class Profile:
                 for name, one in data["features"].items()
             }
             flow = math.inf if data["total_flow"] is None else data["total_flow"]
-            rounds = tuple(Round.from_json(one) for one in data["rounds"])
+            rounds = tuple(ProfilingRound.from_json(one) for one in data["rounds"])
             ratios = Ratios(data["ratios"], data["fixed"], flow)
             return cls(features, ratios, data["instances"], rounds, rounds[data["final"]])
         except KeyError as missing:
@@ -271,7 +271,7 @@ class Profile:
             raise InvalidInput(str(error)) from None
 
 
-def kept(rounds: Sequence[Round], final: Round) -> tuple[bool, ...]:
+def was_kept(rounds: Sequence[ProfilingRound], final: ProfilingRound) -> tuple[bool, ...]:
     """Of each round whether the next one, or the end, built on it.
 
     If that takes an instance away anywhere, or slows the sources down less, it went back.
@@ -279,13 +279,15 @@ def kept(rounds: Sequence[Round], final: Round) -> tuple[bool, ...]:
     return tuple(_builds_on(a, b) for a, b in pairwise([*rounds, final]))
 
 
-def _builds_on(before: Round, after: Round) -> bool:
+def _builds_on(before: ProfilingRound, after: ProfilingRound) -> bool:
     sizes = {p.name: p.parallelism for p in after.plan.pipelines}
     larger = all(sizes.get(p.name, 0) >= p.parallelism for p in before.plan.pipelines)
     return larger and after.throttle >= before.throttle
 
 
-def best(rounds: tuple[Round, ...], level: float = 0.05, least: float = 0.0) -> Round:
+def best_round(
+    rounds: tuple[ProfilingRound, ...], level: float = 0.05, least: float = 0.0
+) -> ProfilingRound:
     """The round with the highest throughput of those that meet their latency, or of all if none.
 
     Of rounds that do not differ from it, the one with the fewest instances. Where observations vary

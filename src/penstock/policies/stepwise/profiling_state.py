@@ -21,11 +21,11 @@ from penstock.plan.plan import Plan
 from penstock.policies.base.messages import listed
 from penstock.policies.base.policy import Context
 from penstock.policies.shared.scaling import resized
-from penstock.policies.stepwise.profile import Feature, Profile, Ratios, Round, best
-from penstock.policies.stepwise.rounds import Observation
+from penstock.policies.stepwise.profile import Feature, Profile, ProfilingRound, Ratios, best_round
+from penstock.policies.stepwise.rounds import RoundObservation
 from penstock.policies.stepwise.search import (
-    Search,
-    Tuning,
+    SearchState,
+    TuningState,
 )
 from penstock.policies.stepwise.significance import compare
 
@@ -33,7 +33,7 @@ Phase = Literal["features", "platform", "operators", "done"]
 
 
 @dataclass(frozen=True)
-class Ground:
+class ProfiledFlow:
     """What profiling holds for: one dataflow, fused in one way, on one platform.
 
     admissions: what each source pipeline may take, before anything is slowed down; cadences: and
@@ -51,9 +51,9 @@ class Ground:
         return frozenset(self.admissions)
 
 
-def ground(graph: Graph, plan: Plan) -> Ground:
+def profiled_flow(graph: Graph, plan: Plan) -> ProfiledFlow:
     sources = {plan.pipeline_of(source.name).name for source in graph.sources}
-    return Ground(
+    return ProfiledFlow(
         graph.fingerprint,
         frozenset(p.operators for p in plan.pipelines),
         plan.executors,
@@ -63,7 +63,7 @@ def ground(graph: Graph, plan: Plan) -> Ground:
 
 
 @dataclass(frozen=True)
-class Campaign:
+class StepwiseMemory:
     """One profiling from its first observation to its end.
 
     plan, kind, throttle: of the round under way; since: when that was decided; seen:
@@ -72,19 +72,19 @@ class Campaign:
     it could do with fewer instances; paused: the phase to go on with when the load is back.
     """
 
-    ground: Ground
+    ground: ProfiledFlow
     plan: Plan
     phase: Phase = "features"
     kind: str = "features"
     throttle: float = 0.0
     since: float = -math.inf
-    seen: tuple[Observation, ...] = ()
+    seen: tuple[RoundObservation, ...] = ()
     features: Mapping[str, Feature] = field(default_factory=dict)
     ratios: Ratios | None = None
     instances: Mapping[str, int] = field(default_factory=dict)
-    search: Search = field(default_factory=Search)
-    tuning: Tuning | None = None
-    rounds: tuple[Round, ...] = ()
+    search: SearchState = field(default_factory=SearchState)
+    tuning: TuningState | None = None
+    rounds: tuple[ProfilingRound, ...] = ()
     refused: float | None = None
     stuck: str | None = None
     profile: Profile | None = None
@@ -93,14 +93,16 @@ class Campaign:
     paused: Phase | None = None
 
 
-def trying(campaign: Campaign, plan: Plan, kind: str, since: float, throttle: float) -> Campaign:
+def with_next_round(
+    campaign: StepwiseMemory, plan: Plan, kind: str, since: float, throttle: float
+) -> StepwiseMemory:
     """The campaign with another round to observe."""
     return replace(
         campaign, plan=plan, kind=kind, since=since, throttle=throttle, seen=(), refused=None
     )
 
 
-def pausing(campaign: Campaign, profile: Profile | None, now: float) -> Campaign:
+def paused(campaign: StepwiseMemory, profile: Profile | None, now: float) -> StepwiseMemory:
     """The campaign while the load says nothing: done with what is known, and to be gone on with."""
     return replace(
         campaign,
@@ -113,7 +115,7 @@ def pausing(campaign: Campaign, profile: Profile | None, now: float) -> Campaign
     )
 
 
-def found(campaign: Campaign, level: float, least: float) -> Profile | None:
+def profile_so_far(campaign: StepwiseMemory, level: float, least: float) -> Profile | None:
     """What is known by now; nothing before the first round has been observed.
 
     level and least: when a difference between two rounds counts.
@@ -121,17 +123,19 @@ def found(campaign: Campaign, level: float, least: float) -> Profile | None:
     if not campaign.rounds:
         return None
     ratios = campaign.ratios or Ratios({}, {}, 0.0)
-    final = best(campaign.rounds, level, least)
+    final = best_round(campaign.rounds, level, least)
     return Profile(campaign.features, ratios, campaign.instances, campaign.rounds, final)
 
 
-def in_force(campaign: Campaign, plan: Plan) -> bool:
+def in_force(campaign: StepwiseMemory, plan: Plan) -> bool:
     """Whether a plan is what the round wants, in all that profiling turns."""
     wanted = {p.name: (p.parallelism, p.admission) for p in campaign.plan.pipelines}
     return wanted == {p.name: (p.parallelism, p.admission) for p in plan.pipelines}
 
 
-def grown(plan: Plan, more: Mapping[str, int], graph: Graph, limits: Limits) -> Plan | None:
+def with_more_instances(
+    plan: Plan, more: Mapping[str, int], graph: Graph, limits: Limits
+) -> Plan | None:
     """A plan with so many instances more, as far as bounds allow; None if nothing more fits."""
     pipelines = []
     for pipeline in plan.pipelines:
@@ -143,7 +147,9 @@ def grown(plan: Plan, more: Mapping[str, int], graph: Graph, limits: Limits) -> 
     return None if found == plan or limits.exceeded(found) else found
 
 
-def filled(plan: Plan, ratios: Mapping[str, float], graph: Graph, limits: Limits) -> Plan | None:
+def with_budget_filled(
+    plan: Plan, ratios: Mapping[str, float], graph: Graph, limits: Limits
+) -> Plan | None:
     """A plan with what the budget has left, dealt out by ratios; None where nothing is left.
 
     Each instance goes to the pipeline that has fewest for its ratio.
@@ -166,7 +172,7 @@ def filled(plan: Plan, ratios: Mapping[str, float], graph: Graph, limits: Limits
     return None if found == plan or limits.exceeded(found) else found
 
 
-def sized(plan: Plan, sizes: Mapping[str, int], graph: Graph) -> Plan:
+def with_sizes(plan: Plan, sizes: Mapping[str, int], graph: Graph) -> Plan:
     """A plan with these instances within their bounds, and the least of all others."""
     pipelines = []
     for pipeline in plan.pipelines:
@@ -176,50 +182,50 @@ def sized(plan: Plan, sizes: Mapping[str, int], graph: Graph) -> Plan:
     return replace(plan, pipelines=tuple(pipelines))
 
 
-def carrying(profile: Profile, load: float, share: float, graph: Graph) -> Plan:
+def plan_for_load(profile: Profile, load: float, share: float, graph: Graph) -> Plan:
     """The best plan, cut down to what a load needs if it may use a share of its throughput."""
     final = profile.final
     needed = min(1.0, load / (share * final.throughput)) if final.throughput else 1.0
     sizes = {p.name: math.ceil(round(needed * p.parallelism, 9)) for p in final.plan.pipelines}
-    return sized(final.plan, sizes, graph)
+    return with_sizes(final.plan, sizes, graph)
 
 
-def admitting(plan: Plan, rows: Mapping[str, int | None]) -> Plan:
+def with_admissions(plan: Plan, rows: Mapping[str, int | None]) -> Plan:
     """A plan with other limits on the batches of some pipelines."""
     pipelines = (replace(p, admission=rows.get(p.name, p.admission)) for p in plan.pipelines)
     return replace(plan, pipelines=tuple(pipelines))
 
 
-def at_beat(plan: Plan, beats: Mapping[str, float]) -> Plan:
+def with_cadences(plan: Plan, beats: Mapping[str, float]) -> Plan:
     """A plan with other cadences for some pipelines."""
     pipelines = (replace(p, cadence=beats.get(p.name, p.cadence)) for p in plan.pipelines)
     return replace(plan, pipelines=tuple(pipelines))
 
 
-def free(plan: Plan, ground: Ground) -> Plan:
+def unthrottled(plan: Plan, ground: ProfiledFlow) -> Plan:
     """A plan whose sources are as free as they were before anything was slowed down."""
-    return at_beat(admitting(plan, ground.admissions), ground.cadences)
+    return with_cadences(with_admissions(plan, ground.admissions), ground.cadences)
 
 
-Outcome = tuple[Decision, Campaign]
+Outcome = tuple[Decision, StepwiseMemory]
 
 
 FREE = {UNDO: 1.0}
 """Rounds go back and forth on purpose: the guard need not see to it that they do not."""
 
 
-def begun(context: Context, since: float, sample: int | None) -> Campaign:
+def started(context: Context, since: float, sample: int | None) -> StepwiseMemory:
     """A campaign at its start; sample: rows of a batch while features are measured."""
-    found = ground(context.graph, context.plan)
+    found = profiled_flow(context.graph, context.plan)
     plan = context.plan
     if sample is not None:
-        plan = admitting(plan, dict.fromkeys(found.sources, sample))
-    return Campaign(found, plan, since=since)
+        plan = with_admissions(plan, dict.fromkeys(found.sources, sample))
+    return StepwiseMemory(found, plan, since=since)
 
 
-def asked(
+def request_round(
     context: Context,
-    state: Campaign,
+    state: StepwiseMemory,
     plan: Plan,
     kind: str,
     said: str,
@@ -227,16 +233,16 @@ def asked(
 ) -> Outcome:
     """Another round. Sources are as free as at first unless they are slowed down."""
     if not throttle:
-        plan = free(plan, state.ground)
+        plan = unthrottled(plan, state.ground)
     slowed = f", sources {throttle:.0%} slower" if throttle else ""
     reason = f"{said}; {kind}{slowed}: {listed(sizes(plan), ', ')}"
-    later = trying(state, plan, kind, context.now, throttle)
+    later = with_next_round(state, plan, kind, context.now, throttle)
     if in_force(later, context.plan):
         return Decision(None, reason), later
     return Decision(plan, reason, {"slots": float(plan.slots), **FREE}), later
 
 
-def asked_again(context: Context, state: Campaign, patience: float) -> Outcome | None:
+def request_again(context: Context, state: StepwiseMemory, patience: float) -> Outcome | None:
     """The round once more, whose plan was not carried out; None where patience is at its end."""
     first = context.now if state.refused is None else state.refused
     if context.now - first >= patience:
@@ -246,7 +252,9 @@ def asked_again(context: Context, state: Campaign, patience: float) -> Outcome |
     return Decision(state.plan, f"asks again for {state.kind}", numbers), later
 
 
-def told(before: Round | None, seen: Round, level: float, least: float) -> str:
+def round_text(
+    before: ProfilingRound | None, seen: ProfilingRound, level: float, least: float
+) -> str:
     """What a round has brought, beside another one; level and least: when a difference counts."""
     late = "" if seen.latency is None else f", latency {seen.latency:.2f} of its bound"
     if before is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.plan.plan import Plan
-from penstock.policies.stepwise.profile import Feature, Round
+from penstock.policies.stepwise.profile import Feature, ProfilingRound
 
 BEAT = 1.0
 """Seconds between the batches of a source that is slowed down. Without a beat it would be as fast
@@ -24,7 +24,7 @@ _LESS = 0.98
 
 
 @dataclass(frozen=True)
-class Observation:
+class RoundObservation:
     """One snapshot, by pipeline where it is a mapping.
 
     latency: over its bound; services: seconds of an instance for a row; capacities: shares of the
@@ -43,7 +43,7 @@ class Observation:
     rows: Mapping[str, int] = field(default_factory=dict)
 
 
-def observed(snapshot: Snapshot, bound: float) -> Observation | None:
+def observe(snapshot: Snapshot, bound: float) -> RoundObservation | None:
     """What a snapshot says; `bound` is the latency where the dataflow has no constraint.
 
     None where it does not say what every pipeline has processed.
@@ -54,10 +54,10 @@ def observed(snapshot: Snapshot, bound: float) -> Observation | None:
         return None
     within = min((found.bound for found in snapshot.latency.values()), default=bound)
     services = {n: s for n, m in pipelines.items() if (s := _service(m)) is not None}
-    return Observation(
+    return RoundObservation(
         snapshot.at,
         throughput,
-        lateness(snapshot, bound),
+        latency_ratio(snapshot, bound),
         services,
         {n: s * rates[n] / pipelines[n].parallelism for n, s in services.items()},
         rates,
@@ -71,7 +71,7 @@ def observed(snapshot: Snapshot, bound: float) -> Observation | None:
     )
 
 
-def clearing(snapshots: Sequence[Snapshot], bound: float) -> bool:
+def is_draining(snapshots: Sequence[Snapshot], bound: float) -> bool:
     """Whether rows that are left from before are being worked off behind the sources.
 
     Until they are gone, the latency is theirs and says nothing of the plan. By Little's law they
@@ -96,8 +96,8 @@ def _inside(snapshot: Snapshot) -> int:
     return sum(m.backlog_rows or 0 for n, m in pipelines if n not in snapshot.source_pipelines)
 
 
-def sustained(
-    observations: Sequence[Observation], features: Mapping[str, Feature]
+def sustained_throughput(
+    observations: Sequence[RoundObservation], features: Mapping[str, Feature]
 ) -> tuple[float, ...]:
     """Rows per second from the sources that the slowest pipeline keeps up with, one by one.
 
@@ -114,28 +114,28 @@ def sustained(
     return min([tuple(o.throughput for o in observations), *keeping_up], key=statistics.fmean)
 
 
-def round_of(
+def round_from(
     plan: Plan,
     kind: str,
     throttle: float,
-    observations: Sequence[Observation],
+    observations: Sequence[RoundObservation],
     features: Mapping[str, Feature],
-) -> Round:
+) -> ProfilingRound:
     """The round that some observations make."""
     late = [o.latency for o in observations if o.latency is not None]
-    return Round(
+    return ProfilingRound(
         plan,
         kind,
-        sustained(observations, features),
+        sustained_throughput(observations, features),
         statistics.fmean(late) if late else None,
         throttle,
-        means([o.services for o in observations]),
-        means([o.capacities for o in observations]),
-        means([o.batches for o in observations]),
+        mean_values([o.services for o in observations]),
+        mean_values([o.capacities for o in observations]),
+        mean_values([o.batches for o in observations]),
     )
 
 
-def least(observations: Sequence[Observation]) -> dict[str, float]:
+def least_service_times(observations: Sequence[RoundObservation]) -> dict[str, float]:
     """The least time for a row of each pipeline, of observations with enough rows of it.
 
     The least of a few rows is less than a row takes: where no observation has enough of them, it is
@@ -154,7 +154,7 @@ def least(observations: Sequence[Observation]) -> dict[str, float]:
     return found
 
 
-def means(observations: Sequence[Mapping[str, float]]) -> dict[str, float]:
+def mean_values(observations: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """The mean value of each name."""
     names = {name for each in observations for name in each}
     return {
@@ -169,7 +169,7 @@ def _service(metrics: PipelineMetrics) -> float | None:
     return metrics.busy * metrics.parallelism / metrics.rate_in
 
 
-def lateness(snapshot: Snapshot, bound: float) -> float | None:
+def latency_ratio(snapshot: Snapshot, bound: float) -> float | None:
     """The worst constraint over its bound; else the longest backlog that no source has."""
     if snapshot.latency:
         return max(found.mean / found.bound for found in snapshot.latency.values())

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from penstock.policies.stepwise.profile import Feature, Round
-from penstock.policies.stepwise.significance import Change, compare
+from penstock.policies.stepwise.profile import Feature, ProfilingRound
+from penstock.policies.stepwise.significance import Difference, compare
 
-Step = Literal["source", "sinks", "throttle", "finish"]
+SearchStep = Literal["source", "sinks", "throttle", "finish"]
 
 
 @dataclass(frozen=True)
-class Rules:
+class SearchRules:
     """alpha: share of the best throughput below which the search returns to it; level and least:
     when a difference counts; throttle: the first strength, and what is added to it; fruitless:
     rounds in a row without a new best after which the limit is reached. To get back what a round
@@ -28,7 +28,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchState:
     """Where the search stands.
 
     best: the round with the highest throughput; reference: the round that the next one is compared
@@ -36,17 +36,19 @@ class Search:
     too little for the latency, `strong` costs throughput; barren: rounds since the best one.
     """
 
-    best: Round | None = None
-    reference: Round | None = None
+    best: ProfilingRound | None = None
+    reference: ProfilingRound | None = None
     strength: float = 0.0
     weak: float = 0.0
     strong: float = 1.0
     barren: int = 0
 
 
-def next_step(search: Search, seen: Round, rules: Rules) -> tuple[Search, Step]:
+def next_step(
+    search: SearchState, seen: ProfilingRound, rules: SearchRules
+) -> tuple[SearchState, SearchStep]:
     """What to change after a round. Growth starts from the plan of the reference round."""
-    change: Change = "increased"
+    change: Difference = "increased"
     if search.reference is not None:
         reference = search.reference.throughputs
         change = compare(reference, seen.throughputs, rules.level, rules.least)
@@ -68,26 +70,28 @@ def next_step(search: Search, seen: Round, rules: Rules) -> tuple[Search, Step]:
         and seen.throughput < rules.alpha * (top.throughput)
     )
     if hurt or search.barren >= rules.fruitless:
-        return limit(search, rules)
+        return capacity_reached(search, rules)
     return search, "source" if seen.kind == "sinks" else "sinks"
 
 
-def _above(top: Round, seen: Round, rules: Rules) -> bool:
+def _above(top: ProfilingRound, seen: ProfilingRound, rules: SearchRules) -> bool:
     return compare(top.throughputs, seen.throughputs, rules.level, rules.least) == "increased"
 
 
-def limit(search: Search, rules: Rules) -> tuple[Search, Step]:
+def capacity_reached(search: SearchState, rules: SearchRules) -> tuple[SearchState, SearchStep]:
     """More does not help: back to the best round, with the sources slowed down."""
     return replace(search, reference=search.best, strength=rules.throttle), "throttle"
 
 
-def _grown(search: Search, seen: Round) -> tuple[Search, Step]:
+def _grown(search: SearchState, seen: ProfilingRound) -> tuple[SearchState, SearchStep]:
     """More came through: go on with what is short, rows or instances for them."""
     free = replace(search, strength=0.0, weak=0.0, strong=1.0)
     return free, "source" if seen.met else "sinks"
 
 
-def _throttled(search: Search, seen: Round, change: Change, rules: Rules) -> tuple[Search, Step]:
+def _throttled(
+    search: SearchState, seen: ProfilingRound, change: Difference, rules: SearchRules
+) -> tuple[SearchState, SearchStep]:
     """Slow the sources down just enough: stronger if rows are late, weaker if fewer come through.
 
     Every throttled round is compared with the best one, which it slows down.
@@ -109,31 +113,33 @@ def _throttled(search: Search, seen: Round, change: Change, rules: Rules) -> tup
 
 
 @dataclass(frozen=True)
-class Tuning:
+class TuningState:
     """kept: the round to improve on; tried: vertices that brought nothing since the last gain;
     revoked: changes in a row that made it worse; vertex: the one that has just got an instance.
     """
 
-    kept: Round
+    kept: ProfilingRound
     tried: frozenset[str] = frozenset()
     revoked: int = 0
     vertex: str | None = None
 
 
-def judged(tuning: Tuning, seen: Round, level: float, least: float) -> Tuning:
+def after_tuning_round(
+    tuning: TuningState, seen: ProfilingRound, level: float, least: float
+) -> TuningState:
     """After a round: a gain is kept and opens all vertices again, a loss is revoked."""
     if tuning.vertex is None:
         return replace(tuning, kept=seen)
     match compare(tuning.kept.throughputs, seen.throughputs, level, least):
         case "increased":
-            return Tuning(seen)
+            return TuningState(seen)
         case "unchanged":
-            return Tuning(seen, tuning.tried | {tuning.vertex})
+            return TuningState(seen, tuning.tried | {tuning.vertex})
         case _:
-            return Tuning(tuning.kept, tuning.tried | {tuning.vertex}, tuning.revoked + 1)
+            return TuningState(tuning.kept, tuning.tried | {tuning.vertex}, tuning.revoked + 1)
 
 
-def swift(seen: Round, features: Mapping[str, Feature], factor: float) -> bool:
+def all_fast_enough(seen: ProfilingRound, features: Mapping[str, Feature], factor: float) -> bool:
     """Whether no vertex takes longer for a row than so many times its least time."""
     times = {n: seen.services.get(n) for n, f in features.items() if not f.source}
     return all(
@@ -142,7 +148,7 @@ def swift(seen: Round, features: Mapping[str, Feature], factor: float) -> bool:
     )
 
 
-def busiest(tuning: Tuning, candidates: Iterable[str]) -> str | None:
+def busiest_vertex(tuning: TuningState, candidates: Iterable[str]) -> str | None:
     """The vertex with the highest capacity of those that are open; None if there is none."""
     known = tuning.kept.capacities
     left = [name for name in candidates if name not in tuning.tried and name in known]

@@ -7,12 +7,12 @@ import statistics
 from collections.abc import Sequence
 from typing import Literal
 
-Change = Literal["increased", "unchanged", "decreased"]
+Difference = Literal["increased", "unchanged", "decreased"]
 
 
 def compare(
     before: Sequence[float], after: Sequence[float], level: float = 0.05, least: float = 0.0
-) -> Change:
+) -> Difference:
     """How the mean has changed, if that is significant and more than the share `least` of it."""
     old, new = statistics.fmean(before), statistics.fmean(after)
     if abs(new - old) <= least * abs(old) or p_value(before, after) >= level:
