@@ -326,7 +326,7 @@ def test_what_changes_have_cost_in_this_run_is_what_they_will_cost() -> None:
         made(60.0, PLAN, MORE, interruption=99.0),  # of another kind
     ]
     past = PastChanges(tuple(splits))
-    assert past.expected(Change(WHOLE, PLAN)) == (6.0, 2)
+    assert past.expected_cost(Change(WHOLE, PLAN)) == (6.0, 2)
     measured = snapshot(pipelines={"in": snapshot().pipelines["in"]})
     for gain, rules in ((19.0, ["cost"]), (21.0, [])):
         found = review(PLAN, past, plan=WHOLE, snapshots=(measured,), numbers={"gain_rows": gain})

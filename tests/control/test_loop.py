@@ -1,15 +1,14 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from penstock.control.guard import Guard
 from penstock.control.loop import ControlSettings, control
+from penstock.control.requests import decision_for
 from penstock.engines.memory import MemoryEngine
 from penstock.errors import FlowFailed, Refused
 from penstock.metrics.snapshot import Snapshot
@@ -308,7 +307,7 @@ OWN = Stela(congested=1.0, by="gain")
     [
         (OWN, (1.0, "gain")),
         (WithBackup(OWN, Interval(0.1, 1.0)), (1.0, "gain")),
-        (Static(), ()),
+        (Static(), (Stela().congested, "etp")),
     ],
 )
 def test_scaling_on_demand_is_by_the_settings_of_the_run_s_own_stela(
@@ -324,7 +323,7 @@ def test_scaling_on_demand_is_by_the_settings_of_the_run_s_own_stela(
     monkeypatch.setattr("penstock.policies.stela.policy.scale_in", decide)
     context = Context(flow().graph, default_plan(flow().graph, 1), (), 1.0)
     for request in (ScaleOut(1), ScaleIn(2)):
-        UserRequest("asked", request).decide(context, policy)
+        decision_for(UserRequest("asked", request), context, policy)
     assert seen == [(1, *settings), (2, *settings[:1])]
 
 
@@ -333,17 +332,17 @@ def test_scaling_on_demand_is_decided_from_the_context(
 ) -> None:
     seen: list[tuple[Context, int]] = []
 
-    def scale_out(context: Context, executors: int) -> Decision:
+    def scale_out(self: Stela, context: Context, executors: int) -> Decision:
         seen.append((context, executors))
         plan = Plan(context.plan.pipelines, context.plan.executors + executors)
         plan = plan.with_pipeline("numbers", parallelism=1 + executors)
         return Decision(plan, "numbers is congested 1.5 > 1.2", {"congestion": 1.5})
 
-    def scale_in(context: Context, executors: int) -> Decision:
+    def scale_in(self: Stela, context: Context, executors: int) -> Decision:
         raise ZeroDivisionError("no executors")
 
-    fake = SimpleNamespace(scale_out=scale_out, scale_in=scale_in)
-    monkeypatch.setitem(sys.modules, "penstock.policies.stela.policy", fake)
+    monkeypatch.setattr(Stela, "scale_out", scale_out)
+    monkeypatch.setattr(Stela, "scale_in", scale_in)
     engine = MemoryEngine()
     asked = {2.0: "scale-out 2", 3.0: "scale-in 1", 4.0: "executors=1, scale-out 1"}
     ticks = turns(engine, Static(), 4, tmp_path, asked=asked)

@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +18,7 @@ from penstock.plan.plan import Plan
 from penstock.plan.request import Pause, Scale
 from penstock.plan.transition import Transition
 from penstock.policies.base.policy import Context
+from penstock.policies.stela.policy import Stela
 from penstock.store.history import decisions
 from penstock.store.mailbox import Mailbox, Reply, ask
 from penstock.store.turn import Tick, UserRequest
@@ -100,12 +99,10 @@ def test_what_is_impossible_is_refused_and_changes_nothing(tmp_path: Path) -> No
 def test_what_changes_no_plan_says_what_it_did_and_what_cannot_be_done_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def scale_out(context: Context, executors: int) -> Decision:
+    def scale_out(self: Stela, context: Context, executors: int) -> Decision:
         return Decision(None, f"nothing is congested, {executors} more would gain nothing")
 
-    monkeypatch.setitem(
-        sys.modules, "penstock.policies.stela.policy", SimpleNamespace(scale_out=scale_out)
-    )
+    monkeypatch.setattr(Stela, "scale_out", scale_out)
     with running(tmp_path, MemoryEngine()):
         assert ask(tmp_path, "policy off").message == "the policy of this run is now: off"
         assert ask(tmp_path, "policy advise, double=4").message.startswith("numbers: parallelism")

@@ -90,7 +90,7 @@ def parse_change(text: str) -> ScriptedChange:
         )
     at = duration.seconds(when)
     if at < 0:
-        raise InvalidInput(f"the change '{text}' is before the start of the run")
+        raise InvalidInput(f"the change '{text}' comes before the start of the run")
     return ScriptedChange(at, parse(what))
 
 
