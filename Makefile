@@ -29,9 +29,9 @@ help:
 	@echo 'make clean      remove .venv and caches; runs/ stays'
 
 # The stamp is made last: a set-up that was interrupted is done again, a finished one is not.
-$(INSTALLED): pyproject.toml scripts/make-venv.sh
+$(INSTALLED): pyproject.toml lab/pyproject.toml scripts/make-venv.sh
 	scripts/make-venv.sh $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -e './lab[apps]'
 	touch $@
 
 setup: $(INSTALLED)
@@ -68,7 +68,7 @@ test-kafka: setup
 	$(BIN)/python -m pytest -m kafka tests/test_kafka.py
 
 test-workloads: setup
-	$(BIN)/python -m pytest -m 'spark or all_workloads' tests/workloads
+	$(BIN)/python -m pytest -m 'spark or all_workloads' tests/lab/workloads
 
 # Jobs in every cut with changes for each seed, then random queries; the first seed is theirs, too.
 EXAMPLES ?= 10
@@ -95,5 +95,5 @@ bench: setup
 	$(BIN)/python scripts/docs/table.py
 
 clean:
-	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf $(VENV) build dist lab/dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

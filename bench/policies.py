@@ -22,7 +22,7 @@ from penstock.plan.limits import Limits
 from penstock.plan.plan import Pipeline, Plan
 from penstock.store import history
 from penstock.store.history import RecordedSnapshot
-from penstock.workloads import costs
+from penstock_lab.workloads import costs
 
 MASTER = "local[16]"
 WAITS = {"a": 0.006, "b": 0.015, "c": 0.009}

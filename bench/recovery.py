@@ -16,9 +16,9 @@ from bench.result import Claim, Result
 from bench.running import numbers, outputs, running, until, warmed
 from penstock import Dataflow, Discard, Generator
 from penstock.engines.spark.engine import SparkEngine
-from penstock.experiments.recovery_spark import CROWDED, committed, keyed, recoveries
 from penstock.plan import fusion
 from penstock.plan.plan import Plan
+from penstock_lab.experiments.recovery_spark import CROWDED, committed, keyed, recoveries
 
 _RATE = 1800  # Es-Stream's
 _INTERVALS = (1.0, 4.0, 8.0)

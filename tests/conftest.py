@@ -24,14 +24,15 @@ os.environ.setdefault(
 
 
 LARGE = (
-    *("docs", "experiments", "dashboard"),
+    *("docs", "lab/experiments", "dashboard"),
     *("cli/test_calibrating.py", "cli/test_profiling.py", "cli/test_showing.py"),
-    *("cli/test_experimenting.py", "cli/test_recalling.py", "cli/test_simulating.py"),
+    *("cli/test_recalling.py", "cli/test_simulating.py"),
     *("control/test_history.py", "control/test_plain.py", "control/test_whatif.py"),
     *("models/test_jackson.py", "policies/test_organic_best.py"),
     *("policies/test_organic_giving.py", "policies/test_organic_laws.py"),
     *("engines/simulator", "report/test_figures.py", "report/test_layout.py"),
-    *("report/test_story.py", "workloads/test_rankings.py", "workloads/test_finance.py"),
+    *("report/test_story.py", "lab/cli/test_experiment.py"),
+    *("lab/workloads/test_rankings.py", "lab/workloads/test_finance.py"),
 )
 """Tests of whole runs, pages and processes, beside those that carry the mark themselves."""
 

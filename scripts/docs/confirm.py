@@ -17,10 +17,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from penstock import experiments
-from penstock.experiments import code, provenance
-from penstock.experiments.experiment import Case, Data, Experiment, Setting
-from penstock.experiments.store import Store
+from penstock_lab import experiments
+from penstock_lab.experiments import code, provenance
+from penstock_lab.experiments.experiment import Case, Data, Experiment, Setting
+from penstock_lab.experiments.store import Store
 from results import HOME, unpacked
 
 

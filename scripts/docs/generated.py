@@ -19,9 +19,10 @@ _WANTED = re.compile(r"^<!-- generated: (?P<what>[a-z]+)(?P<words>[^>]*?) *-->$"
 
 
 def on_config(config: Any) -> Any:
-    if str(ROOT / "src") not in sys.path:
-        sys.path.insert(0, str(ROOT / "src"))
-    config.watch.append(str(ROOT / "src"))
+    for source in (str(ROOT / "lab" / "src"), str(ROOT / "src")):
+        if source not in sys.path:
+            sys.path.insert(0, source)
+        config.watch.append(source)
     return config
 
 
@@ -136,7 +137,7 @@ def benchmarks() -> str:
 
 def experiments() -> str:
     """What `penstock experiment` found, from docs/results: all at a glance, then each."""
-    from penstock.experiments import every
+    from penstock_lab.experiments import every
 
     homes = [ROOT / "docs" / "results" / one.name for one in every()]
     homes = [home for home in homes if home.exists()]
@@ -147,8 +148,8 @@ def experiments() -> str:
 
 def verdicts() -> str:
     """What the words of the tables of experiments mean."""
-    from penstock.experiments.table import BESIDE
-    from penstock.experiments.verdict import EFFECT, meanings
+    from penstock_lab.experiments.table import BESIDE
+    from penstock_lab.experiments.verdict import EFFECT, meanings
 
     lines = [f"*{word}*: {text}" for word, text in meanings((0.25, 0.1)).items()]
     return "\n".join(f"- {line}" for line in [BESIDE, EFFECT, *lines])

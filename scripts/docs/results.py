@@ -20,8 +20,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from penstock import experiments
-from penstock.experiments.store import Store
+from penstock_lab import experiments
+from penstock_lab.experiments.store import Store
 
 HOME = Path(__file__).parents[2] / "docs" / "results"
 DRAWN_BY = HOME / "matplotlib.txt"

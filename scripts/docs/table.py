@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from penstock.experiments.verdict import VERDICTS
+from penstock_lab.experiments.verdict import VERDICTS
 
 ROOT = Path(__file__).parents[2]
 _BETWEEN = re.compile(r"(<!-- results: [^>]* -->\n).*?(<!-- results end -->)", re.DOTALL)

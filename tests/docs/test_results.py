@@ -16,14 +16,14 @@ from zlib import crc32
 
 import pytest
 
-from penstock import experiments
-from penstock.experiments import code, drawn, times
-from penstock.experiments.experiment import Case, EngineName
-from penstock.experiments.store import Store
-from penstock.experiments.table import UNKNOWN
-from penstock.experiments.verdict import GIVEN, ONE_RUN, ROUNDS, UNMEASURED, VARIED
+from penstock_lab import experiments
+from penstock_lab.experiments import code, drawn, times
+from penstock_lab.experiments.experiment import Case, EngineName
+from penstock_lab.experiments.store import Store
+from penstock_lab.experiments.table import UNKNOWN
+from penstock_lab.experiments.verdict import GIVEN, ONE_RUN, ROUNDS, UNMEASURED, VARIED
 
-from ..experiments.made_up import MADE_UP
+from ..lab.experiments.made_up import MADE_UP
 from .scripts import script
 
 RESULTS = script("results")

@@ -14,7 +14,7 @@ from penstock.dataflow.connectors import Generator
 from penstock.engines.spark.engine import SparkEngine
 from penstock.plan import fusion
 from penstock.plan.limits import Limits
-from penstock.workloads import costs
+from penstock_lab.workloads import costs
 
 ROWS = 900
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import sys
 import traceback
@@ -44,15 +43,12 @@ class Reference:
 
     @classmethod
     def _workload(cls, name: str) -> Reference:
-        known = workloads.names()
-        if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f", did you mean '{close[0]}'?" if close else ";"
+        try:
+            return cls(workloads.describe(name).name)
+        except InvalidInput as error:
             raise InvalidInput(
-                f"unknown workload '{name}'{hint} built in: {', '.join(known)}; "
-                "a flow of your own is written path/to/file.py:name"
-            )
-        return cls(name)
+                f"{error}; a flow of your own is written path/to/file.py:name"
+            ) from None
 
     def load(self, out: str | Path) -> Dataflow:
         """Build the dataflow. A file may make Spark columns, so it needs a session by now.

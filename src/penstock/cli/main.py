@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from importlib.metadata import version
+from importlib.metadata import entry_points, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -19,7 +19,6 @@ from penstock.cli import (
     asking,
     calibrating,
     choosing,
-    experimenting,
     explaining,
     guarding,
     profiling,
@@ -31,6 +30,7 @@ from penstock.cli import (
 )
 from penstock.cli.streams import Streams
 from penstock.errors import InvalidInput, PenstockError
+from penstock.workloads import LAB
 
 if TYPE_CHECKING:
     from penstock.control.status import View
@@ -103,7 +103,8 @@ class _Parser(argparse.ArgumentParser):
     """Leaves it to `main` to say what is wrong, since that may have to be JSON."""
 
     def error(self, message: str) -> NoReturn:
-        raise _Misuse(f"{message} (`{self.prog} --help` tells more)")
+        hint = f"; {LAB}" if "invalid choice: 'experiment'" in message else ""
+        raise _Misuse(f"{message}{hint} (`{self.prog} --help` tells more)")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -148,10 +149,11 @@ def parser() -> argparse.ArgumentParser:
     recalling.add(commands)
     showing.add(commands)
     simulating.add(commands, _FLOW, _LOAD, _CHANGE)
-    experimenting.add(commands)
     calibrating.add(commands)
     profiling.add(commands, _FLOW, _LOAD, _CONF)
     choosing.add(commands)
+    for entry in entry_points(group="penstock.commands"):  # commands of other packages
+        entry.load().add(commands)
 
     doctor = commands.add_parser(
         "doctor",
@@ -278,6 +280,9 @@ def _workloads(given: argparse.Namespace, streams: Streams) -> int:
     from penstock import workloads
 
     known = [workloads.describe(name) for name in workloads.names()]
+    if not known and not given.json:
+        print(f"penstock: no workloads are installed; {workloads.LAB}", file=streams.err)
+        return 0
     if given.json:
         shown = [{"name": w.name, "description": w.description, "from": w.source} for w in known]
         _print_json(streams, {"workloads": shown})

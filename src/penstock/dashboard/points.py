@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from itertools import islice, tee
 from typing import Any
 
+from penstock.store import timeline
 from penstock.store.history import RecordedSnapshot
 from penstock.store.serialization import plain
-from penstock.views import chronicle
-from penstock.views.chronicle import Line
+from penstock.store.timeline import Sample
 
 Point = dict[str, Any]
 
@@ -21,7 +21,7 @@ def points(seen: Iterable[RecordedSnapshot], before: Point | None = None) -> Ite
     `before` is the point of the first turn where it is known; it does not come again.
     """
     one, other = tee(seen)
-    pairs = zip(chronicle.lines(one), other, strict=True)
+    pairs = zip(timeline.lines(one), other, strict=True)
     for line, now in islice(pairs, 0 if before is None else 1, None):
         made = _point(line, now)
         if before is not None and not line.first and line.at == before["at"]:
@@ -30,7 +30,7 @@ def points(seen: Iterable[RecordedSnapshot], before: Point | None = None) -> Ite
         yield made
 
 
-def _point(line: Line, now: RecordedSnapshot) -> Point:
+def _point(line: Sample, now: RecordedSnapshot) -> Point:
     shown: Point = plain(
         {
             "turn": line.turn,

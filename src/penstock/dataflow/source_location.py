@@ -29,14 +29,8 @@ UNKNOWN = Location("<unknown>", 0)
 
 
 def caller() -> Location:
-    """The nearest line on the stack that is the user's: outside the library, or a workload."""
+    """The nearest line on the stack that is not in this package."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and _ours(frame.f_code.co_filename):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
     return Location(frame.f_code.co_filename, frame.f_lineno)
-
-
-def _ours(file: str) -> bool:
-    if not file.startswith(_PACKAGE):
-        return False
-    return not file.startswith((f"{_PACKAGE}workloads/", f"{_PACKAGE}experiments/"))

@@ -19,13 +19,12 @@ from penstock.metrics.snapshot import Snapshot
 from penstock.plan.plan import Plan
 from penstock.plan.transition import Transition
 from penstock.report.choices import Choice, choices
-from penstock.store import history, mailbox, run_directory
+from penstock.store import history, mailbox, run_directory, timeline
 from penstock.store import run_options as terms
 from penstock.store.history import RecordedTransition, TurnTime
 from penstock.store.run_options import RunOptions
+from penstock.store.timeline import Sample
 from penstock.store.turn import Tick
-from penstock.views import chronicle
-from penstock.views.chronicle import Line
 
 MOST = 1500
 """Turns that are looked at; of a longer run an even choice of them."""
@@ -39,7 +38,7 @@ class Point:
     """A turn: `x` seconds of running since the beginning, what was measured, under which plan."""
 
     x: float
-    line: Line
+    line: Sample
     plan: Plan
     snapshot: Snapshot
 
@@ -122,7 +121,7 @@ def story(run_dir: str | Path) -> Story:
     seen = [*history.recorded_snapshots(home, _chosen(moments))]
     points = tuple(
         Point(places[line.turn], line, one.plan, one.snapshot)
-        for line, one in zip(chronicle.lines(seen), seen, strict=True)
+        for line, one in zip(timeline.lines(seen), seen, strict=True)
     )
     tally = _tally(graph, points)
     made = [one for one in history.transitions(home) if one.turn in places]
@@ -184,7 +183,7 @@ def _places(moments: Iterable[TurnTime]) -> dict[int, float]:
 def _chosen(moments: Sequence[TurnTime]) -> list[int]:
     if len(moments) <= MOST:
         return [one.turn for one in moments]
-    return chronicle.chosen(moments, chronicle.step(moments, MOST))
+    return timeline.chosen(moments, timeline.step(moments, MOST))
 
 
 def _tally(graph: Graph, points: Iterable[Point]) -> RunTotals:

@@ -71,16 +71,17 @@ class Gauges:
             for p in pipelines
         }
         executors = self._executor_metrics(pipelines, now)
+        delivered = site.delivered  # before what was taken in: rows arrive first, whatever is late
         return Snapshot(
             at=at,
             window=window,
             rows_offered=sum(offered.values()) if offered else None,
-            rows_ingested=sum(self.ingested().values()) + site.foreign_rows,
-            rows_delivered=sum(site.delivered.values()),
+            rows_ingested=self._taken_in() + site.foreign_rows,
+            rows_delivered=sum(delivered.values()),
             rows_dead=site.dead_letters,
             pipelines=metrics,
             latency=self._observer.latency(now),
-            sinks=site.delivered,
+            sinks=delivered,
             rows_repeated=site.repeated,
             drained=self._drained(),
             load=self._load(executors.values()) if at >= window / 2 else None,
@@ -215,6 +216,15 @@ class Gauges:
             for entry in pipeline.inputs
             if not entry.upstream and self._site.generator(entry.operator) is not None
         }
+
+    def _taken_in(self) -> int:
+        """Rows of generators in all batches that have delivered, committed or about to be."""
+        return sum(
+            max(pipeline.positions[entry.key], pipeline.taken_in.get(entry.key, 0))
+            for pipeline in tuple(self._pipelines.values())
+            for entry in pipeline.inputs
+            if not entry.upstream and self._site.generator(entry.operator) is not None
+        )
 
     def offered(self, now: float) -> dict[str, int]:
         """Rows that were due by now, by source with a generator."""

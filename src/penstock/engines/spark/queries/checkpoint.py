@@ -34,6 +34,11 @@ def committed(checkpoint: Path, epoch: int) -> dict[str, int]:
     return _rows(checkpoint / "offsets" / str(done), epoch) if done >= 0 else {}
 
 
+def planned(checkpoint: Path, epoch: int, batch: int) -> dict[str, int]:
+    """The rows that a batch which was begun ends at, by input."""
+    return _rows(checkpoint / "offsets" / str(batch), epoch)
+
+
 def marks(checkpoint: Path, epoch: int, batch: int | None = None) -> dict[str, int]:
     """The marks that came with a batch, by input; of the last one that is done if none is given."""
     number = _latest(checkpoint / "commits") if batch is None else batch

@@ -106,6 +106,8 @@ class RunningPipeline:
         self.checkpoint: Path = site.directory / "checkpoints" / wired.checkpoint
         done = checkpoint.committed(self.checkpoint, wired.epoch)
         self.positions: dict[str, int] = {}
+        self.taken_in: dict[str, int] = {}
+        """By input, up to which row batches have delivered; ahead of `positions` by a commit."""
         for entry in self.inputs:
             self.reached(entry.key, done.get(entry.key, wired.first.get(entry.key, 0)))
 
@@ -411,6 +413,9 @@ class RunningPipeline:
                 self.site.tally(sink).begin(label)
         self._deliver(self._limited(frame), batch, again)
         rows = self._observed(label)
+        if self.sinks:
+            # First, so that no more rows are seen to leave than to come in.
+            self.taken_in = checkpoint.planned(self.checkpoint, self.wired.epoch, batch)
         for sink in self.sinks:
             self.site.tally(sink).add(label, rows)
         for name in self.lettering:

@@ -1,0 +1,1 @@
+"""The experiments and workloads of the papers that Penstock reproduces."""

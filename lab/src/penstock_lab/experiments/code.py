@@ -1,0 +1,248 @@
+"""A digest of the code that the records of an experiment depend on.
+
+It covers every function, class and constant of Penstock that the cases of an experiment can reach
+by name, also policies and workloads that are named in a text. It does not cover claims and
+pictures: these are made from the records, and made again whenever they change.
+
+A stored result keeps the digest of the code that made it, so that a test notices when the code is
+no longer that. Comments, docstrings, annotations, imports, the texts of errors and the order of
+definitions do not count, nor in which module a definition stands and whether it is named through
+that module, so that tidying up makes no result stale.
+
+On the simulator the code is all of it but what only tells or draws (`APART`). On Spark a run also
+depends on the engine, the machine and chance, so that only the experiments' own code is covered;
+the engine is named by the commit.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import cache, partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from penstock_lab.experiments.experiment import EngineName, Experiment
+
+OWN = __name__.rpartition(".")[0]
+"""The package of the experiments."""
+
+WORKLOADS = "penstock_lab.workloads"
+ROOTS = ("penstock", "penstock_lab")
+
+APART = (
+    *(
+        f"penstock.{name}"
+        for name in (
+            *("cli", "dashboard", "dataflow", "drawing", "engines.spark", "errors"),
+            *("notebook_display", "policies.base.registry", "report", "views", "workloads"),
+        )
+    ),
+    *("penstock_lab.cli", WORKLOADS),
+)
+"""Modules and packages on which no simulated number depends: what a user writes and sees, the
+Spark engine, and the tables in which names are looked up."""
+
+_Place = tuple[str, str]
+"""A module and a name in it."""
+
+
+def digest(experiment: Experiment, engine: EngineName) -> str:
+    """Of the code that makes the records of an experiment on an engine."""
+    build = experiment.cases if engine == "simulator" else experiment.spark
+    reach = Reach((OWN,) if engine == "spark" else ROOTS)
+    reach.add(place(build))
+    return reach.digest()
+
+
+def place(found: Any) -> _Place:
+    """Where a function or a class is defined; of what is within another, where that one is."""
+    while isinstance(found, partial):
+        found = found.func
+    return found.__module__, found.__qualname__.partition(".")[0]
+
+
+@dataclass
+class Reach:
+    """The definitions that some begin with, and all that these name.
+
+    within: packages to which it keeps.
+    """
+
+    within: tuple[str, ...] = ROOTS
+    found: dict[_Place, str] = field(default_factory=dict)
+
+    def add(self, begin: _Place) -> None:
+        waiting = [begin]
+        while waiting:
+            at = waiting.pop()
+            if at not in self.found and self._covers(at[0]):
+                self.found[at], names = defined(*at)
+                waiting += names
+
+    def _covers(self, module: str) -> bool:
+        def part_of(packages: Iterable[str]) -> bool:
+            return any(f"{module}.".startswith(f"{one}.") for one in packages)
+
+        workload = module.startswith(f"{WORKLOADS}.")
+        return part_of(self.within) and (workload or not part_of(APART))
+
+    def digest(self) -> str:
+        """The same wherever the definitions stand."""
+        texts = sorted(f"{name} {text}" for (_, name), text in self.found.items() if text)
+        return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Source:
+    """The definitions of a module by name, and what it imports of Penstock: where that is."""
+
+    module: str
+    defined: Mapping[str, tuple[ast.stmt, ...]]
+    imported: Mapping[str, _Place]
+
+
+@cache
+def defined(module: str, name: str) -> tuple[str, tuple[_Place, ...]]:
+    """A definition as a text, and what it names; of what is imported, where it comes from."""
+    source = read(module)
+    if name in source.imported:
+        return "", (source.imported[name],)
+    nodes = source.defined.get(name, ())
+    names = {place for node in nodes for place in named(node, source)}
+    texts = (ast.dump(_WithoutPlaces(source.imported).visit(deepcopy(node))) for node in nodes)
+    return "\n".join(texts), tuple(names)
+
+
+@cache
+def read(module: str) -> Source:
+    """Read a module without running it; one that there is not defines nothing."""
+    try:
+        spec = find_spec(module)
+    except ModuleNotFoundError:
+        spec = None
+    text = Path(spec.origin).read_text() if spec is not None and spec.origin else ""
+    return parsed(module, text)
+
+
+def parsed(module: str, text: str) -> Source:
+    """What a module of this text defines and imports."""
+    found: dict[str, list[ast.stmt]] = defaultdict(list)
+    imported: dict[str, _Place] = {}
+    for node in _WithoutWords().visit(ast.parse(text)).body:
+        if isinstance(node, ast.ImportFrom):
+            imported.update(_imports(node))
+        for name in _targets(node):
+            found[name].append(node)
+    return Source(module, {name: tuple(nodes) for name, nodes in found.items()}, imported)
+
+
+def _imports(node: ast.ImportFrom) -> Iterator[tuple[str, _Place]]:
+    if node.module is not None and node.module.partition(".")[0] in ROOTS:
+        for alias in node.names:
+            yield alias.asname or alias.name, (node.module, alias.name)
+
+
+def _targets(node: ast.stmt) -> Iterator[str]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield node.name
+    elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        for target in targets:
+            yield from (one.id for one in ast.walk(target) if isinstance(one, ast.Name))
+
+
+def named(node: ast.stmt, source: Source) -> Iterator[_Place]:
+    """What a definition names."""
+    inside = (one for one in ast.walk(node) if isinstance(one, ast.ImportFrom))
+    imported = {**source.imported, **dict(pair for one in inside for pair in _imports(one))}
+    for one in ast.walk(node):
+        if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name):
+            if one.value.id in imported:  # a module, or else there is no such place
+                yield ".".join(imported[one.value.id]), one.attr
+        elif isinstance(one, ast.Name):
+            if one.id in imported:
+                yield imported[one.id]
+            elif one.id in source.defined:
+                yield source.module, one.id
+        elif isinstance(one, ast.Constant) and source.module.startswith(OWN):
+            yield from _looked_up(str(one.value))
+
+
+@cache
+def _is_module(place: _Place | None) -> bool:
+    try:
+        return place is not None and find_spec(".".join(place)) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+@cache
+def _looked_up(text: str) -> tuple[_Place, ...]:
+    """The policy and the workload of a name."""
+    from penstock import policies
+    from penstock_lab.workloads import WORKLOADS
+
+    found: list[Callable[..., Any]] = []
+    if text.partition(":")[0] in policies.names():
+        found.append(type(policies.get(text.partition(":")[0])))
+    found += [workload.build for workload in WORKLOADS if workload.name == text]
+    return tuple(map(place, found))
+
+
+class _WithoutWords(ast.NodeTransformer):
+    """Takes docstrings and annotations away, of which no number comes."""
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        found = super().generic_visit(node)
+        body = getattr(found, "body", None)
+        if isinstance(body, list):
+            body[:] = [one for one in body if not _is_text(one)] or [ast.Pass()]
+        return found
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        return ast.arg(node.arg)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        node.annotation = ast.Name("_", ast.Load())
+        return self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        return self.generic_visit(node)
+
+
+class _WithoutPlaces(ast.NodeTransformer):
+    """Takes away where names come from, which is followed anyway, and what errors say."""
+
+    def __init__(self, imported: Mapping[str, _Place]) -> None:
+        self._imported = imported
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if isinstance(node.value, ast.Name) and _is_module(self._imported.get(node.value.id)):
+            return ast.Name(node.attr, node.ctx)
+        return self.generic_visit(node)
+
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        if isinstance(node.exc, ast.Call):
+            node.exc = node.exc.func
+        return self.generic_visit(node)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
+        return ast.Pass()
+
+    def visit_Import(self, node: ast.Import) -> ast.AST:
+        return ast.Pass()
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )

@@ -1,0 +1,45 @@
+"""What a result was made with: the commit, the machine, and the code."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from penstock_lab.experiments import code
+from penstock_lab.experiments.experiment import EngineName, Experiment
+
+
+def of(experiment: Experiment, engine: EngineName) -> dict[str, Any]:
+    """What a manifest says of a run that begins now."""
+    return {"commit": commit(), "machine": machine(), "code": code.digest(experiment, engine)}
+
+
+def commit(home: Path = Path(__file__).parent) -> str | None:
+    """The commit of the sources, `0a1b2c3d4e5f+changes` if they differ; None if there is none."""
+    try:
+        head = _git(home, "rev-parse", "--short=12", "HEAD").strip()
+        changed = _git(home, "status", "--porcelain", "--", ".")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return f"{head}+changes" if changed else head
+
+
+def _git(home: Path, *words: str) -> str:
+    made = subprocess.run(["git", "-C", str(home), *words], capture_output=True, check=True)
+    return made.stdout.decode()
+
+
+def machine() -> dict[str, Any]:
+    """Cores, memory in GiB, and versions; nothing that names the machine itself."""
+    pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    return {
+        "cores": os.cpu_count(),
+        "memory_gib": round(pages * size / 2**30, 1),
+        "processor": platform.machine(),
+        "python": platform.python_version(),
+        "spark": version("pyspark"),
+    }

@@ -1,0 +1,114 @@
+"""Reading numbers and lines off the records of an experiment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from statistics import fmean
+from typing import Any
+
+from penstock.drawing.figures import Line, Mark
+from penstock.models.convergence import convergence_time
+from penstock_lab.experiments.experiment import Data, Record
+
+
+def summary(data: Data, case: str) -> Record:
+    """What came of a case as a whole."""
+    return data.of(case, "summary")[-1]
+
+
+def task_hours(data: Data, case: str) -> float:
+    """Instances times the time they were there."""
+    return float(summary(data, case)["slot_seconds"]) / 3600
+
+
+def slot_hours(data: Data, case: str, since: float = 0.0) -> float:
+    """Slots of the executors that were there, whoever decided on them, times the time."""
+    ticks = [tick for tick in data.of(case) if tick["at"] > since]
+    times = pairwise([since, *(tick["at"] for tick in ticks)])
+    held = (t["cores"] * (end - begin) for t, (begin, end) in zip(ticks, times, strict=True))
+    return float(sum(held)) / 3600
+
+
+def met(data: Data, case: str, constraint: str | None = None) -> float | None:
+    """The share of a constraint's windows in which the mean kept to it; None: of the first."""
+    share = _latency(data, case, constraint)["met"]
+    return None if share is None else float(share)
+
+
+def latency(data: Data, case: str, which: str = "mean_ms", constraint: str | None = None) -> float:
+    """Milliseconds over all records of a case: `mean_ms`, `p50_ms`, `p95_ms` or `p99_ms`."""
+    return float(_latency(data, case, constraint)[which])
+
+
+def _latency(data: Data, case: str, constraint: str | None) -> Record:
+    found = summary(data, case)["latency"]
+    if not found:
+        raise KeyError(f"{case} has no constraint")
+    one: Record = found[constraint or next(iter(found))]
+    return one
+
+
+def between(records: tuple[Record, ...], since: float, until: float) -> tuple[Record, ...]:
+    """The records of a time."""
+    return tuple(r for r in records if since <= r["at"] <= until)
+
+
+def throughput(data: Data, case: str, since: float, until: float, rows: str = "delivered") -> float:
+    """Rows a second over a time, as the sinks saw them; `rows`: `ingested`, `offered`."""
+    inside = between(data.of(case), since, until)
+    if len(inside) < 2:
+        raise KeyError(f"{case} from {since} to {until}")
+    first, last = inside[0], inside[-1]
+    return float((last[rows] - first[rows]) / (last["at"] - first["at"]))
+
+
+def rates(
+    data: Data, case: str, width: float = 10.0, rows: str = "delivered"
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Rows a second over windows of a width one after the other, with the end of each."""
+    times, found = [], []
+    ticks = data.of(case)
+    before = ticks[0]
+    for tick in ticks[1:]:
+        if tick["at"] - before["at"] >= width - 1e-6:
+            times.append(float(tick["at"]))
+            found.append((tick[rows] - before[rows]) / (tick["at"] - before["at"]))
+            before = tick
+    return tuple(times), tuple(found)
+
+
+def convergence(data: Data, case: str, start: float, width: float = 10.0) -> float | None:
+    """Seconds from a change until throughput has calmed down, as Stela counts them."""
+    times, found = rates(data, case, width)
+    return convergence_time(times, found, start)
+
+
+def average(data: Data, case: str, get: Callable[[Record], float | None]) -> float:
+    """The mean of something over the ticks of a case."""
+    return fmean(v for v in map(get, data.of(case)) if v is not None)
+
+
+def line(data: Data, case: str, get: Callable[[Record], Any], label: str = "", **look: Any) -> Line:
+    """A line of something over time; what is missing is a gap."""
+    ticks = data.of(case)
+    values = []
+    for tick in ticks:
+        try:
+            values.append(get(tick))
+        except (KeyError, TypeError):  # not there, or not measured
+            values.append(None)
+    return Line(label or case, tuple(float(t["at"]) for t in ticks), tuple(values), **look)
+
+
+def marks(data: Data, case: str, pipeline: str | None = None) -> tuple[Mark, ...]:
+    """The changes of parallelism that were made, `39 → 82`; of one pipeline, or all."""
+    found = []
+    for change in data.of(case, "change"):
+        for action in change["actions"]:
+            read = re.fullmatch(r"(.+): parallelism (\d+) -> (\d+)", action)
+            if read and pipeline in (None, read[1]):
+                size = float(abs(int(read[3]) - int(read[2])))
+                found.append(Mark(float(change["at"]), f"{read[2]} → {read[3]}", size))
+    return tuple(found)
