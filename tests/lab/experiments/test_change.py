@@ -17,10 +17,11 @@ from penstock.plan import fusion
 from penstock.plan.change import Change, Regroup, Rescale
 from penstock.plan.plan import Pipeline, Plan
 from penstock_lab import experiments
-from penstock_lab.experiments import change_cost, change_spark
-from penstock_lab.experiments.change_cost import CUT, THREE, TWO
-from penstock_lab.experiments.change_spark import CEILING, KEYED, PLAIN, Changed
 from penstock_lab.experiments.experiment import Data, Record, Setting
+from penstock_lab.experiments.joker import change_cost as change_cost
+from penstock_lab.experiments.joker import change_spark as change_spark
+from penstock_lab.experiments.joker.change_cost import CUT, THREE, TWO
+from penstock_lab.experiments.joker.change_spark import CEILING, KEYED, PLAIN, Changed
 from penstock_lab.experiments.table import tabulate
 from penstock_lab.experiments.verdict import Cell
 

@@ -19,16 +19,18 @@ from penstock.policies.base.policy import Context
 from penstock.policies.shared import scaling
 from penstock.policies.shared.rates import NotMeasured
 from penstock.predict import stress_load
-from penstock_lab.experiments import climb as climbs
-from penstock_lab.experiments import stepwise, stepwise_spark, storm
-from penstock_lab.experiments.climb import Attempts, Climb, Rival
-from penstock_lab.experiments.contest import Contest
 from penstock_lab.experiments.experiment import Case, Data, Experiment, Record, Setting
-from penstock_lab.experiments.stepwise_11 import FIGURE_11
-from penstock_lab.experiments.stepwise_12 import FIGURE_12
-from penstock_lab.experiments.stepwise_13 import FIGURE_13, needed, saved
-from penstock_lab.experiments.stepwise_14 import FIGURE_14
-from penstock_lab.experiments.stepwise_static import Best, filling, most_of, turned
+from penstock_lab.experiments.stepwise import chain_spark as stepwise_spark
+from penstock_lab.experiments.stepwise import climb as climbs
+from penstock_lab.experiments.stepwise import common as stepwise
+from penstock_lab.experiments.stepwise import storm as storm
+from penstock_lab.experiments.stepwise.best_static import Best, filling, most_of, turned
+from penstock_lab.experiments.stepwise.climb import Attempts, Climb, Rival
+from penstock_lab.experiments.stepwise.contest import Contest
+from penstock_lab.experiments.stepwise.figure_11 import FIGURE_11
+from penstock_lab.experiments.stepwise.figure_12 import FIGURE_12
+from penstock_lab.experiments.stepwise.figure_13 import FIGURE_13, needed, saved
+from penstock_lab.experiments.stepwise.figure_14 import FIGURE_14
 from penstock_lab.experiments.table import tabulate
 from penstock_lab.experiments.verdict import AGREES, DIFFERS, DIRECTION, GIVEN
 from tests.control.doubles import FakeTime
