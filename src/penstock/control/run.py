@@ -12,7 +12,7 @@ from pathlib import Path
 from penstock import files
 from penstock import log as logs
 from penstock.clock import Clock
-from penstock.control import run_input
+from penstock.control import resume, run_input
 from penstock.control.interrupts import Interrupts
 from penstock.control.loop import ControlSettings, control, take_events
 from penstock.control.requests import Script
@@ -84,6 +84,7 @@ class Run:
         self.began = setup.clock.now()
         self.due = 0.0
         self.rows_before = self.dead_before = 0
+        self.engine_at = 0.0
         self.last: Tick | None = None
         self.trouble: str | None = None
 
@@ -118,6 +119,7 @@ class Run:
         self.began = self.setup.clock.now()
         first = self.engine.observe()
         self.rows_before, self.dead_before = first.rows_ingested, first.rows_dead
+        self.engine_at = first.at
 
     def phases(self) -> Summary:
         # Spark's session installs a signal handler of its own, so ours comes after the start.
@@ -159,7 +161,12 @@ class Run:
 
     def steer(self, history: History) -> None:
         """Turn the control loop until the run is over."""
-        script = self.setup.script
+        script, policy = self.setup.script, self.setup.policy
+        settings = self.setup.options.policy
+        state, lost = resume.load(self.run_dir, policy, settings, self.engine_at)
+        if lost is not None:
+            self.report(history, EventKind.POLICY_RESET, f"{policy.name} starts afresh: {lost}")
+        writer = resume.StateWriter(policy, settings)
         with closing(Mailbox(self.run_dir)) as mailbox:
 
             def wait() -> bool:
@@ -175,13 +182,15 @@ class Run:
             control(
                 self.engine,
                 self.graph,
-                self.setup.policy,
+                policy,
                 now=self.now,
                 wait=wait,
                 record=record,
                 requests=requests,
                 settings=self.setup.settings,
                 time_of_day=self.setup.clock.time_of_day,
+                state=state,
+                save=lambda state: history.save_loop_state(writer.dump(state)),
             )
 
     def wait(self, called: Callable[[], bool]) -> bool:

@@ -41,6 +41,7 @@ __all__ = [
     "decisions",
     "events",
     "keep_dataflow",
+    "loop_state",
     "opened",
     "recorded_snapshots",
     "snapshots",
@@ -198,6 +199,13 @@ def events(run_dir: Path, after: int = 0) -> Iterator[RecordedEvent]:
             for row in tables.EVENTS.read(connection, after + 1, by="number"):
                 event = tables.EVENTS.value(row)
                 yield RecordedEvent(row["number"], row["run"], row["turn"], row["time"], event)
+
+
+def loop_state(run_dir: Path) -> Any:
+    """What the control loop of the last run left for the next one; None if there is nothing."""
+    with opened(run_dir) as connection:
+        rows = [] if connection is None else [*tables.LOOP_STATE.read(connection)]
+        return rows[0]["data"] if rows else None
 
 
 def _plans(connection: sqlite3.Connection) -> dict[int, Plan]:

@@ -89,6 +89,16 @@ class History:
             with connection:
                 self._write_events(connection, self._turn, (event,))
 
+    def save_loop_state(self, data: Mapping[str, Any]) -> None:
+        """Replace what the control loop needs to go on when the run is resumed."""
+        if self._closed:
+            return
+        with self._forgiving():
+            connection = self._connection or self._open()
+            with connection:
+                row = (1, self._run, json.dumps(data, allow_nan=False))
+                connection.execute(tables.LOOP_STATE.insert.replace("INSERT", "REPLACE", 1), row)
+
     def settle(self, transitions: Iterable[Transition]) -> None:
         """Update the recorded changes of this run with what is known about them by now."""
         for one in transitions if self._unsettled and self._connection else ():
@@ -205,7 +215,7 @@ def _opened(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
         with connection:
-            for table in tables.ALL:
+            for table in (*tables.ALL, tables.LOOP_STATE):
                 table.prepare(connection)
             connection.execute("CREATE INDEX IF NOT EXISTS news ON snapshots (turn) WHERE news")
     except BaseException:

@@ -244,4 +244,11 @@ EVENTS = Table(
     _columns(Event),
     Event,
 )
+LOOP_STATE = Table(
+    "loop_state",
+    (Column("id", "INTEGER", "PRIMARY KEY CHECK (id = 1)"),),
+    (Column("run", "INTEGER"), Column("data", JSON)),
+)
+"""What the control loop needs to go on when the run is resumed; one row, for the last run."""
+
 ALL = (PLANS, SNAPSHOTS, *PARTS.values(), DECISIONS, TRANSITIONS, EVENTS)
