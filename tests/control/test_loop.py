@@ -9,7 +9,6 @@ import pytest
 from penstock.control.guard import Guard
 from penstock.control.loop import ControlSettings, control
 from penstock.control.requests import decision_for
-from penstock.engines.memory import MemoryEngine
 from penstock.errors import FlowFailed, Refused
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan.decision import Decision
@@ -23,6 +22,7 @@ from penstock.policies.baselines.static import Static
 from penstock.policies.es_stream.commit_interval import Interval, WithBackup
 from penstock.policies.stela.policy import Stela
 from penstock.store.turn import Tick, UserRequest
+from penstock.testing import MemoryEngine
 
 from .doubles import FailingEngine, flow
 

@@ -8,18 +8,18 @@ import pytest
 from penstock.app import run
 from penstock.control.requests import Script, ScriptedChange, parse_change
 from penstock.control.summary import Summary
-from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput, Refused
-from penstock.plan.request import Executors, Scale, Split, Together
+from penstock.plan.request import RequestList, Scale, SetExecutors, Split
 from penstock.store.history import decisions, snapshots
 from penstock.store.turn import UserRequest
+from penstock.testing import MemoryEngine, fake_clock
 
-from .doubles import FakeTime, flow
+from .doubles import flow
 
 
 def played(run_dir: Path, *changes: str, seconds: float = 10) -> Summary:
     engine = MemoryEngine()
-    clock = FakeTime(engine).clock
+    clock = fake_clock(engine)
     return run(
         flow(), engine=engine, seconds=seconds, changes=changes, run_dir=run_dir, clock=clock
     )
@@ -36,7 +36,7 @@ def decided(run_dir: Path, how: str = "scripted") -> list[dict[str, Any]]:
         ("500ms:split count", ScriptedChange(0.5, Split("count"))),
         (
             "1m:count=4, executors=2",
-            ScriptedChange(60, Together((Scale("count", 4), Executors(2)))),
+            ScriptedChange(60, RequestList((Scale("count", 4), SetExecutors(2)))),
         ),
     ],
 )
@@ -70,7 +70,7 @@ def test_what_is_due_at_once_is_one_change_and_comes_once() -> None:
     script = Script([late, first, second])
     assert not script.due(1.9)
     assert script.take(1.9) is None
-    assert script.take(2.0) == UserRequest("scripted", Together((first.request, second.request)))
+    assert script.take(2.0) == UserRequest("scripted", RequestList((first.request, second.request)))
     assert script.take(8.9) is None
     assert script.take(99.0) == UserRequest("scripted", late.request)
     assert not script.due(99.0)
@@ -90,7 +90,9 @@ def test_scripted_changes_are_made_at_their_time(tmp_path: Path) -> None:
 def test_a_change_that_is_refused_is_recorded_and_the_run_goes_on(tmp_path: Path) -> None:
     summary = played(tmp_path, "2s:split numbers, double=9", "5s:double=2")
     refused, made = decided(tmp_path)
-    assert refused["refused"].startswith("there is nothing to split: 'numbers' stands at the")
+    assert refused["refused"].startswith(
+        "there is nothing to split: 'numbers' is already the first operator"
+    )
     assert (refused["plan"], made["refused"]) == (None, None)
     assert [t.changes for t in summary.transitions] == [("numbers: parallelism 1 -> 2",)]
     assert summary.seconds == pytest.approx(10, abs=0.2)

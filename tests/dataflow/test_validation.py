@@ -16,9 +16,8 @@ from penstock.dataflow.flow import Dataflow, Stream
 from penstock.dataflow.graph import Constraint, Expectation, Graph
 from penstock.dataflow.operators import Bounds, Operator
 from penstock.dataflow.schema import Schema
-from penstock.dataflow.source_location import Location
-from penstock.dataflow.validation import Problem, check, known_schemas, problems
-from penstock.errors import InvalidDataflow
+from penstock.dataflow.validation import check, known_schemas, problems
+from penstock.errors import InvalidDataflow, Location, Problem
 from tests.strategies import dataflows, few, nothing
 
 SCHEMA = "word string, n bigint, at timestamp, tags map<string,int>"

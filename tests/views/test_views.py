@@ -14,7 +14,7 @@ from penstock.dataflow.operators import Operator, Union
 from penstock.metrics.snapshot import PipelineMetrics
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Pipeline, Plan
-from penstock.plan.request import Mode, Switch
+from penstock.plan.request import Mode, SetPolicyMode
 from penstock.store.turn import Review, UserRequest, Veto
 from penstock.views.live import LiveView
 from penstock.views.plain_lines import PlainView
@@ -208,7 +208,7 @@ def test_a_policy_that_fails_is_told_once() -> None:
 
 
 def test_a_switch_is_told() -> None:
-    asked = UserRequest("asked", Switch(Mode.OFF))
+    asked = UserRequest("asked", SetPolicyMode(Mode.OFF))
     assert lines(turn(1, request=asked)) == ["[ 0:01] wordcount: policy: off"]
     assert lines(turn(1, request=asked, refused="no\nroom")) == [
         "[ 0:01] wordcount: refused: no room"

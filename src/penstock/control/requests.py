@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from penstock.dataflow import duration
 from penstock.errors import InvalidInput, Refused
 from penstock.plan.decision import Decision
-from penstock.plan.request import Request, ScaleIn, ScaleOut, Together, parse
+from penstock.plan.request import Request, RequestList, ScaleIn, ScaleOut, parse
 from penstock.policies.base import registry
 from penstock.policies.base.policy import Context, Policy
 from penstock.store.turn import UserRequest
@@ -31,7 +31,7 @@ def decide(request: Request, context: Context, policy: Policy | None = None) -> 
     The plan is the one in force if nothing changes. Raises `InvalidPlan` or `Refused`.
     """
     match request:
-        case Together(requests):
+        case RequestList(requests):
             return _in_sequence(requests, context, policy)
         case ScaleOut(executors):
             return _or_refused(registry.on_demand(policy).scale_out(context, executors))
@@ -115,4 +115,4 @@ class Script:
             due.append(self._left.pop(0).request)
         if not due:
             return None
-        return UserRequest("scripted", due[0] if len(due) == 1 else Together(tuple(due)))
+        return UserRequest("scripted", due[0] if len(due) == 1 else RequestList(tuple(due)))

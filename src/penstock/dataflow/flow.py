@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.dataflow import duration
@@ -11,12 +14,14 @@ from penstock.dataflow.connectors import Sink, Source
 from penstock.dataflow.graph import Constraint, Expectation, Graph
 from penstock.dataflow.operators import Bounds, Estimate, Latency, OnError, Operator, Selectivity
 from penstock.dataflow.schema import Schema
-from penstock.dataflow.source_location import caller
-from penstock.errors import InvalidInput
+from penstock.errors import InvalidInput, Location
 from penstock.notebook_display import Shown
 
 if TYPE_CHECKING:
-    from penstock.app import Summary
+    from penstock import Summary
+
+# Not resolved: code objects carry the path the package was imported by, links included.
+_PACKAGE = f"{Path(__file__).parent.parent}/"
 
 
 class Dataflow(Shown):
@@ -91,7 +96,7 @@ class Dataflow(Shown):
             takes_updates=takes_updates,
         )
         if operator.state is op.State.GLOBAL and max_parallelism is None:
-            operator = _bounded_to_one(operator)
+            operator = replace(operator, bounds=Bounds(min_parallelism, 1))
         self._operators.append(operator)
         return Stream(self, name)
 
@@ -102,10 +107,10 @@ class Dataflow(Shown):
         check(self.graph)
 
     def run(self, **options: Any) -> Summary:
-        """Run on Spark until stopped; the options are those of `penstock.run`."""
-        from penstock.app import run
+        """Run on Spark until stopped: short for `penstock.run(flow, ...)`, with its options."""
+        import penstock
 
-        return run(self, **options)
+        return penstock.run(self, **options)
 
 
 class Stream:
@@ -343,7 +348,9 @@ def _usual_selectivity(body: op.Body) -> Selectivity:
             return Selectivity.PROPORTIONAL
 
 
-def _bounded_to_one(operator: Operator) -> Operator:
-    from dataclasses import replace
-
-    return replace(operator, bounds=Bounds(operator.bounds.least, 1))
+def caller() -> Location:
+    """Return the nearest line on the stack that is not in this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return Location(frame.f_code.co_filename, frame.f_lineno)

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.dataflow.connectors import Generator
 from penstock.dataflow.operators import Aggregate, Deduplicate, Join, Operator, Process, Read, State
-from penstock.dataflow.source_location import UNKNOWN, Location
+from penstock.errors import UNKNOWN, Location
 from penstock.notebook_display import Shown
 
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from penstock.dataflow.connectors import Sink, Source
 from penstock.dataflow.schema import Schema
-from penstock.dataflow.source_location import UNKNOWN, Location
-from penstock.errors import InvalidInput
+from penstock.errors import UNKNOWN, InvalidInput, Location
 
 _SPELLINGS = {
     "inner": ("inner",),

@@ -14,9 +14,8 @@ from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.graph import Constraint, Graph
 from penstock.dataflow.operators import Bounds, Latency, OnError, Operator, Selectivity, State
 from penstock.dataflow.schema import Field, Schema
-from penstock.dataflow.source_location import UNKNOWN, Location
 from penstock.dataflow.validation import known_schemas
-from penstock.errors import InvalidInput
+from penstock.errors import UNKNOWN, InvalidInput, Location
 
 _Value = TypeVar("_Value")
 _Kind = TypeVar("_Kind", bound=Enum)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,7 @@ from penstock.dataflow import (
 from penstock.dataflow.graph import Constraint, CycleError, Expectation, Graph
 from penstock.dataflow.operators import Operator, State
 from penstock.dataflow.schema import Schema
-from penstock.dataflow.source_location import Location
-from penstock.errors import InvalidDataflow, InvalidInput
+from penstock.errors import InvalidDataflow, InvalidInput, Problem
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _RECORD = "a record as a dictionary"
@@ -38,21 +37,6 @@ _NEEDS_WATERMARK = {
     "right_outer": ("left",),
     "full_outer": ("left", "right"),
 }
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One reason why a dataflow cannot run, and where it was written."""
-
-    message: str
-    operator: str | None = None
-    written: Location | None = None
-
-    def __str__(self) -> str:
-        place = str(self.written) if self.written is not None and self.written.line > 0 else ""
-        if self.operator is None:
-            return f"{place}: {self.message}" if place else self.message
-        return f"operator '{self.operator}'{f' ({place})' if place else ''}: {self.message}"
 
 
 def check(graph: Graph, schemas: Mapping[str, Schema | None] | None = None) -> None:

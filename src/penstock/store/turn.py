@@ -9,7 +9,7 @@ from penstock.metrics.events import Event
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
-from penstock.plan.request import Mode, Request, Switch, Together
+from penstock.plan.request import Mode, Request, RequestList, SetPolicyMode
 from penstock.plan.transition import Transition
 
 
@@ -52,8 +52,8 @@ class UserRequest:
     @property
     def mode(self) -> Mode | None:
         """The policy mode that this request sets, or None."""
-        parts = self.request.requests if isinstance(self.request, Together) else (self.request,)
-        modes = [part.mode for part in parts if isinstance(part, Switch)]
+        parts = self.request.requests if isinstance(self.request, RequestList) else (self.request,)
+        modes = [part.mode for part in parts if isinstance(part, SetPolicyMode)]
         return modes[-1] if modes else None
 
 

@@ -15,7 +15,7 @@ from penstock.engines.spark.changes.spark_pipelines import SparkPipelines
 from penstock.engines.spark.changes.steps import EXECUTORS, PREPARE, CopyCheckpoint, StartSuccessor
 from penstock.engines.spark.queries.pipeline import RunningPipeline
 from penstock.errors import PenstockError, Refused
-from penstock.plan.change import Ceiling, Change
+from penstock.plan.change import CeilingChange, Change
 from penstock.plan.transition import Transition
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _partitions(pipelines: Iterable[RunningPipeline]) -> Partitions:
 
 def _repartitioned(before: Partitions, after: Partitions, change: Change) -> Iterator[str]:
     """State partitions that have changed although the change does not name them."""
-    asked = any(isinstance(action, Ceiling) for action in change.actions)
+    asked = any(isinstance(action, CeilingChange) for action in change.actions)
     for name in before.keys() & after.keys() if not asked else ():
         if before[name][0] != after[name][0]:
             yield f"{name}: state cut from {before[name][0]} into {after[name][0]} parts"

@@ -16,13 +16,12 @@ from penstock.dataflow.connectors import Files, FileSink, Generator, Kafka, Spar
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import Operator
 from penstock.dataflow.schema import Schema
-from penstock.dataflow.validation import Problem
 from penstock.engines.spark.channels import event_time
 from penstock.engines.spark.channels.event_time import EventTimes, feeds_state
 from penstock.engines.spark.channels.remote_files import Store
 from penstock.engines.spark.queries.compiler import CompileError, Compiler, Result, struct_of
 from penstock.engines.spark.session.pickling import pickled
-from penstock.errors import InvalidDataflow
+from penstock.errors import InvalidDataflow, Problem
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
