@@ -13,8 +13,7 @@ from penstock.plan.limits import Limits
 from penstock.store import run_options
 from penstock.store.run_options import RunOptions
 from penstock.testing import MemoryEngine, fake_clock
-
-from .doubles import flow
+from tests.control.doubles import flow
 
 
 def ask(home: Path, **more: object) -> None:

@@ -22,8 +22,7 @@ from penstock.store.history import decisions
 from penstock.store.mailbox import Mailbox, Reply, ask
 from penstock.store.turn import Tick, UserRequest
 from penstock.testing import MemoryEngine
-
-from .doubles import SlowEngine, flow, running
+from tests.control.doubles import SlowEngine, flow, running
 
 
 @pytest.fixture
