@@ -17,8 +17,12 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
+<<<<<<< HEAD
 from penstock import files
 from penstock.dataflow import serialization
+=======
+from penstock.dataflow import structure
+>>>>>>> main
 from penstock.dataflow.graph import Graph
 from penstock.errors import InvalidInput, RunDirectoryError
 from penstock.metrics.events import Event
@@ -236,8 +240,13 @@ class _Parts:
 
 
 def keep_dataflow(run_dir: Path, graph: Graph) -> None:
+<<<<<<< HEAD
     """Store the dataflow of a run, without its functions."""
     files.write_json(run_dir / DATAFLOW, serialization.to_json(graph))
+=======
+    """Write down which dataflow runs here."""
+    (run_dir / DATAFLOW).write_text(json.dumps(structure.to_json(graph), indent=1) + "\n")
+>>>>>>> main
 
 
 def dataflow(run_dir: Path) -> Graph:
@@ -250,4 +259,4 @@ def dataflow(run_dir: Path) -> Graph:
         ) from None
     except ValueError:
         raise InvalidInput(f"{run_dir / DATAFLOW} is not JSON") from None
-    return serialization.from_json(data).graph()
+    return structure.from_json(data).graph()

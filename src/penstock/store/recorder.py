@@ -12,6 +12,7 @@ import json
 import logging
 import re
 import sqlite3
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -52,7 +53,7 @@ class History:
     ) -> None:
         self._path = run_dir / tables.FILE
         self._wall = wall
-        self._tell: Callable[[str], None] | None = tell
+        self._tell: Callable[[str], None] | None = tell or _to_stderr
         self._connection: sqlite3.Connection | None = None
         self._closed = False
         self._turn = self._run = 0
@@ -187,6 +188,10 @@ class History:
         if connection is not None:
             with suppress(sqlite3.Error):
                 connection.close()
+
+
+def _to_stderr(text: str) -> None:
+    print(f"penstock: {text}", file=sys.stderr, flush=True)
 
 
 def expired_turns(turn: int, full: int = FULL) -> Iterator[int]:
