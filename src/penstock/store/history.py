@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock import files
-from penstock.dataflow import serialization
+from penstock.dataflow import structure
 from penstock.dataflow.graph import Graph
 from penstock.errors import InvalidInput, RunDirectoryError
 from penstock.metrics.events import Event
@@ -245,7 +245,7 @@ class _Parts:
 
 def keep_dataflow(run_dir: Path, graph: Graph) -> None:
     """Store the dataflow of a run, without its functions."""
-    files.write_json(run_dir / DATAFLOW, serialization.to_json(graph))
+    files.write_json(run_dir / DATAFLOW, structure.to_json(graph))
 
 
 def dataflow(run_dir: Path) -> Graph:
@@ -258,4 +258,4 @@ def dataflow(run_dir: Path) -> Graph:
         ) from None
     except ValueError:
         raise InvalidInput(f"{run_dir / DATAFLOW} is not JSON") from None
-    return serialization.from_json(data).graph()
+    return structure.from_json(data).graph()

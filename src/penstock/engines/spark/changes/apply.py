@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from penstock.engines.spark.changes.execution import Execution, Undone
-from penstock.engines.spark.changes.interruption import Aftermath, moved_share
 from penstock.engines.spark.changes.journal import Journal
 from penstock.engines.spark.changes.planner import Situation, plan_change
 from penstock.engines.spark.changes.spark_pipelines import SparkPipelines
 from penstock.engines.spark.changes.steps import EXECUTORS, PREPARE, CopyCheckpoint, StartSuccessor
+from penstock.engines.spark.changes.transitions import Aftermath, moved_share
 from penstock.engines.spark.queries.pipeline import RunningPipeline
 from penstock.errors import PenstockError, Refused
 from penstock.plan.change import CeilingChange, Change
@@ -76,7 +76,7 @@ def _carry_out(
     overlap: frozenset[str],
 ) -> Execution:
     """Run the steps of a change. A successor that cannot be prepared is done without."""
-    journal = Journal(flow.site.directory / "changes")
+    journal = Journal(flow.context.directory / "changes")
     while True:
         steps = plan_change(Situation(flow.graph, flow.wiring, overlap), change.after)
         execution = Execution(pipelines, steps)
