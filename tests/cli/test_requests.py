@@ -88,7 +88,7 @@ def test_scaling_on_demand_and_switching_the_policy(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["scale-in", "5"], "no scale-in: without 5 of 1 executors nothing is left to run on"),
+        (["scale-in", "5"], "no scale-in: removing 5 of 1 executors would leave none to run on"),
         (["scale-out", "1"], "no scale-out: not measured: "),
     ],
 )

@@ -193,7 +193,7 @@ def test_contradictory_bounds_are_one_line(penstock: Run, monkeypatch: pytest.Mo
     for words, said in (
         (["run", "mine.py"], "min_parallelism 4 is above max_parallelism 2"),
         (["explain", "mine.py"], "min_parallelism 4 is above max_parallelism 2"),
-        (["run", "wordcount", "--backup", "5s..1s"], "the backup interval '5s..1s' must"),
+        (["run", "wordcount", "--backup", "5s..1s"], "backup interval '5s..1s' must"),
         (["run", "wordcount", "--quiet", "9s..5s"], "'9s..5s'"),
         (
             ["run", "wordcount", "--policy", "threshold", "--set", "below=0.9"],
