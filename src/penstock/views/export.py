@@ -9,14 +9,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock import files
 from penstock.errors import InvalidInput, RunDirectoryError
-from penstock.metrics.catalog import VOCABULARY, Level
+from penstock.metrics.catalog import CATALOG, MetricLevel
 from penstock.store import history, tables
 from penstock.store.tables import JSON, Column, Table
 
 FORMATS = ("parquet", "csv", "json")
 _TYPES = {"REAL": pa.float64(), "INTEGER": pa.int64(), "BOOLEAN": pa.bool_()}
-_LEVELS = {"snapshots": Level.FLOW, "latency": Level.LATENCY}
+_LEVELS = {"snapshots": MetricLevel.FLOW, "latency": MetricLevel.LATENCY}
 
 
 def export(run_dir: Path, out: Path, form: str, first: int = 0) -> dict[str, tuple[Path, int]]:
@@ -38,9 +39,8 @@ def export(run_dir: Path, out: Path, form: str, first: int = 0) -> dict[str, tup
             rows = [*table.read(connection, first)]
             try:
                 out.mkdir(parents=True, exist_ok=True)
-                draft = path.with_name(f".{path.name}.draft")
-                _WRITERS[form](table, rows, draft)
-                draft.replace(path)
+                with files.replacing(path) as draft:
+                    _WRITERS[form](table, rows, draft)
             except OSError as error:
                 why = error.strerror or error
                 raise InvalidInput(f"cannot write to '{path}': {why}") from None
@@ -87,8 +87,8 @@ def _cell(column: Column, value: Any) -> Any:
 def _field(table: Table, column: Column) -> Any:
     """A column with its unit and meaning, where the vocabulary has it."""
     level = _LEVELS.get(table.name) or next(
-        (one for one in Level if f"{one.value}s" == table.name), None
+        (one for one in MetricLevel if f"{one.value}s" == table.name), None
     )
-    known = [m for m in VOCABULARY if (m.level, m.name) == (level, column.name)]
+    known = [m for m in CATALOG if (m.level, m.name) == (level, column.name)]
     about = {"unit": str(known[0].unit), "meaning": known[0].meaning} if known else None
     return pa.field(column.name, _TYPES.get(column.type, pa.string()), metadata=about)
