@@ -8,13 +8,13 @@ from pathlib import Path
 
 from penstock import workloads
 from penstock.app import run
-from penstock.control.loop import Tick
 from penstock.dataflow.graph import Graph
 from penstock.engines.simulator.engine import SimulatorEngine
 from penstock.engines.simulator.model import Model
 from penstock.plan.decision import Decision
 from penstock.predict import operator_costs
 from penstock.store.history import History, keep_dataflow
+from penstock.store.turn import Tick
 from penstock.testing import MemoryEngine
 
 WALL = 1_700_000_000.0
@@ -28,7 +28,7 @@ TIMES = (
 def simulate(run_dir: Path, seconds: float = 120, load: str = "sine:500,6000@60s") -> Path:
     """Word count under a changing load, with a policy that splits it and makes it wider."""
     flow = workloads.build("wordcount", run_dir / "out")
-    steps = operator_costs.steps(flow.graph, *TIMES, None)
+    steps = operator_costs.costs_of(flow.graph, *TIMES, None)
     engine = SimulatorEngine(Model(steps, nodes=4), load=load)
     run(
         flow,

@@ -23,10 +23,10 @@ from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import Read
 from penstock.engines.simulator.distributions import Constant
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.model import Model, Step
+from penstock.engines.simulator.model import Model, OperatorCost
 from penstock.plan.plan import Plan
 from penstock.predict import operator_costs
-from penstock.store.history import moments
+from penstock.store.history import turn_times
 from penstock.store.mailbox import is_running
 from penstock.testing import MemoryEngine, fake_clock
 from penstock.views.prometheus import Exporter
@@ -46,9 +46,9 @@ class Simulated(SimulatorEngine):
         peaks = [loads.parse(s.load).peak for s in sources if isinstance(s, Generator)]
         if self._load is None and max(peaks, default=0) > 1000:
             self._load = loads.parse("300/s")
-        steps = {o.name: Step(Constant(0.0001)) for o in graph.operators if o.inputs}
+        steps = {o.name: OperatorCost(Constant(0.0001)) for o in graph.operators if o.inputs}
         self._model = replace(
-            self._model, steps={**steps, **operator_costs.declared(graph)}, nodes=4
+            self._model, costs={**steps, **operator_costs.declared(graph)}, nodes=4
         )
         super().start(graph, plan, run_dir)
 
@@ -107,7 +107,7 @@ def live(home: Path) -> Iterator[Exporter]:
     thread.start()
     try:
         until = time.monotonic() + 30
-        while not (is_running(home) and len(moments(home)) > 2):
+        while not (is_running(home) and len(turn_times(home)) > 2):
             assert time.monotonic() < until, "the run does not start"
             time.sleep(0.01)
         yield exporter

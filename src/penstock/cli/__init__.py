@@ -1,0 +1,1 @@
+"""The command `penstock`, one module a command."""

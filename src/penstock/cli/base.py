@@ -146,16 +146,13 @@ def _logging(verbosity: int, streams: Streams) -> Iterator[None]:
     if not verbosity:
         yield
         return
-    logger, handler = logging.getLogger("penstock"), logging.StreamHandler(streams.err)
-    handler.setFormatter(logging.Formatter("penstock: %(levelname)s: %(name)s: %(message)s"))
-    before = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO if verbosity == 1 else logging.DEBUG)
+    from penstock import log
+
+    handler = log.to_stderr(logging.INFO if verbosity == 1 else logging.DEBUG, streams.err)
     try:
         yield
     finally:
-        logger.removeHandler(handler)
-        logger.setLevel(before)
+        log.remove(handler)
 
 
 def failed(streams: Streams, code: int, message: str) -> int:

@@ -1,0 +1,1 @@
+"""The control loop, the guard, and requests from people."""

@@ -1,0 +1,1 @@
+"""Engines that run a dataflow under a plan: in memory, simulated, on Spark."""

@@ -1,4 +1,4 @@
-"""What a policy would have decided: snapshots played to it again, of a run or of one case."""
+"""Replay recorded snapshots to a policy and return what it would have decided."""
 
 from __future__ import annotations
 
@@ -7,34 +7,35 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.control.guard import Guard, Reviewed
-from penstock.control.past_changes import Past
-from penstock.control.policy_call import decided
+from penstock.control.guard import Guard
+from penstock.control.loop import ask_policy
+from penstock.control.past_changes import PastChanges
 from penstock.dataflow.graph import Graph
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan.change import Change
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
 from penstock.policies.base.policy import Context, Policy
-from penstock.store.history import Seen
+from penstock.store.history import RecordedSnapshot
 from penstock.store.serialization import plain
+from penstock.store.turn import Review
 
-UNHURRIED = Guard(cooldown=0, settle=0, undo=0)
-"""What was advised was not done, so there is nothing to wait for."""
+NO_WAITING = Guard(cooldown=0, settle=0, undo=0)
+"""Vetoes nothing for waiting times: advice is not applied, so there is no change to wait for."""
 
 
 @dataclass(frozen=True)
 class Advice:
-    """What a policy wanted at one moment, and what a guard made of it; `plan` was in force."""
+    """A policy's decision at a time, reviewed by a guard; `plan` was in force."""
 
     at: float
     plan: Plan
-    review: Reviewed
+    review: Review
     error: str | None = None
 
     @property
     def change(self) -> Change | None:
-        """What would have been changed."""
+        """The change that would have been made, or None."""
         after = self.review.decision.plan
         return None if after is None or after == self.plan else Change(self.plan, after)
 
@@ -52,26 +53,27 @@ class Advice:
         return found
 
 
-def advise(policy: Policy, context: Context, guard: Guard = UNHURRIED) -> Advice:
-    """What a policy decides in the end that has seen the snapshots of a context one by one.
+def advise(policy: Policy, context: Context, guard: Guard = NO_WAITING) -> Advice:
+    """Return a policy's decision after it saw a context's snapshots one by one.
 
-    It remembers the turns since the plan has been in force, but none at which it wanted another:
-    nobody did what it wanted, and it should neither wait for that nor take it for refused.
+    It keeps its memory of the turns under the plan in force, except of those at which it wanted
+    another plan: nobody applied it, and the policy should neither wait for it nor take it for
+    refused.
     """
     memory: Any = None
     for turn in _turns(context):
-        decision, after, error = decided(policy, turn, memory)
+        decision, after, error = ask_policy(policy, turn, memory)
         if decision.plan in (None, context.plan):
             memory = after
-    review = guard.review(decision, context, Past())
+    review = guard.review(decision, context, PastChanges())
     return Advice(context.now, context.plan, review, error)
 
 
 def _turns(context: Context) -> Iterator[Context]:
-    """The contexts that lead to this one, which is the last of them.
+    """Yield the contexts that lead to this one, which is the last.
 
-    What was measured under another plan can be looked back at, but is no turn: a policy would
-    take it for what this plan does.
+    Snapshots of an earlier plan stay visible in the context but are no turns: the policy would
+    attribute them to this plan.
     """
     shots = context.snapshots
     others = [at for at, shot in enumerate(shots[:-1]) if not _shows(shot, context.plan)]
@@ -82,7 +84,7 @@ def _turns(context: Context) -> Iterator[Context]:
 
 
 def _shows(snapshot: Snapshot, plan: Plan) -> bool:
-    """Whether what was measured can be of a plan: these pipelines, with as many instances."""
+    """True if a snapshot fits a plan: the same pipelines and instances."""
     instances = {pipeline.name: pipeline.parallelism for pipeline in plan.pipelines}
     return all(instances.get(n) == m.parallelism for n, m in snapshot.pipelines.items())
 
@@ -90,14 +92,14 @@ def _shows(snapshot: Snapshot, plan: Plan) -> bool:
 def replay(
     policy: Policy,
     graph: Graph,
-    seen: Iterable[Seen],
-    limits: Limits | Callable[[Seen], Limits],
+    seen: Iterable[RecordedSnapshot],
+    limits: Limits | Callable[[RecordedSnapshot], Limits],
     keep: int = 120,
 ) -> Iterator[Advice]:
-    """What a policy decides, turn by turn, with its memory; the plans are those of the record.
+    """Yield a policy's decision at each turn of a record, under the recorded plans.
 
-    limits: the budget, or the one of the run that a turn begins. A run that was continued begins
-    anew: with no memory, and with no snapshots of the one before. Nobody is asked while it ends.
+    limits: the budget, or a function of the first turn of a run that returns it. A resumed run
+    starts anew, without memory or earlier snapshots. There are no decisions while a run drains.
     """
     memory: Any = None
     held = Limits() if callable(limits) else limits
@@ -111,6 +113,6 @@ def replay(
             continue
         recent.append(one.snapshot)
         context = Context(graph, one.plan, tuple(recent), one.snapshot.at, held)
-        decision, memory, error = decided(policy, context, memory)
-        review = UNHURRIED.review(decision, context, Past())
+        decision, memory, error = ask_policy(policy, context, memory)
+        review = NO_WAITING.review(decision, context, PastChanges())
         yield Advice(context.now, context.plan, review, error)

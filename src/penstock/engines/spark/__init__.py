@@ -1,0 +1,1 @@
+"""The engine that runs a dataflow as queries of Structured Streaming."""

@@ -12,6 +12,7 @@ from penstock.dataflow.load_profile import Load, parse
 from penstock.dataflow.schema import Schema
 from penstock.engines.spark import pipeline_graph
 from penstock.engines.spark.channels.channel import Channel
+from penstock.engines.spark.channels.event_clock import UNKNOWN, Origins
 from penstock.engines.spark.channels.event_time import EventTimes
 from penstock.engines.spark.channels.remote_files import FileStore
 from penstock.engines.spark.channels.valve import BatchSize
@@ -54,6 +55,14 @@ class RunContext:
                 store = FileStore(str(self.directory / "channels")).child(operator)
                 self.channels[operator] = Channel(store, unmet(self.spark, CHANNEL))
             return self.channels[operator]
+
+    def origins(self, operator: str, row: int) -> Origins:
+        """Where the rows of a channel before a row come from, the channel itself included."""
+        found = {**self.channel(operator).origins(row), operator: (row, row)}
+        for origin, _ in self.times.clocks.values():
+            if origin not in found and operator in self.graph.reachable(origin):
+                found[origin] = (0, 0 if row == 0 else UNKNOWN)
+        return found
 
     def row_count(self, operator: str) -> RowCount:
         """The row count of a sink, or of one of Spark's own sources."""

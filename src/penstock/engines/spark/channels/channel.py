@@ -5,7 +5,7 @@ number of readers and their parallelism. The log entry of a writer's batch is it
 the batch's name, so a batch that runs twice appears once.
 
     log/00000000000000000007.json   {"first": 1200, "rows": 300, "at": ..., "tag": ..., "files": [],
-                                     "mark": ...}
+                                     "mark": ..., "origins": ...}
     data/<tag>/part-00000-....parquet
 """
 
@@ -16,12 +16,13 @@ import time
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.engines.spark.channels.event_clock import Origins
 from penstock.engines.spark.channels.remote_files import FileStore
 from penstock.engines.spark.session.flow_session import settings
 
@@ -40,7 +41,8 @@ class Entry:
     """The rows that one batch of the writer added: [first, first + rows).
 
     mark: the watermark that later rows obey, in milliseconds since 1970, if there is one (see
-    `event_time`). It may advance without a row.
+    `event_time`). It may advance without a row. origins: see `event_clock`; empty if no reader
+    needs them.
     """
 
     sequence: int
@@ -50,6 +52,7 @@ class Entry:
     tag: str
     files: tuple[tuple[str, int], ...]
     mark: int | None = None
+    origins: Origins = field(default_factory=dict)
 
     @property
     def stop(self) -> int:
@@ -63,13 +66,15 @@ class Entry:
             "tag": self.tag,
             "files": [list(f) for f in self.files],
             **({} if self.mark is None else {"mark": self.mark}),
+            **({"origins": dict(self.origins)} if self.origins else {}),
         }
 
     @classmethod
     def load(cls, log: FileStore, sequence: int) -> Entry:
         data = log.read(_file_name(sequence))
         files = tuple((name, rows) for name, rows in data.pop("files"))
-        return cls(sequence=sequence, files=files, **data)
+        origins = {name: (low, high) for name, (low, high) in data.pop("origins", {}).items()}
+        return cls(sequence=sequence, files=files, origins=origins, **data)
 
 
 @dataclass(frozen=True)
@@ -124,6 +129,18 @@ class Log:
         """The latest mark of entries that end at or before a row."""
         marks = (e.mark for e in reversed(self.entries) if e.stop <= row and e.mark is not None)
         return next(marks, None)
+
+    def low(self, row: int, origin: str) -> int | None:
+        """How many rows of a channel upstream are all in the rows before `row`, if known."""
+        found = next((e.origins for e in reversed(self.entries) if e.stop <= row), {})
+        return found[origin][0] if origin in found else None
+
+    def origins(self, row: int) -> dict[str, tuple[int, int]]:
+        """The origins of the rows before a row, as far as entries still say so."""
+        lower = next((e.origins for e in reversed(self.entries) if e.stop <= row), {})
+        upper = next((e.origins for e in self.entries if e.stop >= row), {})
+        lows = {name: lower.get(name, (0, 0))[0] for name in upper}
+        return {name: (lows[name], high if row else 0) for name, (_, high) in upper.items()}
 
     def overlapping(self, first: int, stop: int) -> Iterator[tuple[Entry, int, int]]:
         """Entries with rows in a range, each with its part [a, b) of the range."""
@@ -201,7 +218,14 @@ class Channel:
         """The event-time mark of all rows that were written."""
         return self.log.mark(self.log.end)
 
-    def append(self, frame: DataFrame, tag: str, mark: int | None = None) -> int:
+    def origins(self, row: int) -> dict[str, tuple[int, int]]:
+        """The origins of the rows before a row, as far as entries still say so."""
+        with self._lock:
+            return self.log.origins(row)
+
+    def append(
+        self, frame: DataFrame, tag: str, mark: int | None = None, origins: Origins | None = None
+    ) -> int:
         """Write a batch to the channel and commit it; returns its number of rows."""
         writer = (
             frame.write.mode("overwrite")
@@ -216,12 +240,18 @@ class Channel:
         for name in data.names("part-"):
             with data.filesystem.open_input_file(data.path(name)) as source:
                 files.append((f"data/{tag}/{name}", pq.ParquetFile(source).metadata.num_rows))
-        return self.commit(tag, tuple(f for f in files if f[1]), mark)
+        return self.commit(tag, tuple(f for f in files if f[1]), mark, origins)
 
-    def commit(self, tag: str, files: tuple[tuple[str, int], ...], mark: int | None = None) -> int:
+    def commit(
+        self,
+        tag: str,
+        files: tuple[tuple[str, int], ...],
+        mark: int | None = None,
+        origins: Origins | None = None,
+    ) -> int:
         """Append files, given with their numbers of rows, to the channel.
 
-        Without rows, an entry is written only if the mark has advanced.
+        Without rows, an entry is written only if the mark or the origins have advanced.
         """
         rows = sum(count for _, count in files)
         with self._lock:
@@ -230,9 +260,12 @@ class Channel:
                 mark = max(mark, known)
             if rows == 0:
                 self.store.remove(f"data/{tag}")
-                if mark == known:
+                noted = self.log.entries[-1].origins if self.log.entries else {}
+                if mark == known and (not origins or origins == noted):
                     return 0
-            entry = Entry(self._sequence, self.log.end, rows, time.time(), tag, files, mark)
+            entry = Entry(
+                self._sequence, self.log.end, rows, time.time(), tag, files, mark, origins or {}
+            )
             self.store.write(f"log/{_file_name(entry.sequence)}", entry.to_json())
             self.log.follow()
             self._sequence += 1

@@ -48,16 +48,27 @@ class EventTimes:
 
     columns: by operator, the columns of its output with their metadata, if a stateful operator
     downstream may need them; follows: by stateful operator, for each of its inputs, the lag of its
-    watermark behind the channel's mark in milliseconds, None if it follows the rows.
+    watermark behind the channel's mark in milliseconds, None if it follows the rows; clocks: by
+    stateful operator whose watermark follows the rows of a union of branches, their origin (see
+    `event_clock`) and the lag of the watermark in milliseconds.
     """
 
     columns: Mapping[str, StructType] = field(default_factory=dict)
     follows: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
+    clocks: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
     def marked(self, operator: str) -> bool:
         """True if the output of an operator has a mark."""
         struct = self.columns.get(operator)
         return struct is not None and any(_known(f) for f in struct.fields)
+
+    def notes_origins(self, graph: Graph, writer: str) -> bool:
+        """True if the channel of an operator's output has to say where its rows come from."""
+        after = graph.reachable(writer)
+        return any(
+            stateful in after and writer != origin and writer in graph.reachable(origin)
+            for stateful, (origin, _) in self.clocks.items()
+        )
 
     def lag(self, graph: Graph, stateful: Operator | None, reader: str, writer: str) -> int | None:
         """The lag behind the mark of a channel, for the pipeline of a stateful operator.
@@ -117,9 +128,13 @@ def timed(frame: DataFrame, column: str, watermark: str | None) -> DataFrame:
 
     If the column follows the mark of a channel, so does the watermark, instead of the rows.
     """
-    follows = behind(frame, column)
-    if follows is None:
+    if behind(frame, column) is None:
         return frame if watermark is None else frame.withWatermark(column, interval(watermark))
+    return as_event_time(frame, column, watermark)
+
+
+def as_event_time(frame: DataFrame, column: str, watermark: str | None) -> DataFrame:
+    """The same rows with this column as their only event time, whose watermark exists already."""
     columns = []
     for one in frame.schema.fields:
         metadata = {k: v for k, v in one.metadata.items() if k != DELAY}  # only one may
@@ -167,6 +182,21 @@ def lags(operator: Operator, frames: list[DataFrame]) -> tuple[int | None, ...]:
             sides = zip(frames, (left, right), strict=True)
             return tuple(_lag(f, *side) if side else _least(f) for f, side in sides)
     return tuple(_least(frame) for frame in frames)
+
+
+def own_delay(operator: Operator, frame: DataFrame) -> int | None:
+    """The delay of a watermark that an operator makes of its rows' timestamps, in milliseconds."""
+    match operator.body:
+        case op.Aggregate(window=op.Window(on=on, watermark=str(watermark))):
+            column = on
+        case op.Deduplicate(on=str(on), watermark=str(watermark)):
+            column = on
+        case _:
+            return None
+    made = next((f for f in frame.schema.fields if f.name.lower() == column.lower()), None)
+    if made is None or _known(made) or not isinstance(made.dataType, TimestampType):
+        return None
+    return milliseconds(watermark)
 
 
 def _lag(frame: DataFrame, column: str, watermark: str | None) -> int | None:

@@ -24,6 +24,7 @@ from pyspark.sql.udf import _wrap_function
 from penstock.dataflow.generator import records
 from penstock.dataflow.load_profile import parse
 from penstock.engines.spark.channels.channel import MARK, FileRange, Log, read
+from penstock.engines.spark.channels.event_clock import EventClock
 from penstock.engines.spark.channels.remote_files import FileStore
 from penstock.engines.spark.channels.valve import Valve, ValveFile
 from penstock.engines.spark.session.pickling import settled
@@ -146,7 +147,10 @@ class GeneratorReader(NumberedReader):
 
 
 class ChannelReader(NumberedReader):
-    """Reads a channel. Option: channel. With the hidden column in the schema, marks are rows."""
+    """Reads a channel. Option: channel. With the hidden column in the schema, marks are rows.
+
+    Options clock and origin: marks come from this clock, not from the channel (see `event_clock`).
+    """
 
     def __init__(self, options: Any, schema: StructType) -> None:
         super().__init__(options)
@@ -154,6 +158,9 @@ class ChannelReader(NumberedReader):
         self.schema = to_arrow_schema(schema, timezone="UTC")
         self.brings_marks = MARK in schema.names
         self.log = Log(self.store)
+        self.clock: str | None = options.get("clock")
+        self.origin: str = options.get("origin", "")
+        self.upstream = self.input.partition(">")[0]
 
     def available(self, valve: Valve) -> int:
         self.log.follow()
@@ -165,7 +172,10 @@ class ChannelReader(NumberedReader):
         return self.log.pieces(first, stop)
 
     def mark(self, row: int) -> int | None:
-        return self.log.mark(row)
+        if self.clock is None:
+            return self.log.mark(row)
+        read = row if self.origin == self.upstream else self.log.low(row, self.origin)
+        return None if read is None else EventClock.load(Path(self.clock), self.origin).at(read)
 
     def commit(self, end: Any) -> None:
         self.log.forget(end["row"])

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from penstock import files
 from penstock.plan.plan import Pipeline
 
 
@@ -34,12 +35,11 @@ class Valve:
 
     def save(self, path: Path) -> None:
         """Put the valve in force, and forget acknowledgements of earlier ones."""
-        draft = path.with_name(f".{path.name}.draft")
-        draft.write_text(json.dumps(asdict(self)))
-        # Turns begin at 0 for every pipeline, so an old acknowledgement could look current.
-        for word in path.parent.glob(f"{path.name}.*.seen"):
-            word.unlink(missing_ok=True)
-        draft.replace(path)
+        with files.replacing(path) as draft:
+            draft.write_text(json.dumps(asdict(self)))
+            # Turns begin at 0 for every pipeline, so an old acknowledgement could look current.
+            for word in path.parent.glob(f"{path.name}.*.seen"):
+                word.unlink(missing_ok=True)
 
 
 class ValveFile:

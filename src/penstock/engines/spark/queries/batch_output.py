@@ -14,7 +14,8 @@ from penstock.dataflow.delivery import Delivery, delivery
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import Operator
 from penstock.engines.spark import pipeline_graph
-from penstock.engines.spark.channels import event_time
+from penstock.engines.spark.channels import event_clock, event_time
+from penstock.engines.spark.channels.event_clock import Origins
 from penstock.engines.spark.queries import checkpoint, dead_letters
 from penstock.engines.spark.queries.compiler import IN, OUT, REJECT
 from penstock.engines.spark.queries.dead_letters import tag
@@ -109,7 +110,7 @@ class BatchOutput:
             if partial:
                 frame.write.format("noop").mode("overwrite").save()
             if channel is not None:
-                channel.append(frame, label, self._mark(batch))
+                channel.append(frame, label, self._mark(batch), self._origins(batch))
             for name, sink in self._sinks.items():
                 self._context.outlets.deliver(name, sink, frame, label, again)
         finally:
@@ -130,6 +131,15 @@ class BatchOutput:
         marks = [came.get(i.key) for i in self._inputs if i.upstream and times.marked(i.upstream)]
         known = [mark for mark in marks if mark is not None]
         return min(known) if known and len(known) == len(marks) else None
+
+    def _origins(self, batch: int) -> Origins | None:
+        """Where the output up to a batch comes from, where a reader needs it."""
+        if not self._context.times.notes_origins(self._context.graph, self._tail):
+            return None
+        rows = checkpoint.planned(self._checkpoint, self._epoch, batch)
+        return event_clock.merged(
+            self._context.origins(i.upstream, rows[i.key]) for i in self._inputs if i.key in rows
+        )
 
     def _observed(self, label: str) -> int:
         """Rows that left in this batch; counts those of Spark's sources, keeps native rejects."""

@@ -49,6 +49,8 @@ IN = "penstock_in_"
 REJECT = "penstock_reject_"
 """Prefix of the observations that collect the rejected rows of a native operator."""
 
+CLOCK = "penstock_clock"
+"""Name of the observation of the latest event time in a batch, in milliseconds since 1970."""
 
 _TIMER_SECONDS = 0.5
 
@@ -70,7 +72,8 @@ class Compiler:
     """Compiles the operators of one pipeline.
 
     dead: where dead letters are written; mail: where measurements of Python operators are sent,
-    None to take none; late records are counted against `watermark`, if given.
+    None to take none; late records are counted against `watermark`, if given; clocked: a clock
+    makes the watermark of the stateful operator (see `event_clock`).
     """
 
     graph: Graph
@@ -78,6 +81,7 @@ class Compiler:
     epoch: int = 0
     mail: MeterReports | None = None
     watermark: Watermark | None = None
+    clocked: bool = False
 
     def tail(
         self, operators: tuple[str, ...], read: Callable[[Operator, str], DataFrame]
@@ -125,7 +129,9 @@ class Compiler:
                     result = event_time.noted(result, window.size if window else None)
                 return PendingFrame(result)
             case op.Deduplicate():
-                return PendingFrame(self._noted(operator, _deduplicate(operator, body, frames[0])))
+                return PendingFrame(
+                    self._noted(operator, self._deduplicate(operator, body, frames[0]))
+                )
             case op.Join():
                 return PendingFrame(
                     self._noted(operator, _join(operator, body, frames[0], frames[1]))
@@ -146,7 +152,7 @@ class Compiler:
         window, on = body.window, None
         if window is not None:
             on = next((f for f in frame.schema.fields if f.name.lower() == window.on.lower()), None)
-            frame = event_time.timed(frame, window.on, window.watermark)
+            frame = self._timed(frame, window.on, window.watermark)
             size, slide = window.size, window.slide or window.size
             groups.insert(0, F.window(window.on, interval(size), interval(slide)))
             if self.watermark is not None and on and isinstance(on.dataType, TimestampType):
@@ -162,6 +168,19 @@ class Compiler:
                 "final: write window(..., watermark='10s')",
             )
         return result
+
+    def _timed(self, frame: DataFrame, column: str, watermark: str | None) -> DataFrame:
+        """The input of a stateful operator with its event time."""
+        if not self.clocked:
+            return event_time.timed(frame, column, watermark)
+        latest = F.max(F.unix_millis(F.col(f"`{column}`"))).alias("latest")
+        return event_time.as_event_time(frame.observe(CLOCK, latest), column, watermark)
+
+    def _deduplicate(self, operator: Operator, body: op.Deduplicate, frame: DataFrame) -> DataFrame:
+        if body.on is None or body.watermark is None:
+            return frame.dropDuplicates(list(operator.keys))
+        marked = self._timed(frame, body.on, body.watermark)
+        return marked.dropDuplicatesWithinWatermark(list(operator.keys))
 
     def _frame(self, operator: Operator, body: op.Frame, frame: DataFrame) -> DataFrame:
         from pyspark.sql import DataFrame
@@ -321,13 +340,6 @@ def _grouped(operator: Operator, frame: DataFrame) -> GroupedData:
     if operator.keys:
         return frame.groupBy(*operator.keys)
     return frame.withColumn(ALL, F.lit(0)).groupBy(ALL)
-
-
-def _deduplicate(operator: Operator, body: op.Deduplicate, frame: DataFrame) -> DataFrame:
-    if body.on is None or body.watermark is None:
-        return frame.dropDuplicates(list(operator.keys))
-    marked = event_time.timed(frame, body.on, body.watermark)
-    return marked.dropDuplicatesWithinWatermark(list(operator.keys))
 
 
 def _join(operator: Operator, body: op.Join, left: DataFrame, right: DataFrame) -> DataFrame:

@@ -18,7 +18,8 @@ from penstock.dataflow import operators as op
 from penstock.dataflow.operators import Operator
 from penstock.engines.spark import pipeline_graph
 from penstock.engines.spark.changes.executors import ClusterExecutors
-from penstock.engines.spark.channels import event_time
+from penstock.engines.spark.channels import event_clock, event_time
+from penstock.engines.spark.channels.event_clock import UNKNOWN, EventClock
 from penstock.engines.spark.channels.event_time import Watermark
 from penstock.engines.spark.channels.valve import Valve, acknowledged
 from penstock.engines.spark.pipeline_graph import Input
@@ -26,6 +27,7 @@ from penstock.engines.spark.queries import checkpoint
 from penstock.engines.spark.queries.batch_gate import Gate
 from penstock.engines.spark.queries.batch_output import BatchOutput, sink_of
 from penstock.engines.spark.queries.compiler import (
+    CLOCK,
     IN,
     Compiler,
     needs,
@@ -232,6 +234,7 @@ class RunningPipeline:
                 self.wired.epoch,
                 self.context.mail,
                 self._watermark,
+                clocked=self._clock is not None,
             )
             self.query = self._begin(compiler.tail(self.spec.operators, self._read), once)
             self._execution: Any = self.query._jsq.streamingQuery()
@@ -283,9 +286,13 @@ class RunningPipeline:
         source_name = checkpoint.source_name(self.wired.epoch, number)
         reader = spark.readStream.format(source).name(source_name).options(**options)
         columns = self.context.times.columns.get(upstream)
+        lag = self.context.times.lag(self.context.graph, self.stateful, operator.name, upstream)
+        if self._clock is not None and self._clocks(entry):
+            origin, lag = self.context.times.clocks[self._clock]
+            reader = reader.options(clock=str(self._clock_path), origin=origin)
+            columns = columns or struct_of(schema)
         if columns is None:
             return reader.schema(struct_of(schema)).load()
-        lag = self.context.times.lag(self.context.graph, self.stateful, operator.name, upstream)
         if lag is not None:
             frame = reader.schema(event_time.hidden(columns)).load()
             return event_time.followed(frame, columns, lag)
@@ -409,6 +416,8 @@ class RunningPipeline:
             counted = self._starts == 1 or self._ran == batch
             self._output.discard_letters(batch, counted)
         rows = self._output.deliver(frame, batch, again)
+        if self._clock is not None:
+            self._set_clock(self._clock, batch)
         if self.sinks:
             # First, so that no more rows are seen to leave than to come in.
             self.taken_in = checkpoint.planned(self.checkpoint, self.wired.epoch, batch)
@@ -437,11 +446,50 @@ class RunningPipeline:
 
     def owes_mark(self, entry: Input) -> bool:
         """True if an input has an event-time mark that no batch has brought here yet."""
-        if not self.context.times.marked(entry.upstream):
+        if self._clock is not None and self._clocks(entry):
+            there = self._clock_mark(entry)
+        elif self.context.times.marked(entry.upstream):
+            there = self.context.channel(entry.upstream).mark
+        else:
             return False
-        there = self.context.channel(entry.upstream).mark
         done = checkpoint.marks(self.checkpoint, self.wired.epoch).get(entry.key)
         return there is not None and (done is None or done < there)
+
+    @property
+    def _clock(self) -> str | None:
+        """The stateful operator if a clock makes its watermark."""
+        name = self.stateful.name if self.stateful is not None else None
+        return name if name in self.context.times.clocks else None
+
+    @property
+    def _clock_path(self) -> Path:
+        return self.context.directory / "control" / f"{self._clock}.clock"
+
+    def _clocks(self, entry: Input) -> bool:
+        """True if the rows of an input go into the operator with the clock."""
+        return bool(entry.upstream) and self._clock in self.context.graph.reachable(entry.operator)
+
+    def _clock_mark(self, entry: Input) -> int | None:
+        """The mark that an input brings once everything in its channel is read."""
+        assert self._clock is not None
+        origin, _ = self.context.times.clocks[self._clock]
+        end = self.context.channel(entry.upstream).end
+        low, _ = self.context.origins(entry.upstream, end)[origin]
+        return EventClock.load(self._clock_path, origin).at(low)
+
+    def _set_clock(self, operator: str, batch: int) -> None:
+        """Set the clock by a batch that was delivered; before its commit, so it is never lost."""
+        origin, _ = self.context.times.clocks[operator]
+        rows = checkpoint.planned(self.checkpoint, self.wired.epoch, batch)
+        entries = [i for i in self.inputs if self._clocks(i)]
+        read = event_clock.merged(self.context.origins(i.upstream, rows[i.key]) for i in entries)
+        metrics = self._last_execution().observedMetrics()
+        if read[origin][1] == UNKNOWN or not metrics.contains(CLOCK):
+            return
+        row = metrics.apply(CLOCK)
+        latest = None if row.isNullAt(0) else int(row.getLong(0))
+        clock = EventClock.load(self._clock_path, origin)
+        clock.after(*read[origin], latest).save(self._clock_path)
 
     def _last_execution(self) -> Any:
         """Spark's `IncrementalExecution` of the batch that runs now."""

@@ -16,7 +16,7 @@ from penstock.dataflow.connectors import Files, FileSink, Generator, Kafka, Spar
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import Operator
 from penstock.dataflow.schema import Schema
-from penstock.engines.spark.channels import event_time
+from penstock.engines.spark.channels import event_clock, event_time
 from penstock.engines.spark.channels.event_time import EventTimes, feeds_state
 from penstock.engines.spark.channels.remote_files import FileStore
 from penstock.engines.spark.queries.compiler import CompileError, Compiler, PendingFrame, struct_of
@@ -68,6 +68,7 @@ def _resolve(
     schemas: dict[str, Schema | None] = {}
     columns: dict[str, StructType] = {}
     follows: dict[str, tuple[int | None, ...]] = {}
+    clocks: dict[str, tuple[str, int]] = {}
     problems: list[Problem] = []
     for name in graph.topological:
         operator = graph[name]
@@ -83,6 +84,10 @@ def _resolve(
             ]
             if operator.stateful:
                 follows[name] = event_time.lags(operator, frames)
+                delay = event_time.own_delay(operator, frames[0])
+                origin = event_clock.origin(graph, name)
+                if delay is not None and origin is not None:
+                    clocks[name] = (origin, delay)
             schema, made = _output(compiler, operator, frames, spark)
             if made is not None and feeds_state(graph, name):
                 columns[name] = event_time.kept(made, struct_of(schema))
@@ -95,7 +100,7 @@ def _resolve(
             problems.append(
                 _problem(operator, f"its function failed: {type(error).__name__}: {error}")
             )
-    return schemas, EventTimes(columns, follows), problems
+    return schemas, EventTimes(columns, follows, clocks), problems
 
 
 def _output(
