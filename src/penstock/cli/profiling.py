@@ -167,7 +167,7 @@ def _one(
 ) -> Profiled:
     from penstock.app import profile
     from penstock.policies.stepwise.policy import Stepwise
-    from penstock.views.progress import ProgressView
+    from penstock.views.plain_lines import ProgressView
 
     conf = starting.settings(given.conf)
     policy = setting.policy("stepwise", given.settings)

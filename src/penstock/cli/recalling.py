@@ -93,9 +93,10 @@ def _history(given: argparse.Namespace, streams: Streams) -> int:
     every = timeline.step(moments) if given.every is None else duration.seconds(given.every)
     if every <= 0:
         raise InvalidInput(f"there is no line every '{given.every}'")
-    lines = [*timeline.lines(history.seen(home, timeline.chosen(moments, every)))]
+    lines = [*timeline.samples(history.seen(home, timeline.chosen(moments, every)))]
     told, made = [*history.decisions(home, first)], [*history.transitions(home, first)]
-    events = [*timeline.events(made, told)]
+    happened = [one for one in history.events(home) if one.turn >= first]
+    events = [*timeline.entries(made, told, happened)]
     shown = {
         "flow": graph.name,
         "every_s": every,

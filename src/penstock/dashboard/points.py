@@ -21,7 +21,7 @@ def points(seen: Iterable[Seen], before: Point | None = None) -> Iterator[Point]
     `before` is the point of the first turn where it is known; it does not come again.
     """
     one, other = tee(seen)
-    pairs = zip(timeline.lines(one), other, strict=True)
+    pairs = zip(timeline.samples(one), other, strict=True)
     for line, now in islice(pairs, 0 if before is None else 1, None):
         made = _point(line, now)
         if before is not None and not line.first and line.at == before["at"]:

@@ -90,7 +90,7 @@ class Recording:
         self._mixed = False
         self._trouble: str | None = None
 
-    # --- what the page asks for -----------------------------------------------------------------
+    # --- what the page asks for -------------------------------------------------------------------
 
     def head(self) -> dict[str, Any]:
         """What does not change while a run goes on: the dataflow, and where it is drawn."""
@@ -150,7 +150,7 @@ class Recording:
                 "summary": None if running else self._summary(),
             }
 
-    # --- reading --------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------
 
     def _refresh(self) -> None:
         now = time.monotonic()
@@ -234,7 +234,7 @@ class Recording:
     def _placed(self, entries: list[Entry]) -> list[Entry]:
         return [{**one, "x": self._x.get(one["turn"])} for one in entries]
 
-    # --- how it is ------------------------------------------------------------------------------
+    # --- how it is --------------------------------------------------------------------------------
 
     def _running(self) -> bool:
         try:

@@ -116,7 +116,7 @@ class _Panel:
         pad = (high - low or 1.0) * (0.03 if points else 0.01)
         return low - pad, high + pad
 
-    # --- around the axes ------------------------------------------------------------------------
+    # --- around the axes --------------------------------------------------------------------------
 
     @property
     def title(self) -> str:
@@ -197,7 +197,7 @@ class _Panel:
                 return words, size, False
         return full, _NUMBER, True
 
-    # --- shapes ---------------------------------------------------------------------------------
+    # --- shapes -----------------------------------------------------------------------------------
 
     def shapes(self, left: float, head: float, top: float, height: float) -> Iterator[Shape]:
         """Everything of the panel: its title and legend from `head` on, its axes from `top` on."""
@@ -386,7 +386,7 @@ def _error_bar(scale: _Scale, x: float, value: float, spread: float | None) -> I
             yield _straight(x - 3, y, x + 3, y, "mark", 1.0)
 
 
-# --- lines --------------------------------------------------------------------------------------
+# --- lines ----------------------------------------------------------------------------------------
 
 
 def _line(panel: Panel, line: Line, number: int, scale: _Scale) -> Iterator[Shape]:

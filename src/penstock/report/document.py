@@ -1,4 +1,4 @@
-"""The report of a run as files: one page, and its pictures beside it."""
+"""Writing the report of a run: one HTML page, and PNG pictures beside it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.report.story import Story
 
 @dataclass(frozen=True)
 class Written:
-    """What was written; `missing` says why there are no pictures, if there are none."""
+    """The files of a report; `missing` says why there are no pictures."""
 
     page: Path
     pictures: tuple[Path, ...] = ()
@@ -24,9 +24,10 @@ class Written:
 
 
 def write(story: Story, out: str | Path | None = None, now: float | None = None) -> Written:
-    """Write the report of a run, into its directory unless told otherwise.
+    """Write the report of a run to `out`, by default report.html in its directory.
 
-    The page is whole without its pictures, which are for other documents. Raises `InvalidInput`.
+    The page needs no other file; the pictures are for use in other documents. Raises
+    `InvalidInput`.
     """
     path = story.run_dir / "report.html" if out is None else Path(out).expanduser()
     if path.is_dir():
