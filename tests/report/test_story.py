@@ -21,7 +21,7 @@ from penstock.policies.base.policy import Context
 from penstock.report import document, prose
 from penstock.report.curves import curves
 from penstock.report.page import page
-from penstock.report.story import Choice, Story, merged, story
+from penstock.report.story import Choice, Incident, Story, merged, story
 from penstock.store import history, mailbox
 
 from ..control.doubles import FakeTime, flow, running
@@ -245,6 +245,17 @@ def test_vetoes_and_errors_are_told_with_their_reasons(tmp_path: Path) -> None:
     written = checked(found)
     assert "out of ideas" in written
     assert "cool-down" in written
+
+
+def test_events_are_a_table_and_problems_a_warning(told: Story) -> None:
+    assert [one.kind for one in told.incidents] == ["start", "drain", "stop"]
+    problem = Incident(30.0, "restart", "double: task <failed>", True)
+    found = replace(told, incidents=(*told.incidents, problem, problem))
+    written = checked(found)
+    assert '<span class="bad">restart</span></td><td>double: task &lt;failed&gt;' in written
+    assert '<span class="faint">start</span>' in written
+    assert "The run reported problems: twice 'restart'; see Events." in whole(found)
+    assert "reported problems" not in whole(told)
 
 
 def test_a_bound_that_was_missed_and_dead_letters_are_warned_of(told: Story) -> None:

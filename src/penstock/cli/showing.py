@@ -82,7 +82,7 @@ def _dashboard(given: argparse.Namespace, streams: Streams) -> int:
 
     check_installed()
     from penstock.dashboard.access import Access
-    from penstock.dashboard.recording import check
+    from penstock.dashboard.run_reader import check
     from penstock.store.run_directory import local
 
     home = local(given.run_dir)

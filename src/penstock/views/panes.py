@@ -30,7 +30,7 @@ _PHASES = {
 _NARROW = 76
 _KEPT = 300  # values of a sparkline
 _NAME, _VALUE = 10, 9
-_KINDS = {**dict.fromkeys(PROBLEMS, "red"), "error": "red", "trouble": "red"}
+_RED = {"error", "trouble", *PROBLEMS}
 
 
 # --- header ---------------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ def notes(told: Sequence[Note], width: int, lines: int) -> list[Text]:
 def _note(one: Note, width: int) -> list[Text]:
     """First what happened and its cost, then why; a cost that does not fit goes with the reason."""
     at = f" {text.clock(one.at):>6}  "
-    kind = (f"{one.kind}: ", _KINDS.get(one.kind, "yellow")) if one.kind else ""
+    kind = (f"{one.kind}: ", "red" if one.kind in _RED else "yellow") if one.kind else ""
     first, why = Text.assemble((at, "dim"), kind, text.line(one.what)), text.line(one.why)
     if len(first) + len(one.cost) <= width:
         first.append(one.cost, "dim")

@@ -1,8 +1,8 @@
 """Exports the latest snapshot of a run to Prometheus over HTTP.
 
 Every numeric metric of the catalog is exported as `penstock_`, level, name, base unit. What was not
-measured is omitted, never 0; unbounded values are +Inf. A channel is labelled with its two operators
-and the pipeline that reads it. Nothing is computed before a scrape.
+measured is omitted, never 0; unbounded values are +Inf. A channel is labelled with its two
+operators and the pipeline that reads it. Nothing is computed before a scrape.
 """
 
 from __future__ import annotations
