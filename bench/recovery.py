@@ -18,7 +18,7 @@ from penstock import Dataflow, Discard, Generator
 from penstock.engines.spark.engine import SparkEngine
 from penstock.plan import fusion
 from penstock.plan.plan import Plan
-from penstock_lab.experiments.recovery_spark import CROWDED, committed, keyed, recoveries
+from penstock_lab.experiments.es_stream.recovery_spark import CROWDED, committed, keyed, recoveries
 
 _RATE = 1800  # Es-Stream's
 _INTERVALS = (1.0, 4.0, 8.0)

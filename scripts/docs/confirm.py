@@ -2,9 +2,9 @@
 
 A result is stale when the code that its cases reach is no longer the code that made it. Where that
 code was only tidied up it need not be made anew: a simulated case depends on its seed alone, so it
-gives the same records again. This repeats some cases of each result, all if nothing is said, and if
-their records are the same notes the code as it is now in the manifest, and how many cases say so.
-Without names it does so for results whose code has changed.
+gives the same records again. This repeats some cases of each result (all without `--cases`). If
+the digests of their records are those in the manifest, it notes there the code as it is now, and
+how many cases were repeated. Without names it takes the results whose code has changed.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import records
 from penstock_lab import experiments
 from penstock_lab.experiments import code, provenance
-from penstock_lab.experiments.experiment import Case, Data, Experiment, Setting
-from penstock_lab.experiments.store import Store
-from results import HOME, unpacked
+from penstock_lab.experiments.experiment import Case, Experiment, Setting
+from results import HOME
 
 
 def main(words: Sequence[str]) -> int:
@@ -43,19 +43,16 @@ def is_stale(experiment: Experiment) -> bool:
 
 def confirmed(experiment: Experiment, count: int | None) -> bool:
     """Repeat cases of a result and note the code if their records are the same."""
-    with TemporaryDirectory() as aside:
-        unpacked(HOME / experiment.name, Path(aside))
-        data = Store(Path(aside)).data()["simulator"]
-    cases = experiment.made("simulator", data.parameters)
-    some = spread(cases, count or len(cases))
-    for case in some:
-        found = repeated(case, data.seed)
-        if found != stored(data, {one["case"] for one in found}):
-            print(f"{experiment.name}: '{case.name}' has other records now: run it anew")
-            return False
     file = HOME / experiment.name / "manifest.json"
     manifest = json.loads(file.read_text())
     told = manifest["engines"]["simulator"]
+    cases = experiment.made("simulator", told["parameters"])
+    some = spread(cases, count or len(cases))
+    for case in some:
+        found = records.digests(repeated(case, told["seed"]))  # it may record other cases, too
+        if any(told["records"].get(name) != digest for name, digest in found.items()):
+            print(f"{experiment.name}: '{case.name}' has other records now: run it anew")
+            return False
     told["code"] = code.digest(experiment, "simulator")
     told["confirmed"] = {"commit": provenance.commit(), "cases": len(some), "of": len(cases)}
     file.write_text(json.dumps(manifest, indent=2) + "\n")
@@ -70,15 +67,9 @@ def spread(cases: Sequence[Case], count: int) -> list[Case]:
 
 
 def repeated(case: Case, seed: int) -> list[Any]:
-    """The records that a case gives now, as they would be read back."""
+    """The records that a case gives now."""
     with TemporaryDirectory() as scratch:
-        records = [*case.job(Setting(seed, Path(scratch)))]
-    return [json.loads(json.dumps({"case": case.name, **one})) for one in records]
-
-
-def stored(data: Data, cases: Collection[str]) -> list[Any]:
-    """The records under some names: a case may record others beside its own."""
-    return [one for one in data.records if one["case"] in cases]
+        return [{"case": case.name, **one} for one in case.job(Setting(seed, Path(scratch)))]
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ makes of the words.
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import re
 import sys
@@ -24,6 +25,21 @@ def on_config(config: Any) -> Any:
             sys.path.insert(0, source)
         config.watch.append(source)
     return config
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Unpack the pictures of the experiments into the site."""
+    from mkdocs.structure.files import File
+
+    for packed in sorted((ROOT / "docs" / "results").glob("*/picture-*.svg.gz")):
+        files.remove(files.src_uris[f"results/{packed.parent.name}/{packed.name}"])
+        picture = gzip.decompress(packed.read_bytes())
+        files.append(File.generated(config, _picture(packed), content=picture))
+    return files
+
+
+def _picture(packed: Path) -> str:
+    return f"results/{packed.parent.name}/{packed.stem}"
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -207,9 +223,9 @@ def _experiment(home: Path) -> str:
         for said in engines.values()
     ]
     pictures = [
-        f"![{title.lstrip('# ')}, {engine}](results/{home.name}/{file.name})"
+        f"![{title.lstrip('# ')}, {engine}]({_picture(file)})"
         for engine in engines
-        if (file := home / f"picture-{engine}.png").exists()
+        if (file := home / f"picture-{engine}.svg.gz").exists()
     ]
     head = f"### {home.name}\n\n**{title.lstrip('# ')}.** "
     return "\n\n".join([head + rest.strip(), *pictures, "Made by " + "; ".join(made) + "."])

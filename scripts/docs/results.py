@@ -1,17 +1,19 @@
 """Take results of `penstock experiment` into the documentation: `results.py DIRECTORY`.
 
-docs/results keeps for every experiment what its directory has, the raw data and the pictures as
-SVG packed. Of an experiment that is already there, what an engine has completed anew is replaced,
-and what only another engine has done stays. Without a directory all that is there is made again
-from its data, after the code that makes it has changed. A quick run takes no full one's place; how
-long it took is noted in quick.json. What drew the pictures is noted beside
-them: another version of matplotlib may draw other bytes.
+docs/results keeps of every experiment its manifest, its table, the pictures as packed SVG, and
+those values of the raw data that the table and the pictures read (`records.py`), packed too.
+Results of an engine replace older ones of the same engine; those of other engines stay. Without a
+directory, tables and pictures are made again from the data in docs/results, as is needed after a
+change of the code that makes them. A quick run never replaces a full one; quick.json notes how
+long it took. matplotlib.txt has the version that drew the pictures: another one may draw other
+bytes.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
+import lzma
 import shutil
 import sys
 from collections.abc import Mapping
@@ -20,14 +22,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import records
 from penstock_lab import experiments
 from penstock_lab.experiments.store import Store
 
 HOME = Path(__file__).parents[2] / "docs" / "results"
 DRAWN_BY = HOME / "matplotlib.txt"
 QUICK = HOME / "quick.json"
-_KEPT = ("manifest.json", "table.json", "table.md", "picture-*.png", "picture-*.json")
-_PACKED = ("data-*.jsonl", "picture-*.svg")
+_KEPT = ("table.json", "table.md", "picture-*.json")
 
 
 def main(source: Path | None) -> None:
@@ -80,24 +82,30 @@ def timed(source: Path) -> None:
 
 
 def taken(source: Path, target: Path) -> None:
-    """Copy one experiment."""
+    """Take one experiment: copy what is small, pack the rest, and prune its records."""
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     for pattern in _KEPT:
         for file in sorted(source.glob(pattern)):
             shutil.copyfile(file, target / file.name)
-    for pattern in _PACKED:
-        for file in sorted(source.glob(pattern)):
-            packed = gzip.compress(file.read_bytes(), mtime=0)
-            (target / f"{file.name}.gz").write_bytes(packed)
+    for file in sorted(source.glob("picture-*.svg")):
+        (target / f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes(), mtime=0))
+    manifest = json.loads((source / "manifest.json").read_text())
+    experiment, found = experiments.get(Store(source).name), Store(source).data()
+    for engine, kept in records.needed(experiment, found).items():
+        # The digests are of all records, so those of data that are pruned already stay.
+        manifest["engines"][engine].setdefault("records", records.digests(found[engine].records))
+        text = "".join(f"{records.line(record)}\n" for record in kept)
+        (target / f"data-{engine}.jsonl.xz").write_bytes(lzma.compress(text.encode(), preset=9))
+    (target / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
 
 
 def unpacked(source: Path, target: Path) -> None:
-    """The other way: an experiment as `penstock experiment` left it, without what is made of it."""
+    """The other way: manifest and data as `penstock experiment` would read them."""
     target.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source / "manifest.json", target / "manifest.json")
-    for data in sorted(source.glob("data-*.jsonl.gz")):
-        (target / data.stem).write_bytes(gzip.decompress(data.read_bytes()))
+    for data in sorted(source.glob("data-*.jsonl.xz")):
+        (target / data.stem).write_bytes(lzma.decompress(data.read_bytes()))
 
 
 if __name__ == "__main__":

@@ -14,10 +14,41 @@ Every message is for a person: what is wrong, where it was written, what to do.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from penstock.dataflow.validation import Problem
+
+@dataclass(frozen=True)
+class Location:
+    """A line of a user's file."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        path = Path(self.file)
+        try:
+            return f"{path.relative_to(Path.cwd())}:{self.line}"
+        except ValueError:
+            return f"{path}:{self.line}"
+
+
+UNKNOWN = Location("<unknown>", 0)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One reason why a dataflow cannot run, and where it was written."""
+
+    message: str
+    operator: str | None = None
+    written: Location | None = None
+
+    def __str__(self) -> str:
+        place = str(self.written) if self.written is not None and self.written.line > 0 else ""
+        if self.operator is None:
+            return f"{place}: {self.message}" if place else self.message
+        return f"operator '{self.operator}'{f' ({place})' if place else ''}: {self.message}"
 
 
 class PenstockError(Exception):

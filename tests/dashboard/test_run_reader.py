@@ -14,11 +14,11 @@ import pytest
 
 from penstock.dashboard import run_reader
 from penstock.dashboard.run_reader import RunReader, check
-from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput, RunDirectoryError
 from penstock.metrics.events import Event, EventKind
 from penstock.store import history, timeline
 from penstock.store.run_directory import RunDirectory
+from penstock.testing import MemoryEngine
 from tests.control.doubles import flow, running
 
 from .runs import WALL, ticks, write

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import sys
+import shutil
+import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
@@ -19,6 +20,7 @@ import pytest
 from penstock_lab import experiments
 from penstock_lab.experiments import code, drawn, times
 from penstock_lab.experiments.experiment import Case, EngineName
+from penstock_lab.experiments.runner import Order, carry_out
 from penstock_lab.experiments.store import Store
 from penstock_lab.experiments.table import UNKNOWN
 from penstock_lab.experiments.verdict import GIVEN, ONE_RUN, ROUNDS, UNMEASURED, VARIED
@@ -126,7 +128,7 @@ def test_misses_are_not_hidden() -> None:
 def test_every_engine_has_its_pictures(name: str) -> None:
     engines = json.loads((HOME / name / "manifest.json").read_text())["engines"]
     kept = {file.name for file in (HOME / name).glob("picture-*")}
-    assert kept == {f"picture-{e}.{kind}" for e in engines for kind in ("json", "png", "svg.gz")}
+    assert kept == {f"picture-{e}.{kind}" for e in engines for kind in ("json", "svg.gz")}
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -137,13 +139,9 @@ def test_a_picture_shows_what_the_data_beside_it_say(name: str, tmp_path: Path) 
     assert found
     for engine, data in found.items():
         noted = json.loads((HOME / name / f"picture-{engine}.json").read_text())
-        png = (HOME / name / f"picture-{engine}.png").read_bytes()
         svg = gzip.decompress((HOME / name / f"picture-{engine}.svg.gz").read_bytes())
-        assert noted == {
-            "figure": drawn.of(experiments.get(name).picture(data.rounds[0])),
-            "png": sha256(png).hexdigest(),
-            "svg": sha256(svg).hexdigest(),
-        }
+        assert noted["figure"] == drawn.of(experiments.get(name).picture(data.rounds[0]))
+        assert noted["svg"] == sha256(svg).hexdigest()
 
 
 @pytest.mark.large
@@ -156,8 +154,6 @@ def test_a_picture_comes_from_the_data_beside_it(name: str, tmp_path: Path) -> N
     Store(tmp_path).make(experiments.get(name))
     for kept in (HOME / name).glob("picture-*.svg.gz"):
         assert gzip.decompress(kept.read_bytes()) == (tmp_path / kept.stem).read_bytes()
-    for kept in (HOME / name).glob("picture-*.png"):
-        assert kept.read_bytes() == (tmp_path / kept.name).read_bytes()
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -196,24 +192,57 @@ def test_nothing_is_tied_to_a_machine(name: str) -> None:
     assert all(" /" not in one["command"] for one in said.values())
 
 
-def test_taking_and_unpacking_are_inverse(tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    source.mkdir()
-    made = ("table.md", "picture-simulator.png", "picture-simulator.svg")
-    for name in ("manifest.json", "data-simulator.jsonl", *made):
-        (source / name).write_text(f"of {name}")
-    RESULTS.taken(source, tmp_path / "kept")
-    packed = (tmp_path / "kept" / "picture-simulator.svg.gz").read_bytes()
-    assert gzip.decompress(packed) == b"of picture-simulator.svg"
-    RESULTS.unpacked(tmp_path / "kept", tmp_path / "back")
-    back = {file.name: file.read_text() for file in (tmp_path / "back").iterdir()}
-    assert back == {n: f"of {n}" for n in ("manifest.json", "data-simulator.jsonl")}
+def lines(home: Path) -> list[Any]:
+    return [json.loads(one) for one in (home / "data-simulator.jsonl").read_text().splitlines()]
+
+
+def test_of_the_records_is_kept_what_the_table_and_the_picture_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experiments, "every", lambda: (MADE_UP,))
+    carry_out(MADE_UP, Order(tmp_path / "ran", seed=1))
+    source, kept, back = tmp_path / "ran" / "made-up", tmp_path / "kept", tmp_path / "back"
+    whole = lines(source)
+    extra = [{**record, "unread": {"by": "all"}} for record in whole]
+    (source / "data-simulator.jsonl").write_text("".join(json.dumps(r) + "\n" for r in extra))
+    RESULTS.taken(source, kept)
+    assert sorted(file.name for file in kept.iterdir()) == [
+        "data-simulator.jsonl.xz",
+        "manifest.json",
+        "picture-simulator.json",
+        "picture-simulator.svg.gz",
+        "table.json",
+        "table.md",
+    ]
+    packed = (kept / "picture-simulator.svg.gz").read_bytes()
+    assert gzip.decompress(packed) == (source / "picture-simulator.svg").read_bytes()
+    RESULTS.unpacked(kept, back)
+    left = lines(back)
+    assert len(left) == len(extra)
+    assert not any("unread" in record for record in left)
+    Store(back).make(MADE_UP, pictures=False)
+    assert (back / "table.md").read_text() == (source / "table.md").read_text()
+    told = json.loads((kept / "manifest.json").read_text())["engines"]["simulator"]
+    assert told["records"] == RESULTS.records.digests(extra)
+    again = tmp_path / "again"
+    shutil.copytree(back, again)
+    RESULTS.taken(again, kept)
+    now = json.loads((kept / "manifest.json").read_text())["engines"]["simulator"]
+    assert now["records"] == told["records"], "these are of all records, not of those kept"
+
+
+def test_results_and_every_other_file_are_small() -> None:
+    root = HOME.parents[1]
+    names = subprocess.check_output(["git", "-C", root, "ls-files", "-z"], text=True).split("\0")
+    sizes = {name: (root / name).stat().st_size for name in names if (root / name).is_file()}
+    assert [name for name, size in sizes.items() if size > 500_000] == []
+    results = ("docs/results/", "docs/pictures/", "bench/results/")
+    assert sum(size for name, size in sizes.items() if name.startswith(results)) < 6_000_000
 
 
 def test_a_result_is_confirmed_only_if_its_cases_give_the_same_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "results", RESULTS)
     confirm = script("confirm")
     monkeypatch.setattr(confirm, "HOME", tmp_path)
     shown = iter((1, 1, 2))
@@ -221,11 +250,9 @@ def test_a_result_is_confirmed_only_if_its_cases_give_the_same_records(
     experiment = replace(MADE_UP, cases=lambda: cases, size={})
     (tmp_path / "made-up").mkdir()
     manifest = tmp_path / "made-up" / "manifest.json"
-    told = {"seed": 1, "parameters": {}, "code": "of old", "complete": True}
+    seen = RESULTS.records.digests({"case": c, "kind": "seen", "x": 1} for c in "abc")
+    told = {"seed": 1, "parameters": {}, "code": "of old", "complete": True, "records": seen}
     manifest.write_text(json.dumps({"experiment": "made-up", "engines": {"simulator": told}}))
-    lines = "".join(json.dumps({"case": c, "kind": "seen", "x": 1}) + "\n" for c in "abc")
-    packed = gzip.compress(lines.encode())
-    (tmp_path / "made-up" / "data-simulator.jsonl.gz").write_bytes(packed)
     assert confirm.is_stale(experiment)
     assert confirm.confirmed(experiment, 2)
     now = json.loads(manifest.read_text())["engines"]["simulator"]

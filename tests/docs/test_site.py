@@ -72,11 +72,12 @@ def test_results_of_experiments_are_taken_in_with_their_pictures(tmp_path: Path)
     (home / "table.json").write_text(json.dumps(table))
     (home / "table.md").write_text("# One\n\nOf a paper.\n\n| a |\n")
     (home / "manifest.json").write_text(json.dumps({"engines": {"simulator": ran}}))
-    (home / "picture-simulator.png").touch()
+    (home / "picture-simulator.svg.gz").touch()
     told = generated.experiments()
     assert "| [stela-4](#stela-4) | One | 2 agrees, 1 differs | - | quick |" in told
     assert (
-        "### stela-4\n\n**One.** Of a paper.\n\n| a |\n\n![One, simulator](results/stela-4/" in told
+        "### stela-4\n\n**One.** Of a paper.\n\n| a |\n\n![One, simulator](results/stela-4/"
+        "picture-simulator.svg)" in told
     )
     assert told.endswith("Made by `penstock experiment stela-4 --quick`: 62 s.")
     assert "| simulator, quick | 1 | 0 h 01.0 min |" in told

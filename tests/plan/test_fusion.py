@@ -184,14 +184,14 @@ def test_parallelism_stays_within_the_bounds() -> None:
 
 def test_operators_whose_bounds_do_not_meet_cannot_be_fused() -> None:
     assert reasons(of("in wide narrow", "out"), bounded()) == [
-        "pipeline 'in': its operators cannot be fused: one needs a parallelism of at least 4 "
-        "and another stands 2 at most"
+        "pipeline 'in': its operators cannot be fused: one needs at least 4 "
+        "instances and another allows at most 2"
     ]
 
 
 OWN = (
-    "must be a pipeline of its own: it knows batches by the numbers that they have in its query, "
-    "and would take those of another for old ones"
+    "must be a pipeline of its own: it recognises batches by their ids in its query, "
+    "and would skip batches of another query as old ones"
 )
 
 

@@ -20,7 +20,7 @@ from penstock.dashboard.view_model import (
     grouped,
     points,
 )
-from penstock.dataflow import serialization
+from penstock.dataflow import structure
 from penstock.dataflow.graph import CycleError, Graph
 from penstock.drawing.layout import layout
 from penstock.errors import PenstockError, RunDirectoryError
@@ -296,7 +296,7 @@ class RunReader:
 def _drawn(graph: Graph) -> dict[str, Any]:
     """The dataflow and its layout; no layout if it has too many operators."""
     placed = layout(graph).to_json() if len(graph.operators) <= DRAWN else None
-    return {"dataflow": serialization.to_json(graph), "layout": placed}
+    return {"dataflow": structure.to_json(graph), "layout": placed}
 
 
 def _open(entry: Entry) -> bool:

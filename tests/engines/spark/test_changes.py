@@ -87,7 +87,8 @@ def test_a_moved_ceiling_is_measured_exact_and_leaves_its_neighbours_alone(
 ) -> None:
     flow, plan = branches(None)  # records come as long as the change takes
     engine = start(flow, plan, make_before_break=shadow)
-    until(lambda: len(engine.observer.outputs.get("two", ())) > 3, "some batches")
+    outputs_of = engine.observer.outputs
+    until(lambda: all(len(outputs_of.get(n, ())) > 3 for n in ("one", "two")), "some batches")
     query = engine.pipelines["two"].query.runId
     outputs = len(engine.observer.outputs["two"])
     engine.apply(plan.with_pipeline("one", ceiling=5))
@@ -187,6 +188,9 @@ def test_a_pipeline_that_dies_is_restarted_alone(start: Start) -> None:
 
     until(again, "a restart")
     finish(engine)
+    events = [(event.kind, event.pipeline) for event in engine.take_events()]
+    assert events == [("restart", "one"), ("recovered", "one")]
+    assert engine.take_events() == ()
     assert counts(engine, "one-out") == counts(engine, "two-out") == EXPECTED
     after = {name: p.query.runId for name, p in engine.pipelines.items()}
     assert {n for n in before if before[n] != after[n]} == {"one"}

@@ -109,6 +109,22 @@ def test_where_a_definition_stands_does_not_count(digest: object) -> None:
     assert digest(moved, "penstock.deep.beginning") == digest(FILES)
 
 
+def test_the_name_of_code_that_is_not_covered_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def text(files: dict[str, str]) -> str:
+        monkeypatch.setattr(code, "read", lambda name: code.parsed(name, files.get(name, "")))
+        code.defined.cache_clear()
+        found = code.defined("penstock.first", "cases", ("penstock.first",))[0]
+        code.defined.cache_clear()
+        return found
+
+    renamed = FIRST.replace("helper", "assistant")
+    assert text({"penstock.first": renamed}) == text({"penstock.first": FIRST})
+    other = FIRST.replace("return [helper(step), ", "return [helper(step), LIMIT, ")
+    assert text({"penstock.first": other}) != text({"penstock.first": FIRST})
+
+
 def test_the_simulator_policies_and_workloads_are_covered_and_words_for_users_are_not() -> None:
     reach = Reach()
     reach.add(code.place(experiments.get("joker-18").cases))
@@ -118,10 +134,10 @@ def test_the_simulator_policies_and_workloads_are_covered_and_words_for_users_ar
         "penstock.policies.joker.policy",
         "penstock.policies.joker.growth",
         "penstock_lab.workloads.wordcount",
-        "penstock_lab.experiments.joker",
+        "penstock_lab.experiments.joker.common",
     } <= found
     assert not [m for m in found if m.startswith(("penstock.report", "penstock.engines.spark"))]
-    assert ("penstock_lab.experiments.joker_18", "picture") not in reach.found
+    assert ("penstock_lab.experiments.joker.figure_18", "picture") not in reach.found
 
 
 def test_a_policy_that_is_named_in_a_text_is_covered() -> None:
@@ -135,7 +151,7 @@ def test_on_spark_the_code_is_that_of_the_experiment() -> None:
     reach.add(code.place(experiments.get("nephele-6").spark))
     found = {module for module, _ in reach.found}
     assert all(module.startswith("penstock_lab.experiments.") for module in found)
-    assert ("penstock_lab.experiments.prime_spark", "swing") in reach.found
+    assert ("penstock_lab.experiments.nephele.prime_tester_spark", "swing") in reach.found
 
 
 def test_a_commit_says_whether_the_sources_are_those_of_it(tmp_path: Path) -> None:

@@ -19,18 +19,16 @@ from penstock.plan.plan import Plan
 from penstock.policies.es_stream.marginal_analysis import best_instances
 from penstock.policies.shared import queueing
 from penstock_lab import experiments
-from penstock_lab.experiments import (
-    es_stream,
-    es_stream_9,
-    es_stream_13,
-    es_stream_15,
-    es_stream_18,
-    es_stream_spark,
-    es_stream_static,
-    recovery_spark,
-)
-from penstock_lab.experiments.es_stream import COUNT, TOP, Application
-from penstock_lab.experiments.es_stream_recovery import Fault, Scaled, recovered
+from penstock_lab.experiments.es_stream import best_static as es_stream_static
+from penstock_lab.experiments.es_stream import chain_spark as es_stream_spark
+from penstock_lab.experiments.es_stream import common as es_stream
+from penstock_lab.experiments.es_stream import figure_9 as es_stream_9
+from penstock_lab.experiments.es_stream import figure_13 as es_stream_13
+from penstock_lab.experiments.es_stream import figure_15 as es_stream_15
+from penstock_lab.experiments.es_stream import figure_18 as es_stream_18
+from penstock_lab.experiments.es_stream import recovery_spark as recovery_spark
+from penstock_lab.experiments.es_stream.common import COUNT, TOP, Application
+from penstock_lab.experiments.es_stream.recovery import Fault, Scaled, recovered
 from penstock_lab.experiments.experiment import Data, Job, Record, Setting
 from penstock_lab.experiments.play import Play
 from penstock_lab.experiments.rivals import scaled

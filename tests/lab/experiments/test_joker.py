@@ -13,21 +13,19 @@ from penstock.engines.simulator.scenario import Scenario
 from penstock.policies.es_stream import marginal_analysis
 from penstock.policies.joker import splitting
 from penstock_lab import experiments
-from penstock_lab.experiments import (
-    es_stream,
-    es_stream_13,
-    joker,
-    joker_5,
-    joker_8,
-    joker_10,
-    joker_11,
-    joker_12,
-    joker_16,
-    joker_18,
-)
+from penstock_lab.experiments.es_stream import common as es_stream
+from penstock_lab.experiments.es_stream import figure_13 as es_stream_13
 from penstock_lab.experiments.experiment import Case, Data, Record, Setting
-from penstock_lab.experiments.joker_best import Best
-from penstock_lab.experiments.joker_draws import middle, repeated
+from penstock_lab.experiments.joker import common as joker
+from penstock_lab.experiments.joker import figure_5 as joker_5
+from penstock_lab.experiments.joker import figure_8 as joker_8
+from penstock_lab.experiments.joker import figure_10 as joker_10
+from penstock_lab.experiments.joker import figure_11 as joker_11
+from penstock_lab.experiments.joker import figure_12 as joker_12
+from penstock_lab.experiments.joker import figure_16 as joker_16
+from penstock_lab.experiments.joker import figure_18 as joker_18
+from penstock_lab.experiments.joker.best_static import Best
+from penstock_lab.experiments.joker.draws import middle, repeated
 
 OURS = [e for e in experiments.every() if e.name.startswith(("joker", "es-stream"))]
 

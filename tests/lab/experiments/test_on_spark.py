@@ -16,21 +16,19 @@ from penstock.plan import fusion
 from penstock.policies.base.policy import Context
 from penstock.policies.stela import policy as stela
 from penstock_lab import experiments
-from penstock_lab.experiments import (
-    es_stream_15,
-    es_stream_spark,
-    joker_spark,
-    joker_waiting,
-    nephele_spark,
-    nodes_spark,
-    prime_spark,
-    recovery_spark,
-    removal_spark,
-    stela_spark,
-    waiting,
-)
+from penstock_lab.experiments import waiting
+from penstock_lab.experiments.es_stream import chain_spark as es_stream_spark
+from penstock_lab.experiments.es_stream import figure_15 as es_stream_15
+from penstock_lab.experiments.es_stream import nodes_spark as nodes_spark
+from penstock_lab.experiments.es_stream import recovery_spark as recovery_spark
 from penstock_lab.experiments.experiment import Data, Experiment, Record, Setting
+from penstock_lab.experiments.joker import fission_spark as joker_waiting
+from penstock_lab.experiments.joker import load_spark as joker_spark
+from penstock_lab.experiments.nephele import prime_tester_spark as prime_spark
+from penstock_lab.experiments.nephele import twitter_spark as nephele_spark
 from penstock_lab.experiments.play import SparkPlay
+from penstock_lab.experiments.stela import scale_in_spark as removal_spark
+from penstock_lab.experiments.stela import scale_out_spark as stela_spark
 from penstock_lab.experiments.table import tabulate
 from penstock_lab.experiments.verdict import ROUNDS
 from penstock_lab.experiments.waiting import Part

@@ -17,10 +17,10 @@ from penstock.metrics.snapshot import ExecutorMetrics, PipelineMetrics, Snapshot
 from penstock.policies.base.policy import Context
 from penstock.policies.stela import policy
 from penstock_lab import experiments
-from penstock_lab.experiments import removal_spark
 from penstock_lab.experiments.experiment import Record, Setting
 from penstock_lab.experiments.play import Watch
-from penstock_lab.experiments.removal_spark import SCORE, TAG, Removal, Usher
+from penstock_lab.experiments.stela import scale_in_spark as removal_spark
+from penstock_lab.experiments.stela.scale_in_spark import SCORE, TAG, Removal, Usher
 from penstock_lab.experiments.table import tabulate
 from tests.lab.experiments.test_on_spark import data, seconds, tick, value
 

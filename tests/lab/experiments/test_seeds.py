@@ -19,12 +19,13 @@ from penstock.engines.simulator.topologies import LINEAR
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.policies.base.policy import Context
 from penstock_lab import experiments
-from penstock_lab.experiments import nephele_8, reading
+from penstock_lab.experiments import reading
 from penstock_lab.experiments.experiment import Data, Experiment, Setting
-from penstock_lab.experiments.nephele import PRINTED, Buffers, Fewest
+from penstock_lab.experiments.nephele import figure_8 as nephele_8
+from penstock_lab.experiments.nephele.common import PRINTED, Buffers, Fewest
 from penstock_lab.experiments.play import Play
 from penstock_lab.experiments.runner import Order, carry_out
-from penstock_lab.experiments.stela import best, taken
+from penstock_lab.experiments.stela.common import best, taken
 from penstock_lab.experiments.verdict import DIFFERS
 
 EVERY = experiments.every()

@@ -20,7 +20,7 @@ from penstock.plan.limits import Limits
 from penstock.policies.base.policy import Context
 from penstock.policies.stela import policy as stela
 from penstock_lab.experiments.experiment import Data, Record, Setting
-from penstock_lab.experiments.stela import (
+from penstock_lab.experiments.stela.common import (
     AT,
     AT_ONCE,
     Dealt,
@@ -30,8 +30,8 @@ from penstock_lab.experiments.stela import (
     starting,
     taken,
 )
-from penstock_lab.experiments.stela import Draw as Out
-from penstock_lab.experiments.stela_8 import FIGURE_8, RANDOM, STELA, Draw, down, kept
+from penstock_lab.experiments.stela.common import Draw as Out
+from penstock_lab.experiments.stela.figure_8 import FIGURE_8, RANDOM, STELA, Draw, down, kept
 from penstock_lab.experiments.table import tabulate
 from penstock_lab.experiments.verdict import GIVEN
 

@@ -13,10 +13,11 @@ from penstock.errors import InvalidInput
 from penstock_lab.experiments.experiment import Experiment
 
 _MODULES = (
-    *("nephele_3", "nephele_6", "nephele_hours", "nephele_8", "stela_4", "stela_6", "stela_8"),
-    *("stepwise_11", "stepwise_12", "stepwise_13", "stepwise_14"),
-    *("joker_5", "joker_8", "joker_10", "joker_11", "joker_12", "joker_16", "joker_18"),
-    *("es_stream_9", "es_stream_13", "es_stream_15", "es_stream_18"),
+    *("nephele.figure_3", "nephele.figure_6", "nephele.task_hours", "nephele.figure_8"),
+    *("stela.figure_4", "stela.figure_6", "stela.figure_8"),
+    *(f"stepwise.figure_{number}" for number in (11, 12, 13, 14)),
+    *(f"joker.figure_{number}" for number in (5, 8, 10, 11, 12, 16, 18)),
+    *(f"es_stream.figure_{number}" for number in (9, 13, 15, 18)),
 )
 
 

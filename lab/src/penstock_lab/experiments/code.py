@@ -81,21 +81,24 @@ class Reach:
         waiting = [begin]
         while waiting:
             at = waiting.pop()
-            if at not in self.found and self._covers(at[0]):
-                self.found[at], names = defined(*at)
+            if at not in self.found and covered(at[0], self.within):
+                self.found[at], names = defined(*at, self.within)
                 waiting += names
-
-    def _covers(self, module: str) -> bool:
-        def part_of(packages: Iterable[str]) -> bool:
-            return any(f"{module}.".startswith(f"{one}.") for one in packages)
-
-        workload = module.startswith(f"{WORKLOADS}.")
-        return part_of(self.within) and (workload or not part_of(APART))
 
     def digest(self) -> str:
         """The same wherever the definitions stand."""
         texts = sorted(f"{name} {text}" for (_, name), text in self.found.items() if text)
         return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
+
+
+def covered(module: str, within: Iterable[str]) -> bool:
+    """Whether the definitions of a module count."""
+
+    def part_of(packages: Iterable[str]) -> bool:
+        return any(f"{module}.".startswith(f"{one}.") for one in packages)
+
+    workload = module.startswith(f"{WORKLOADS}.")
+    return part_of(within) and (workload or not part_of(APART))
 
 
 @dataclass(frozen=True)
@@ -108,14 +111,16 @@ class Source:
 
 
 @cache
-def defined(module: str, name: str) -> tuple[str, tuple[_Place, ...]]:
+def defined(
+    module: str, name: str, within: tuple[str, ...] = ROOTS
+) -> tuple[str, tuple[_Place, ...]]:
     """A definition as a text, and what it names; of what is imported, where it comes from."""
     source = read(module)
     if name in source.imported:
         return "", (source.imported[name],)
     nodes = source.defined.get(name, ())
     names = {place for node in nodes for place in named(node, source)}
-    texts = (ast.dump(_WithoutPlaces(source.imported).visit(deepcopy(node))) for node in nodes)
+    texts = (ast.dump(_WithoutPlaces(source, within).visit(deepcopy(node))) for node in nodes)
     return "\n".join(texts), tuple(names)
 
 
@@ -218,15 +223,45 @@ class _WithoutWords(ast.NodeTransformer):
 
 
 class _WithoutPlaces(ast.NodeTransformer):
-    """Takes away where names come from, which is followed anyway, and what errors say."""
+    """Takes away where names come from, which is followed anyway, and what errors say.
 
-    def __init__(self, imported: Mapping[str, _Place]) -> None:
-        self._imported = imported
+    A name of code that is not covered becomes a number, so that renaming it makes nothing stale.
+    """
+
+    def __init__(self, source: Source, within: tuple[str, ...]) -> None:
+        self._imported, self._within = dict(source.imported), within
+        self._outside: dict[_Place, str] = {}
+        self._local: frozenset[str] = frozenset()
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        inside = (one for one in ast.walk(node) if isinstance(one, ast.ImportFrom))
+        self._imported.update(pair for one in inside for pair in _imports(one))
+        before, self._local = self._local, self._local | _bound(node)
+        found = self.generic_visit(node)
+        self._local = before
+        return found
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        if isinstance(node.value, ast.Name) and _is_module(self._imported.get(node.value.id)):
-            return ast.Name(node.attr, node.ctx)
+        place = self._place(node.value)
+        if _is_module(place):
+            assert place is not None
+            return ast.Name(self._name((".".join(place), node.attr), node.attr), node.ctx)
         return self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        place = self._place(node)
+        return node if place is None else ast.Name(self._name(place, node.id), node.ctx)
+
+    def _place(self, node: ast.expr) -> _Place | None:
+        """Where a name comes from that is imported, and no variable of a function."""
+        if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
+            return None
+        return None if node.id in self._local else self._imported.get(node.id)
+
+    def _name(self, place: _Place, name: str) -> str:
+        if covered(place[0], self._within):
+            return name
+        return self._outside.setdefault(place, f"outside {len(self._outside)}")
 
     def visit_Raise(self, node: ast.Raise) -> ast.AST:
         if isinstance(node.exc, ast.Call):
@@ -238,6 +273,13 @@ class _WithoutPlaces(ast.NodeTransformer):
 
     def visit_Import(self, node: ast.Import) -> ast.AST:
         return ast.Pass()
+
+
+def _bound(node: ast.FunctionDef) -> set[str]:
+    """The parameters and variables of a function."""
+    arguments = {one.arg for one in ast.walk(node) if isinstance(one, ast.arg)}
+    names = (one for one in ast.walk(node) if isinstance(one, ast.Name))
+    return arguments | {one.id for one in names if isinstance(one.ctx, ast.Store)}
 
 
 def _is_text(node: ast.stmt) -> bool:

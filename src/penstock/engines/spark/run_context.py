@@ -7,18 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.dataflow import operators as op
-from penstock.dataflow.connectors import Generator
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.load_profile import Load, parse
 from penstock.dataflow.schema import Schema
-from penstock.engines.spark.channels.batch_size import Pace
+from penstock.engines.spark import pipeline_graph
 from penstock.engines.spark.channels.channel import Channel
 from penstock.engines.spark.channels.event_time import EventTimes
-from penstock.engines.spark.channels.remote_files import Store
-from penstock.engines.spark.measuring.meter import Mail
-from penstock.engines.spark.measuring.row_counts import Tally
-from penstock.engines.spark.queries.sinks import Outlets
+from penstock.engines.spark.channels.remote_files import FileStore
+from penstock.engines.spark.channels.valve import BatchSize
+from penstock.engines.spark.measuring.meter import MeterReports
+from penstock.engines.spark.queries.sinks import Outlets, RowCount
 from penstock.engines.spark.session.flow_session import CHANNEL, unmet
 from penstock.store.run_directory import RunDirectory
 
@@ -26,20 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@dataclass(frozen=True)
-class Input:
-    """A place where rows enter a pipeline. `upstream` is empty for a source inside it."""
-
-    operator: str
-    upstream: str = ""
-
-    @property
-    def key(self) -> str:
-        return f"{self.upstream}>{self.operator}" if self.upstream else self.operator
-
-
 @dataclass
-class Site:
+class RunContext:
     """The session, the dataflow, the directory and everything in it."""
 
     spark: SparkSession
@@ -48,35 +34,35 @@ class Site:
     directory: RunDirectory
     outlets: Outlets
     channel_rows: int
-    mail: Mail | None = None
-    pace: Pace = field(default_factory=lambda: Pace(5.0))
+    mail: MeterReports | None = None
+    pace: BatchSize = field(default_factory=lambda: BatchSize(5.0))
     channels: dict[str, Channel] = field(default_factory=dict)
-    tallies: dict[str, Tally] = field(default_factory=dict)
+    tallies: dict[str, RowCount] = field(default_factory=dict)
     loads: dict[str, Load] = field(default_factory=dict)
     dead_letters: int = 0
     times: EventTimes = field(default_factory=EventTimes)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property
-    def dead(self) -> Store:
-        return Store(str(self.directory / "dead"))
+    def dead(self) -> FileStore:
+        return FileStore(str(self.directory / "dead"))
 
     def channel(self, operator: str) -> Channel:
         """The channel that an operator's output goes through, made when first asked for."""
         with self.lock:
             if operator not in self.channels:
-                store = Store(str(self.directory / "channels")).child(operator)
+                store = FileStore(str(self.directory / "channels")).child(operator)
                 self.channels[operator] = Channel(store, unmet(self.spark, CHANNEL))
             return self.channels[operator]
 
-    def tally(self, operator: str) -> Tally:
+    def tally(self, operator: str) -> RowCount:
         """The rows of a sink, or of a source of Spark's own."""
         found = self.tallies.get(operator)
         if found is not None:  # the lock is held for as long as a query takes to start
             return found
         with self.lock:
             if operator not in self.tallies:
-                self.tallies[operator] = Tally(self.directory / "control" / f"{operator}.tally")
+                self.tallies[operator] = RowCount(self.directory / "control" / f"{operator}.tally")
             return self.tallies[operator]
 
     @property
@@ -92,42 +78,13 @@ class Site:
     @property
     def foreign_rows(self) -> int:
         """Rows that sources of Spark's own have given so far."""
-        sources = (s.name for s in self.graph.sources if self.generator(s.name) is None)
-        return sum(self.tally(name).rows for name in sources)
-
-    def generator(self, source: str) -> Generator | None:
-        body = self.graph[source].body
-        if isinstance(body, op.Read) and isinstance(body.source, Generator):
-            return body.source
-        return None
+        sources = pipeline_graph.spark_sources(self.graph, tuple(self.graph.by_name))
+        return sum(self.tally(source.name).rows for source in sources)
 
     def load(self, source: str) -> Load:
         """The load profile of a generator."""
         if source not in self.loads:
-            generator = self.generator(source)
+            generator = pipeline_graph.generator(self.graph, source)
             assert generator is not None
             self.loads[source] = parse(generator.load)
         return self.loads[source]
-
-    def inputs(self, operators: tuple[str, ...]) -> tuple[Input, ...]:
-        """Where rows enter a pipeline of these operators."""
-        inside = set(operators)
-        found = []
-        for name in operators:
-            operator = self.graph[name]
-            if isinstance(operator.body, op.Read):
-                found.append(Input(name))
-            found += [Input(name, i) for i in operator.inputs if i not in inside]
-        return tuple(found)
-
-    def tail(self, operators: tuple[str, ...]) -> str:
-        """The operator whose output leaves the pipeline; the sink itself if it is alone."""
-        steps = [n for n in operators if not isinstance(self.graph[n].body, op.Write)]
-        return steps[-1] if steps else operators[0]
-
-    def sinks(self, operators: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(n for n in operators if isinstance(self.graph[n].body, op.Write))
-
-    def feeds(self, operators: tuple[str, ...]) -> bool:
-        """Whether something outside reads the pipeline's output."""
-        return any(s not in operators for s in self.graph.successors[self.tail(operators)])
