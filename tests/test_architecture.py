@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
-PACKAGE = Path(__file__).parent.parent / "src" / "penstock"
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "penstock"
 WITHOUT_SPARK = (
     *(PACKAGE / part for part in ("dataflow", "plan", "metrics", "policies", "verify", "store")),
     PACKAGE / "control",
@@ -47,3 +50,16 @@ def test_importing_penstock_loads_no_library() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     ).stdout.split()
     assert set(loaded).isdisjoint({"numpy", "pandas", "pyarrow", "pyspark", "rich", "matplotlib"})
+
+
+def test_the_drawing_of_the_layers_is_the_one_that_is_checked() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    checked = [set(re.findall(r"[a-z_]+", one)) for one in settings["contracts"][0]["layers"]]
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    drawing = page.split("A package imports only packages below it")[1].split("\nimport-linter")[0]
+    lines = [re.split(r"\s{4,}", line.strip())[0] for line in drawing.splitlines()[1:]]
+    drawn = [set(re.findall(r"[a-z_]+", line)) for line in lines]
+    layers = [layer for layer in drawn if layer][1:]
+    assert len(layers) == len(checked)
+    for shown, layer in zip(layers, checked, strict=True):
+        assert layer <= shown

@@ -85,7 +85,7 @@ def stand_in(monkeypatch: Any) -> None:
     monkeypatch.setattr(
         "penstock.engines.spark.session.flow_session.session", lambda master, conf: None
     )
-    monkeypatch.setattr("penstock.cli.explaining._schemas", lambda graph, master, conf: ({}, ()))
+    monkeypatch.setattr("penstock.cli.explain._schemas", lambda graph, master, conf: ({}, ()))
 
 
 @contextmanager
@@ -129,7 +129,10 @@ def shortened(words: Sequence[str], longest: float = LONGEST) -> list[str]:
 
 def penstock(*words: str) -> int:
     """The command, in this process; its exit code."""
-    try:
-        return main.main(words)
-    except SystemExit as ended:
-        return int(ended.code or 0)
+    return main.main(words)
+
+
+def understood(words: Sequence[str]) -> None:
+    """Parse a command line without running it; raises what is wrong with it."""
+    name, *rest = words
+    dict(main.commands())[name].make_context(name, rest)

@@ -7,22 +7,22 @@ from dataclasses import fields
 import pytest
 
 from penstock.metrics import derived, snapshot
-from penstock.metrics.catalog import VOCABULARY, Level, Unit, measure, of
+from penstock.metrics.catalog import CATALOG, MetricLevel, Unit, metric, metrics_of
 
 KINDS = {
-    Level.FLOW: snapshot.Snapshot,
-    Level.OPERATOR: snapshot.OperatorMetrics,
-    Level.PIPELINE: snapshot.PipelineMetrics,
-    Level.INSTANCE: snapshot.InstanceMetrics,
-    Level.CHANNEL: snapshot.ChannelMetrics,
-    Level.EXECUTOR: snapshot.ExecutorMetrics,
-    Level.LATENCY: snapshot.LatencyMetrics,
-    Level.QUEUE: derived.Queue,
+    MetricLevel.FLOW: snapshot.Snapshot,
+    MetricLevel.OPERATOR: snapshot.OperatorMetrics,
+    MetricLevel.PIPELINE: snapshot.PipelineMetrics,
+    MetricLevel.INSTANCE: snapshot.InstanceMetrics,
+    MetricLevel.CHANNEL: snapshot.ChannelMetrics,
+    MetricLevel.EXECUTOR: snapshot.ExecutorMetrics,
+    MetricLevel.LATENCY: snapshot.LatencyMetrics,
+    MetricLevel.QUEUE: derived.PipelineQueue,
 }
-ARGUMENTS = {"OperatorMetrics": Level.OPERATOR, "PipelineMetrics": Level.PIPELINE}
+ARGUMENTS = {"OperatorMetrics": MetricLevel.OPERATOR, "PipelineMetrics": MetricLevel.PIPELINE}
 
 
-def names(level: Level) -> set[str]:
+def names(level: MetricLevel) -> set[str]:
     """Fields and properties of a dataclass, and the functions whose first argument it is."""
     kind = KINDS[level]
     found = {f.name for f in fields(kind)}
@@ -36,9 +36,9 @@ def names(level: Level) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("level", Level)
-def test_every_measured_name_is_explained_exactly_once(level: Level) -> None:
-    assert Counter(one.name for one in of(level)) == Counter(names(level))
+@pytest.mark.parametrize("level", MetricLevel)
+def test_every_measured_name_is_explained_exactly_once(level: MetricLevel) -> None:
+    assert Counter(one.name for one in metrics_of(level)) == Counter(names(level))
 
 
 def test_every_dataclass_of_a_snapshot_has_a_level() -> None:
@@ -52,13 +52,13 @@ def test_every_dataclass_of_a_snapshot_has_a_level() -> None:
 
 
 def test_meanings_are_short_and_there() -> None:
-    assert [m for m in VOCABULARY if not 3 <= len(m.meaning) <= 80 or m.meaning.endswith(".")] == []
+    assert [m for m in CATALOG if not 3 <= len(m.meaning) <= 80 or m.meaning.endswith(".")] == []
 
 
 def test_units_fit_the_types_of_the_fields() -> None:
     for level, kind in KINDS.items():
         for field in fields(kind):
-            unit = measure(level, field.name).unit
+            unit = metric(level, field.name).unit
             named = unit in (Unit.NAME, Unit.FLAG, Unit.PARTS)
             number = field.type.split(" ")[0] in ("int", "float") or field.type in (
                 "Mapping[str, int]",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import Profiled, profile
-from penstock.cli import plans
+from penstock.cli import options
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow
 from penstock.errors import InvalidInput, InvalidPlan, Refused
@@ -73,7 +73,9 @@ def test_what_was_found_is_kept_and_read_again() -> None:
     again = read(Path("mine"))
     assert again.to_json() == found.profile.to_json()
     assert again.final.plan == found.profile.final.plan
-    assert plans.read("mine/plan.json") == plans.read("mine/profile.json") == found.plan
+    assert (
+        options.read_plan("mine/plan.json") == options.read_plan("mine/profile.json") == found.plan
+    )
 
 
 def test_whether_the_load_was_enough_is_told() -> None:

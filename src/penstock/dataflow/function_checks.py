@@ -14,7 +14,7 @@ _TABLES = {
 """Annotations that name the tables of a library."""
 
 
-def misfits(what: str, function: Callable[..., Any], form: str, *given: str) -> Iterator[str]:
+def call_problems(what: str, function: Callable[..., Any], form: str, *given: str) -> Iterator[str]:
     """Yield a message if a function cannot be called with these arguments.
 
     what: `function`, `processor` ...; form: what calls it; given: arguments in words. A function
@@ -30,7 +30,7 @@ def misfits(what: str, function: Callable[..., Any], form: str, *given: str) -> 
         yield f"its {what} takes {_arguments(signature)}, and {calls}"
 
 
-def tables(function: Callable[..., Any], library: str, parameters: int = 1) -> str | None:
+def table_annotation(function: Callable[..., Any], library: str, parameters: int = 1) -> str | None:
     """Return the annotation of a parameter or the result that names a table of a library.
 
     library: `pandas` or `Arrow`; parameters: how many to look at. The annotation is returned as

@@ -253,7 +253,7 @@ def _upstream(operator: Operator, sound: Graph, through_state: bool = True) -> l
 
 
 def _join(operator: Operator, body: op.Join, schemas: Mapping[str, Schema | None]) -> Iterator[str]:
-    refused = op.refusal(body.how)
+    refused = op.join_refusal(body.how)
     if refused is not None:
         yield refused
     marks = {"left": body.left_watermark, "right": body.right_watermark}
@@ -344,13 +344,13 @@ def callable_problems(
     if not callable(value):
         yield f"its {what} is {_kind(value)}, not a function"
     else:
-        yield from function_checks.misfits(what, value, form, *given)
+        yield from function_checks.call_problems(what, value, form, *given)
 
 
 def _tables(function: Callable[..., Any], form: str, given: str, *libraries: str) -> Iterator[str]:
     """Yield messages about a function annotated with tables of another library."""
     for library in libraries:
-        found = function_checks.tables(function, library) if callable(function) else None
+        found = function_checks.table_annotation(function, library) if callable(function) else None
         if found is not None:
             written = f"its function is written for {library} ({found})"
             yield f"{written}, and {form} calls it with {given}"

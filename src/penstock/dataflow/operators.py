@@ -19,26 +19,26 @@ _SPELLINGS = {
     "full_outer": ("outer", "full", "fullouter"),
     "left_semi": ("semi", "leftsemi"),
 }
-KINDS = tuple(_SPELLINGS)
+JOIN_KINDS = tuple(_SPELLINGS)
 """The kinds of stream-stream joins that Spark has."""
 
 _BATCH_ONLY = {"cross": "cross", "anti": "left_anti", "leftanti": "left_anti"}
 _BY_SPELLING = {one: kind for kind, spellings in _SPELLINGS.items() for one in spellings}
 
 
-def normal(how: Any) -> Any:
+def canonical_join(how: Any) -> Any:
     """Return the canonical spelling: `leftOuter`, `LEFT OUTER` and `left` are `left_outer`.
 
-    An unknown kind is returned unchanged; `refusal` says what is wrong with it.
+    An unknown kind is returned unchanged; `join_refusal` says what is wrong with it.
     """
     return _BY_SPELLING.get(_plain(how), how)
 
 
-def refusal(how: Any) -> str | None:
+def join_refusal(how: Any) -> str | None:
     """Return why streams cannot be joined that way, or None."""
-    if how in KINDS:
+    if how in JOIN_KINDS:
         return None
-    known = ", ".join(KINDS)
+    known = ", ".join(JOIN_KINDS)
     if _plain(how) in _BATCH_ONLY:
         return f"Spark has no {_BATCH_ONLY[_plain(how)]} join of two streams, only {known}"
     return f"how is {how!r}, it must be one of {known}"
@@ -188,7 +188,7 @@ class Join:
     right_watermark: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "how", normal(self.how))
+        object.__setattr__(self, "how", canonical_join(self.how))
 
 
 @dataclass(frozen=True)

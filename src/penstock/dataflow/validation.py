@@ -67,13 +67,13 @@ def problems(
     return (*_flow(graph), *found)
 
 
-def misshapen(graph: Graph) -> Iterator[tuple[str, str]]:
+def structure_problems(graph: Graph) -> Iterator[tuple[str, str]]:
     """Yield problems of the structure alone, without functions and schemas, as (place, message).
 
     A place is that of the JSON structure, e.g. `operators[2]`.
     """
     sound, cycles = _sound(graph)
-    torn = [*_torn(graph, sound, cycles)]
+    torn = [*_reference_problems(graph, sound, cycles)]
     if torn:  # further problems may only follow from these
         yield from torn
         return
@@ -92,7 +92,7 @@ def misshapen(graph: Graph) -> Iterator[tuple[str, str]]:
             yield f"constraints[{at}]", f"'{constraint.name}' {message}"
 
 
-def _torn(
+def _reference_problems(
     graph: Graph, sound: Graph, cycles: Iterable[tuple[str, ...]]
 ) -> Iterator[tuple[str, str]]:
     """Yield repeated names, unknown inputs and cycles."""

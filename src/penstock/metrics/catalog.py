@@ -32,7 +32,7 @@ class Unit(Enum):
         return self.value
 
 
-class Level(Enum):
+class MetricLevel(Enum):
     """What a metric belongs to; `queue` is the queue of a pipeline as queueing theory sees it."""
 
     FLOW = "flow"
@@ -49,10 +49,10 @@ class Level(Enum):
 
 
 @dataclass(frozen=True)
-class Measure:
+class MetricDefinition:
     """One metric. total: counted since the start of the run directory, so it never goes down."""
 
-    level: Level
+    level: MetricLevel
     name: str
     unit: Unit
     meaning: str
@@ -63,15 +63,15 @@ _ROWS, _RATE, _S, _SHARE, _RATIO = Unit.ROWS, Unit.RATE, Unit.SECONDS, Unit.SHAR
 _COUNT, _FLAG, _NAME, _PARTS = Unit.COUNT, Unit.FLAG, Unit.NAME, Unit.PARTS
 
 
-def _of(level: Level, *entries: tuple[str, Unit, str]) -> tuple[Measure, ...]:
-    return tuple(Measure(level, *entry) for entry in entries)
+def _of(level: MetricLevel, *entries: tuple[str, Unit, str]) -> tuple[MetricDefinition, ...]:
+    return tuple(MetricDefinition(level, *entry) for entry in entries)
 
 
-def _totals(*entries: tuple[str, Unit, str]) -> tuple[Measure, ...]:
-    return tuple(Measure(Level.FLOW, *entry, total=True) for entry in entries)
+def _totals(*entries: tuple[str, Unit, str]) -> tuple[MetricDefinition, ...]:
+    return tuple(MetricDefinition(MetricLevel.FLOW, *entry, total=True) for entry in entries)
 
 
-VOCABULARY: tuple[Measure, ...] = (
+CATALOG: tuple[MetricDefinition, ...] = (
     *_totals(
         ("rows_offered", _ROWS, "records that were due at the generators so far"),
         ("rows_ingested", _ROWS, "records taken in by the sources so far"),
@@ -83,7 +83,7 @@ VOCABULARY: tuple[Measure, ...] = (
         ("processor_seconds", _S, "processor time of all processes of a run on one machine"),
     ),
     *_of(
-        Level.FLOW,
+        MetricLevel.FLOW,
         ("at", _S, "time since the start of the run"),
         ("window", _S, "time over which the rest was measured"),
         ("throughput", _RATE, "rows taken in by the pipelines of the sources"),
@@ -100,7 +100,7 @@ VOCABULARY: tuple[Measure, ...] = (
         ("latency", _PARTS, "what was measured of each latency constraint"),
     ),
     *_of(
-        Level.OPERATOR,
+        MetricLevel.OPERATOR,
         ("name", _NAME, "the operator"),
         ("rows_in", _ROWS, "rows that went in over the window"),
         ("rows_out", _ROWS, "rows that came out over the window"),
@@ -116,7 +116,7 @@ VOCABULARY: tuple[Measure, ...] = (
         ("capacity", _SHARE, "time at work of one instance: service x rate / parallelism"),
     ),
     *_of(
-        Level.PIPELINE,
+        MetricLevel.PIPELINE,
         ("name", _NAME, "its first operator"),
         ("parallelism", _COUNT, "instances"),
         ("batches", _COUNT, "batches that ended in the window"),
@@ -150,7 +150,7 @@ VOCABULARY: tuple[Measure, ...] = (
         ("queue", _PARTS, "the queue in front of it, in the terms of Kingman's formula"),
     ),
     *_of(
-        Level.INSTANCE,
+        MetricLevel.INSTANCE,
         ("index", _COUNT, "which of the instances of its pipeline"),
         ("rows", _ROWS, "rows processed over the window"),
         ("busy", _SHARE, "time at work"),
@@ -158,7 +158,7 @@ VOCABULARY: tuple[Measure, ...] = (
         ("part", _COUNT, "the part of the keys, by their hash, that it has"),
     ),
     *_of(
-        Level.CHANNEL,
+        MetricLevel.CHANNEL,
         ("writer", _NAME, "the operator that writes"),
         ("reader", _NAME, "the operator that reads"),
         ("backlog_rows", _ROWS, "rows that the reader has not taken yet"),
@@ -167,7 +167,7 @@ VOCABULARY: tuple[Measure, ...] = (
         ("batching", _S, "part of the latency that the reader's cadence caused"),
     ),
     *_of(
-        Level.EXECUTOR,
+        MetricLevel.EXECUTOR,
         ("name", _NAME, "its id in Spark"),
         ("slots", _COUNT, "tasks it can run at once"),
         ("busy", _SHARE, "slots at work"),
@@ -179,7 +179,7 @@ VOCABULARY: tuple[Measure, ...] = (
         ("partitions", _PARTS, "which state partitions of each pipeline these are"),
     ),
     *_of(
-        Level.LATENCY,
+        MetricLevel.LATENCY,
         ("constraint", _NAME, "first operator->last operator"),
         ("bound", _S, "the bound on the mean"),
         ("mean", _S, "mean over the rows of the window"),
@@ -190,7 +190,7 @@ VOCABULARY: tuple[Measure, ...] = (
         ("met", _FLAG, "the mean kept its bound"),
     ),
     *_of(
-        Level.QUEUE,
+        MetricLevel.QUEUE,
         ("parallelism", _COUNT, "instances that serve it"),
         ("rate", _RATE, "rows that arrive for one instance"),
         ("service", _S, "time for a row"),
@@ -204,14 +204,14 @@ VOCABULARY: tuple[Measure, ...] = (
     ),
 )
 
-_BY_NAME = {(one.level, one.name): one for one in VOCABULARY}
+_BY_NAME = {(one.level, one.name): one for one in CATALOG}
 
 
-def measure(level: Level, name: str) -> Measure:
+def metric(level: MetricLevel, name: str) -> MetricDefinition:
     """Return the metric of a name."""
     return _BY_NAME[level, name]
 
 
-def of(level: Level) -> Iterator[Measure]:
+def metrics_of(level: MetricLevel) -> Iterator[MetricDefinition]:
     """Iterate over the metrics of a level, in the order of the catalog."""
-    return (one for one in VOCABULARY if one.level is level)
+    return (one for one in CATALOG if one.level is level)

@@ -14,22 +14,22 @@ import numpy.typing as npt
 from penstock.metrics.snapshot import OperatorMetrics, PipelineMetrics
 
 
-def plain(ratio: float) -> float:
+def rounded(ratio: float) -> float:
     """Round to twelve digits: the rest of a product or quotient is rounding error."""
     return float(f"{ratio:.12g}")
 
 
-def plains(ratios: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Round an array like `plain`; each distinct value is rounded once."""
+def rounded_array(ratios: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Round an array like `rounded`; each distinct value is rounded once."""
     values, places = np.unique(ratios, return_inverse=True)
-    return np.array([plain(value) for value in values.tolist()], np.float64)[places]
+    return np.array([rounded(value) for value in values.tolist()], np.float64)[places]
 
 
 def utilisation(pipeline: PipelineMetrics) -> float | None:
     """Work that arrives per instance, in seconds per second; above 1 the backlog grows."""
     if pipeline.arrival_rate is None or pipeline.service is None:
         return None
-    return plain(pipeline.arrival_rate * pipeline.service / pipeline.parallelism)
+    return rounded(pipeline.arrival_rate * pipeline.service / pipeline.parallelism)
 
 
 def idle(pipeline: PipelineMetrics) -> bool:
@@ -48,7 +48,7 @@ def at_work(pipeline: PipelineMetrics) -> float | None:
         return nothing if pipeline.busy is None else pipeline.busy
     if pipeline.rate_in is None:
         return nothing
-    return plain(pipeline.rate_in * pipeline.service / pipeline.parallelism)
+    return rounded(pipeline.rate_in * pipeline.service / pipeline.parallelism)
 
 
 def congestion(pipeline: PipelineMetrics) -> float | None:
@@ -75,7 +75,7 @@ def capacity(operator: OperatorMetrics, parallelism: int) -> float | None:
 
 
 @dataclass(frozen=True)
-class Queue:
+class PipelineQueue:
     """The queue in front of a pipeline, in the terms of Kingman's formula.
 
     rate: rows that arrive per instance and second; service: seconds per row; wait: measured mean
@@ -115,14 +115,14 @@ class Queue:
         return self.wait / expected if 0 < expected < math.inf else None
 
 
-def queue(pipeline: PipelineMetrics) -> Queue | None:
+def queue(pipeline: PipelineMetrics) -> PipelineQueue | None:
     """Return the queue in front of a pipeline."""
     if None in (pipeline.arrival_rate, pipeline.service, pipeline.wait):
         return None
     assert pipeline.arrival_rate is not None
     assert pipeline.service is not None
     assert pipeline.wait is not None
-    return Queue(
+    return PipelineQueue(
         parallelism=pipeline.parallelism,
         rate=pipeline.arrival_rate / pipeline.parallelism,
         service=pipeline.service,

@@ -48,7 +48,7 @@ def from_json(data: Any) -> Context:
         )
     keys(data, (*_PARTS, "limits", "now"), "the case")
     graph = structure.read(data["dataflow"], "dataflow").graph()
-    for place, message in validation.misshapen(graph):
+    for place, message in validation.structure_problems(graph):
         raise InvalidInput(f"dataflow.{place}: {message}")
     plan = _plan(data["plan"], graph)
     if not isinstance(data["snapshots"], list):

@@ -169,8 +169,8 @@ def _processor(made: Any) -> Iterator[str]:
     for method, given in calls.items():
         if not hasattr(made, method):
             continue
-        yield from function_checks.misfits(method, getattr(made, method), "Spark", *given)
-        said = function_checks.tables(getattr(made, method), "pandas", len(given))
+        yield from function_checks.call_problems(method, getattr(made, method), "Spark", *given)
+        said = function_checks.table_annotation(getattr(made, method), "pandas", len(given))
         if said is not None:
             yield (
                 f"its {method} is written for transformWithStateInPandas ({said}): here it gets an "
