@@ -259,7 +259,7 @@ def test_a_run_that_has_not_begun_says_so(look: Open, tmp_path: Path) -> None:
     with served(tmp_path) as url:
         page = look(url)
         expect(page.locator("#phase")).to_have_text("starting")
-        expect(page.locator("#detail")).to_have_text("Nothing was measured yet.")
+        expect(page.locator("#detail")).to_have_text("Nothing measured yet.")
         graph = flow().graph
         write(tmp_path, graph, ticks(graph, tmp_path / "engine", 3))
         expect(page.locator(".operator")).to_have_count(3)
@@ -302,7 +302,7 @@ def test_other_buttons_and_what_is_refused(look: Open, live: str, live_dir: Path
     expect(page.get_by_role("button", name="Resume")).to_be_visible()
     page.get_by_role("button", name="Resume").click()
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
-    words = page.get_by_label("A request in words")
+    words = page.get_by_label("Request as text")
     words.fill("nobody=3")
     words.press("Enter")
     expect(page.locator("#answer.bad")).to_contain_text("'nobody' is no operator")
