@@ -350,3 +350,13 @@ def test_a_lost_connection_is_told_and_comes_back_without_a_gap(look: Open, live
         drawn = "one => one.getAttribute('d').split(/[ML]/).length - 1"
         points = page.locator("path.line.sustained").evaluate(drawn)
         assert points >= len(history.moments(live_dir)) - 5 > 10
+
+
+def test_events_are_listed_and_lead_to_their_moment(look: Open, replayed: str, past: Path) -> None:
+    page = look(replayed)
+    told = [*history.events(past)]
+    assert len(told) >= 2
+    expect(page.locator("#events .event")).to_have_count(len(told))
+    expect(page.locator("#events .kind").first).to_have_text(told[-1].event.kind)
+    page.locator("#events .event button").last.click()
+    expect(page.locator("#clock")).to_have_text(re.compile(r"^0:0\d of"))

@@ -265,6 +265,9 @@ def test_a_bound_that_was_missed_and_dead_letters_are_warned_of(told: Story) -> 
     found = replace(told, points=(*told.points[:-1], dead), latency=missed)
     assert "numbers to double: the bound of 1.00 s was missed in 75 % of windows." in whole(found)
     assert "1,234 rows became dead letters" in whole(found)
+    late = replace(dead, snapshot=replace(dead.snapshot, rows_late=77))
+    assert "77 rows arrived after the watermark" in whole(replace(found, points=(late,)))
+    assert "arrived after the watermark" not in whole(found)
     assert 'class="bad"' in checked(found)
 
 
@@ -292,13 +295,8 @@ def test_shares_are_not_rounded_to_what_they_are_not() -> None:
 
 def test_the_page_has_all_parts(told: Story) -> None:
     written = checked(told)
-    for title in (
-        "What was requested",
-        "What happened",
-        "Decisions",
-        "Changes, their cost",
-        "Events",
-    ):
+    titles = ("What was requested", "What happened", "Decisions", "Changes, their cost", "Events")
+    for title in (*titles, "Resources used", "Warnings"):
         assert f"<h2>{title}" in written
     assert "numbers: parallelism 1 -&gt; 4" in written
     assert "100/s" in written
@@ -385,3 +383,27 @@ def test_decisions_that_differ_in_their_numbers_only_are_merged_once_others_are_
     ]
     found = [(c.x, c.until, c.times, c.numbers["busy"]) for c in merged(told)]
     assert found == [(1, 2, 2, 2), (3, 3, 1, 3), (4, 4, 1, 4), (5, 5, 1, 5)]
+
+
+def test_advice_is_told_as_what_would_change(tmp_path: Path) -> None:
+    play(tmp_path, 10, changes=(), policy=Wrong(), advise=True)
+    found = story(tmp_path)
+    kinds = {one.kind for one in found.choices}
+    assert "would change" in kinds
+    assert "changed" not in kinds
+    assert '<span class="warn">would change</span>' in checked(found)
+    assert "would have changed the plan" in whole(found)
+
+
+def test_what_is_compared_with_a_change_reaches_to_the_change_before(told: Story) -> None:
+    second = told.changes[1]
+    assert second.before is not None
+    assert second.after is not None
+    assert (second.before.instances, second.after.instances) == (4.0, 2.0)
+
+
+def test_a_failure_of_the_policy_is_a_problem_among_the_events(tmp_path: Path) -> None:
+    play(tmp_path, 20, changes=(), policy=Wrong())
+    found = [one for one in story(tmp_path).incidents if one.is_problem]
+    assert [one.kind for one in found] == ["policy failed"]
+    assert found[0].x == pytest.approx(13, abs=1.5)

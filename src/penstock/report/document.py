@@ -50,7 +50,7 @@ def _pictures(story: Story, path: Path) -> tuple[Path, ...]:
     pictures = [(diagram(*shown), "dataflow")]
     course = curves(story)
     if course.panels:
-        pictures.append((chart(course), "course"))
+        pictures.append((chart(course, labelled=False), "course"))
     return tuple(
         files.save(sketch, path.with_name(f"{path.stem}-{name}.png")) for sketch, name in pictures
     )

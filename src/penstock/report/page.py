@@ -171,7 +171,7 @@ def _happened(story: Story) -> Iterator[Child]:
     if not story.points:
         return
     note = "Ticks above a chart are changes of the plan; hover over one to read it."
-    sketch = chart(curves(story), width=1060, height=150, titled=False)
+    sketch = chart(curves(story), width=1060, height=150, titled=False, labelled=False)
     yield _figure(svg(sketch, inline=True), note if story.changes else "")
     busiest = story.busiest
     if busiest is not None:
