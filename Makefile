@@ -108,5 +108,5 @@ bench: setup
 	$(BIN)/python scripts/docs/table.py
 
 clean:
-	rm -rf $(VENV) build dist lab/dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf $(VENV) build dist lab/dist site .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

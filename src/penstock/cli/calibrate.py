@@ -33,11 +33,11 @@ def command(streams: Streams, run_dirs: tuple[str, ...], out: str | None) -> Non
 
     Example: penstock calibrate runs/mine --out model.json
     """
-    from penstock.predict import batch_observations, calibration, model_file
+    from penstock.predict import calibration, model_file, observations
     from penstock.store.run_directory import local
 
     folders = [local(one) for one in run_dirs]
-    found = calibration.fit([batch_observations.recording(folder) for folder in folders])
+    found = calibration.fit([observations.read_run(folder) for folder in folders])
     data = model_file.to_json(found, folders)
     if out is not None:
         try:
@@ -67,13 +67,13 @@ def _fitted(found: Calibration, out: str | None) -> Iterator[str]:
         f"{text.span(batch.state)} a part of state{still}, "
         f"{1e6 * batch.row:.2f} µs a row; {node.cores} slots on {node.processors:g} processors"
     )
-    for name, step in found.steps.items():
-        if step.service.mean or step.selectivity != 1:
-            waits = f", {text.share(1 - step.cpu)} of it waiting" if step.cpu < 0.995 else ""
-            skew = f", skew {step.keys.skew:g}" if found.graph[name].stateful else ""
+    for name, cost in found.costs.items():
+        if cost.service.mean or cost.selectivity != 1:
+            waits = f", {text.share(1 - cost.cpu)} of it waiting" if cost.cpu < 0.995 else ""
+            skew = f", skew {cost.keys.skew:g}" if found.graph[name].stateful else ""
             yield (
-                f"{name}: {1000 * step.service.mean:.4g} ms a row{waits}, "
-                f"{step.selectivity:g} out for one in{skew}"
+                f"{name}: {1000 * cost.service.mean:.4g} ms a row{waits}, "
+                f"{cost.selectivity:g} out for one in{skew}"
             )
     for note in found.notes:
         yield f"note: {note}"

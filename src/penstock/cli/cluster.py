@@ -36,7 +36,7 @@ class Cluster:
     def simulated(self, flow: Dataflow, nodes: int) -> Model:
         """What is simulated: this dataflow on so many machines."""
         from penstock.engines.simulator import arrivals
-        from penstock.engines.simulator.model import MicroBatch, Model, Node
+        from penstock.engines.simulator.model import Machine, MicroBatch, Model
         from penstock.predict import model_file, operator_costs
 
         given = None if self.arrivals is None else arrivals.parse(self.arrivals)
@@ -50,9 +50,9 @@ class Cluster:
             factors = {name: _number(text) for name, text in _pairs(self.selectivity).items()}
             costs = _pairs(self.cost)
             made = Model(
-                operator_costs.steps(flow.graph, costs, factors, self.measured),
+                operator_costs.costs_of(flow.graph, costs, factors, self.measured),
                 nodes=nodes,
-                node=Node(cores=4 if self.cores is None else self.cores),
+                node=Machine(cores=4 if self.cores is None else self.cores),
                 arrivals=given or arrivals.Poisson(),
                 batch=MicroBatch(pace=_PACE) if self.batches else None,
             )

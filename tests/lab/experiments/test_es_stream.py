@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.engines.simulator.machines import place
+from penstock.engines.simulator.executors import place
 from penstock.errors import FlowFailed
 from penstock.plan.plan import Plan
 from penstock.policies.es_stream.marginal_analysis import best_instances

@@ -1,4 +1,4 @@
-"""Machines: which instance runs where, how neighbours slow each other down, what moving costs."""
+"""Executors: placement of instances, contention between neighbours, and moves."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
-from penstock.engines.simulator.arrays import Floats, Indices, Numbers
-from penstock.engines.simulator.model import Node, Timing
+from penstock.engines.simulator.model import Machine, Timing
+from penstock.engines.simulator.queues import Floats, Indices, Numbers
 from penstock.plan.plan import Plan
 
 
@@ -18,37 +18,40 @@ from penstock.plan.plan import Plan
 class Placement:
     """The executors by name, and for each pipeline the executor of each instance.
 
-    starting: executors that take the place of one that was lost, and when each will be there.
+    starting: executors that replace a lost one, and when each will be there.
     """
 
     executors: tuple[str, ...]
     hosts: Mapping[str, Indices] = field(default_factory=dict)
     named: int = 0
-    """How many names were ever given, so that none is given twice."""
+    """Number of names ever given, so that none is used twice."""
     starting: Mapping[str, float] = field(default_factory=dict)
 
     def loads(self) -> Indices:
-        """Instances on each executor."""
+        """Number of instances on each executor."""
         counts = np.zeros(len(self.executors), np.intp)
         for hosts in self.hosts.values():
             counts += np.bincount(hosts, minlength=len(counts))
         return counts
 
     def apart(self, first: str, second: str) -> float:
-        """The share of the pairs of instances of two pipelines that two executors hold."""
+        """Share of the instance pairs of two pipelines that are on different executors."""
         size = len(self.executors)
         one, other = (np.bincount(self.hosts[name], minlength=size) for name in (first, second))
         return 1 - int(one @ other) / (int(one.sum()) * int(other.sum()))
 
     @property
     def present(self) -> int:
-        """How many executors are there."""
+        """Number of executors that are there."""
         return len(self.executors) - len(self.starting)
 
     def without(self, executor: str, until: float) -> Placement:
-        """An executor is lost, and another takes its place at a time.
+        """Return the placement after the loss of an executor.
 
-        Its instances go where the fewest are, or wait for the other one if there is none else.
+        until: when its replacement arrives.
+
+        Its instances go where the fewest are, or wait for the replacement if there is no other
+        executor.
         """
         lost = self.executors.index(executor)
         new = str(self.named)
@@ -63,15 +66,15 @@ class Placement:
         return Placement(executors, hosts, self.named + 1, starting)
 
     def at(self, now: float) -> Placement:
-        """The same with the executors that are there by now."""
+        """Return the placement with the executors that are there at a time."""
         starting = {name: at for name, at in self.starting.items() if at > now}
         return replace(self, starting=starting)
 
     def drawn(self, pipelines: Sequence[str], came: Sequence[int]) -> Placement:
-        """The same with instances of some pipelines on executors that came.
+        """Return the placement with instances of some pipelines moved to new executors.
 
-        These get their share of all instances, one of each pipeline in this order, so that who
-        stands beside whom in it is on one executor as far as that goes.
+        The new executors get their share of all instances, one of each pipeline in this order, so
+        that neighbours in the order share an executor as far as possible.
         """
         share = int(self.loads().sum()) // len(self.executors)
         hosts = {name: where.copy() for name, where in self.hosts.items()}
@@ -86,11 +89,11 @@ class Placement:
             hosts[name][at] = came[number // share]
         return replace(self, hosts=hosts)
 
-    def evened(self) -> Placement:
-        """The same with executors as even as they can be, by as few moves as that takes.
+    def balanced(self) -> Placement:
+        """Return the placement balanced over the executors with the fewest moves.
 
-        Who has too many gives away of the pipeline of which it has most. Executors that are not
-        there yet neither give nor take.
+        An executor with too many instances gives away those of the pipeline of which it has most.
+        Executors that are still starting neither give nor take.
         """
         loads = self.loads()
         there = np.array([name not in self.starting for name in self.executors])
@@ -110,7 +113,7 @@ class Placement:
 
 
 def moved(before: Placement, after: Placement) -> dict[str, Indices]:
-    """The instances of each pipeline that were and are there, on another executor than before."""
+    """Return the surviving instances of each pipeline that changed executor."""
     place = {name: at for at, name in enumerate(after.executors)}
     kept = np.array([place.get(name, -1) for name in before.executors], np.intp)
     found = {}
@@ -132,13 +135,12 @@ def place(
     work: Mapping[str, float] | None = None,
     room: int | None = None,
 ) -> Placement:
-    """Instances that stay, stay where they are; new ones go where the fewest are.
+    """Place a plan: surviving instances stay, new ones go where the fewest are.
 
-    Where executors come, they then get their share of what runs, unless all of it `stays` or all
-    but what is `drawn`. A pipeline that is new takes the places of the pipeline before it that held
-    its first operator, if there was one of the same name. anew: all are new. work: cores that the
-    instances of each pipeline keep busy together; then new ones go where the least is to do, and
-    there are fewer than `room`.
+    New executors then get their share of what runs, unless all instances stay (`stays`) or all
+    except those of the pipelines in `drawn`. A pipeline takes the places of the previous pipeline
+    of the same name. anew: place all instances anew. work: busy cores of each pipeline; if given,
+    new instances go where the load is lowest and fewer than `room` instances are.
     """
     executors, kept, named = _executors(before, plan)
     hosts: dict[str, Indices] = {}
@@ -160,11 +162,11 @@ def place(
     came = [at for at, name in enumerate(executors) if name not in known]
     if came and drawn:
         return found.drawn(drawn, came)
-    return found.evened() if came and not stays else found
+    return found.balanced() if came and not stays else found
 
 
-def _excess(loads: Indices, there: npt.NDArray[np.bool_]) -> Indices:
-    """How many each executor has more than its share; who has most keeps what does not divide."""
+def _excess(loads: Indices, there: NDArray[np.bool_]) -> Indices:
+    """Instances above each executor's share; the fullest keep the remainder."""
     over = np.zeros_like(loads)
     if there.any():
         share, rest = divmod(int(loads[there].sum()), int(there.sum()))
@@ -175,7 +177,7 @@ def _excess(loads: Indices, there: npt.NDArray[np.bool_]) -> Indices:
 
 
 def _rank(groups: Indices) -> Indices:
-    """The place of each among those of the same group, in their order."""
+    """Position of each element among those of its group."""
     order = np.argsort(groups, kind="stable")
     sizes = np.unique(groups, return_counts=True)[1]
     found = np.empty(len(groups), np.intp)
@@ -186,7 +188,10 @@ def _rank(groups: Indices) -> Indices:
 def _fill(
     hosts: Mapping[str, Indices], executors: Sequence[str], starting: Mapping[str, float]
 ) -> None:
-    """Put instances that have no place where the fewest are, if need be on who is not there yet."""
+    """Place unplaced instances where the fewest are.
+
+    Executors that are still starting are used only if there are no others.
+    """
     loads = np.zeros(len(executors), np.intp)
     for where in hosts.values():
         loads += np.bincount(where[where >= 0], minlength=len(loads))
@@ -206,9 +211,9 @@ def _fill_by_load(
     work: Mapping[str, float],
     room: int | None,
 ) -> None:
-    """Put instances that have no place, one after the other, where the least is to do.
+    """Place unplaced instances one by one where the load is lowest.
 
-    Each will do its part of the work of its pipeline, as those do that are there.
+    Each is expected to do its share of its pipeline's work.
     """
     loads, counts = np.zeros(len(executors)), np.zeros(len(executors), np.intp)
     each = {name: work.get(name, 0.0) / max(len(where), 1) for name, where in hosts.items()}
@@ -226,7 +231,7 @@ def _fill_by_load(
 
 
 def packed(plan: Plan) -> Placement:
-    """Executor after executor is filled, pipeline after pipeline, each with as many as the next."""
+    """Fill executor after executor evenly, pipeline by pipeline."""
     hosts: dict[str, Indices] = {}
     at = 0
     for pipeline in plan.pipelines:
@@ -237,14 +242,17 @@ def packed(plan: Plan) -> Placement:
 
 
 def _executors(before: Placement | None, plan: Plan) -> tuple[tuple[str, ...], Indices, int]:
-    """The executors of a plan, and where each of those before it is now (-1: gone)."""
+    """Return the executors of a plan.
+
+    Also the new index of each previous one (-1: gone), and how many names were ever given.
+    """
     names = () if before is None else before.executors
     named = 0 if before is None else before.named
     leaving = set(plan.leaving) if plan.executors < len(names) else set()
     awaited = {} if before is None else before.starting
     there = [n for n in names if n not in leaving]
     first = set(sorted(there, key=lambda name: name in awaited)[: plan.executors])
-    stay = [n for n in there if n in first]  # who is not there yet is missed least
+    stay = [n for n in there if n in first]  # executors still starting leave first
     new = [str(named + i) for i in range(plan.executors - len(stay))]
     place = {name: at for at, name in enumerate(stay)}
     kept = np.array([place.get(name, -1) for name in names], np.intp)
@@ -252,7 +260,7 @@ def _executors(before: Placement | None, plan: Plan) -> tuple[tuple[str, ...], I
 
 
 def _emptiest(loads: Indices, count: int) -> Indices:
-    """Where to put instances so that executors end up as even as they can."""
+    """Return executors for instances so that loads end up as even as possible."""
     if not count:
         return np.zeros(0, np.intp)
     level = int(loads.min())
@@ -265,51 +273,51 @@ def _emptiest(loads: Indices, count: int) -> Indices:
     return slots[np.argsort(height, kind="stable")[:count]].astype(np.intp)
 
 
-def used(placement: Placement, state: Mapping[str, float], node: Node) -> Floats:
-    """The share of the memory of each executor that state needs; bytes of it by pipeline."""
+def memory_use(placement: Placement, state: Mapping[str, float], machine: Machine) -> Floats:
+    """Share of each executor's memory that state needs, in bytes by pipeline."""
     size = len(placement.executors)
     found = np.zeros(size)
     for name, hosts in placement.hosts.items():
         if state.get(name):
             found += np.bincount(hosts, minlength=size) * (state[name] / max(len(hosts), 1))
-    return found / node.memory
+    return found / machine.memory
 
 
 def slowdown(
     placement: Placement,
     wanted: Mapping[str, Floats],
     state: Mapping[str, float],
-    node: Node,
+    machine: Machine,
     *,
     shared: bool = False,
 ) -> tuple[Floats, Floats]:
-    """How many times as long a record takes on each executor, and the memory share in use.
+    """Factor on a record's time on each executor, and the memory share in use.
 
-    wanted: by pipeline, the share of time that each instance wants a core, whether it gets one or
-    not; state: bytes of state by pipeline, even over its instances. Where more cores are wanted
-    than there are, all slow down alike, so that no more is done than there are cores; shared: that
-    is accounted for elsewhere.
+    wanted: by pipeline, the share of time in which each instance wants a core; state: bytes by
+    pipeline, spread evenly over its instances. If more cores are wanted than there are, all slow
+    down alike, so that no more work is done than there are cores; shared: that is modelled
+    elsewhere.
     """
     size = len(placement.executors)
-    cores, memory = np.zeros(size), used(placement, state, node)
+    cores, memory = np.zeros(size), memory_use(placement, state, machine)
     for name, hosts in placement.hosts.items():
         if name in wanted:
             cores += np.bincount(hosts, wanted[name], minlength=size)
-    # what instances take for themselves is gone for all of them, but for a little
-    left = np.maximum(node.cores - node.upkeep * placement.loads(), 0.01 * node.cores)
+    # upkeep reduces the cores for all instances, but never to nothing
+    left = np.maximum(machine.cores - machine.upkeep * placement.loads(), 0.01 * machine.cores)
     factor = np.ones(size) if shared else np.maximum(cores / left, 1.0)
-    if node.interference:
-        # what an instance sees is the others: at most all cores but its own
-        beside = np.minimum(np.maximum(cores - 1.0, 0.0), node.cores - 1.0)
-        factor = factor * (1.0 + node.interference * beside)
-    return np.where(memory > 1.0, factor * node.spill, factor), memory
+    if machine.interference:
+        # an instance is disturbed by the others: at most all cores except its own
+        beside = np.minimum(np.maximum(cores - 1.0, 0.0), machine.cores - 1.0)
+        factor = factor * (1.0 + machine.interference * beside)
+    return np.where(memory > 1.0, factor * machine.spill, factor), memory
 
 
 @dataclass(frozen=True)
 class Move:
-    """Instances of a pipeline that are started elsewhere and read their state there.
+    """Instances of a pipeline that restart on another executor.
 
-    pause: seconds for which they stand still; rows and bytes: of their state.
+    pause: seconds until they have restarted and read their state; rows and bytes: of that state.
     """
 
     instances: Numbers
@@ -326,11 +334,10 @@ def moves(
     *,
     batched: bool = False,
 ) -> dict[str, Move]:
-    """What moves between two placements, by pipeline; state: rows and bytes of each, even over its
-    instances.
+    """Return the moves between two placements, by pipeline.
 
-    batched: tasks of a batch are started anew each time, wherever there is room, so only state
-    has to move.
+    state: rows and bytes of each pipeline, spread evenly over its instances; batched: tasks start
+    anew in each batch on any slot, so only state has to move.
     """
     found = {}
     for name, which in moved(before, after).items():

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.simulator.changes import Failure
+from penstock.engines.simulator.changes import InjectedFailure
 from penstock.engines.simulator.distributions import Constant
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.machines import Placement, moved, place
-from penstock.engines.simulator.model import Keys, MicroBatch, Node, Step, Timing
+from penstock.engines.simulator.executors import Placement, moved, place
+from penstock.engines.simulator.model import Keys, Machine, MicroBatch, OperatorCost, Timing
 from penstock.plan.plan import Pipeline, Plan
 
 from .flows import apart, chain, keyed, started
@@ -32,7 +32,7 @@ def placements(draw: st.DrawFn) -> Placement:
 
 @given(placements())
 def test_evening_out_takes_as_few_moves_as_it_can(before: Placement) -> None:
-    after = before.evened()
+    after = before.balanced()
     there = [name not in before.starting for name in before.executors]
     then, now = before.loads()[there], after.loads()[there]
     assert now.sum() == then.sum()
@@ -44,7 +44,7 @@ def test_evening_out_takes_as_few_moves_as_it_can(before: Placement) -> None:
     assert moves == above.sum() - np.minimum(above[:rest], 1).sum()
     awaited = [not one for one in there]
     assert (before.loads()[awaited] == after.loads()[awaited]).all()
-    assert after.evened() is after
+    assert after.balanced() is after
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(1, 5), st.integers(1, 5))
@@ -118,13 +118,13 @@ def test_executors_that_come_draw_one_instance_of_each_in_order() -> None:
     assert {n: w.tolist() for n, w in moved(before, after).items()} == {"b": [0], "c": [0, 1]}
 
 
-CROWDED = {"a": Step(Constant(0.01))}
+CROWDED = {"a": OperatorCost(Constant(0.01))}
 
 
 def crowded(run_dir: Path, executors: int, **model: object) -> SimulatorEngine:
     plan = apart(("a", 4), executors=executors)
     return started(chain("a"), plan, CROWDED, "300/s", run_dir, window=10.0, nodes=4,
-                   node=Node(cores=1), queue=50, **model)  # fmt: skip
+                   node=Machine(cores=1), queue=50, **model)  # fmt: skip
 
 
 @pytest.mark.parametrize(("stays", "carried"), [(False, 400.0), (True, 100.0)])
@@ -154,9 +154,9 @@ def test_an_instance_is_put_beside_idle_ones_where_load_decides(
     tmp_path: Path, by_load: bool, hosts: list[int], carried: float
 ) -> None:
     """`a` is busy, alone with an idle one; three that have nothing to do are on the other."""
-    steps = {"a": Step(Constant(0.01)), "b": Step(Constant(0.0))}
+    steps = {"a": OperatorCost(Constant(0.01)), "b": OperatorCost(Constant(0.0))}
     engine = started(chain("a", "b"), apart(("a", 1), ("b", 3), executors=2), steps, "300/s",
-                     tmp_path, window=5.0, node=Node(cores=1), by_load=by_load)  # fmt: skip
+                     tmp_path, window=5.0, node=Machine(cores=1), by_load=by_load)  # fmt: skip
     engine.advance(10.0)
     engine.apply(apart(("a", 2), ("b", 3), executors=2))
     engine.advance(20.0)
@@ -168,7 +168,7 @@ def test_an_instance_is_put_beside_idle_ones_where_load_decides(
 def test_an_executor_that_takes_the_place_of_another_is_used_too(tmp_path: Path) -> None:
     engine = started(
         chain("a"), apart(("a", 4), executors=2), CROWDED, "300/s", tmp_path, window=5.0,
-        node=Node(cores=2), options={"failures": [Failure(5.0, executor="0")]},
+        node=Machine(cores=2), options={"failures": [InjectedFailure(5.0, executor="0")]},
     )  # fmt: skip
     engine.advance(20.0)
     assert engine.observe().pipelines["a"].rate_in == pytest.approx(200.0, rel=0.02)
@@ -189,7 +189,7 @@ KEYS = Keys(10_000, bytes=1e5)  # 1 GB in all
 def holding(run_dir: Path, executors: int, batch: MicroBatch | None = None) -> SimulatorEngine:
     engine = started(
         keyed(), apart(("count", 4), executors=executors),
-        {"count": Step(Constant(1e-4), keys=KEYS)}, "4000/s", run_dir, window=5.0, nodes=4,
+        {"count": OperatorCost(Constant(1e-4), keys=KEYS)}, "4000/s", run_dir, window=5.0, nodes=4,
         batch=batch,
     )  # fmt: skip
     engine.advance(30.0)
@@ -231,7 +231,7 @@ def test_state_that_is_dealt_anew_and_changes_machines_is_paid_for_once(tmp_path
 def test_what_breaks_while_executors_are_started_is_reckoned_with(tmp_path: Path) -> None:
     engine = started(
         chain("a"), apart(("a", 4), executors=2), CROWDED, "100/s", tmp_path, nodes=4,
-        options={"failures": [Failure(5.0, executor="0")]},
+        options={"failures": [InjectedFailure(5.0, executor="0")]},
     )  # fmt: skip
     engine.advance(2.0)
     engine.apply(replace(apart(("a", 4), executors=2), executors=3))

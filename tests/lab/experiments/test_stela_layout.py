@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from penstock.dataflow import validation
-from penstock.engines.simulator import topologies
-from penstock.engines.simulator.layout import Layout, slots
-from penstock.engines.simulator.topologies import (
+from penstock_lab.experiments.stela import topologies
+from penstock_lab.experiments.stela.layout import Layout, slots
+from penstock_lab.experiments.stela.topologies import (
     APPLICATIONS,
     DIAMOND,
     LINEAR,

@@ -10,9 +10,9 @@ from functools import cached_property
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow, Stream
 from penstock.engines.simulator.distributions import Constant, Gamma, Service
-from penstock.engines.simulator.model import Keys, Model, Node, Step, Timing
-from penstock.engines.simulator.scenario import Scenario, never
+from penstock.engines.simulator.model import Keys, Machine, Model, OperatorCost, Timing
 from penstock.plan.plan import Pipeline, Plan
+from penstock_lab.experiments.scenario import Scenario, never
 
 OFFERED = 2.5
 """What comes, in terms of what the slowest component can carry at first. The sources of the seed
@@ -144,7 +144,7 @@ class Layout:
             operators = self._attach(flow, streams, name, before)
             pipelines.append(Pipeline(operators, self._executors(name)))
         steps = {
-            name + _KEYED * (name in self.keys): Step(
+            name + _KEYED * (name in self.keys): OperatorCost(
                 self._service(times.get(name, 0.0)),
                 self.passes.get(name, 1.0),
                 self.keys.get(name, Keys()),
@@ -155,7 +155,7 @@ class Layout:
         model = Model(
             steps,
             nodes=max(self.machines),
-            node=Node(cores=cores),
+            node=Machine(cores=cores),
             queue=None,
             packed=packed,
             stays=True,

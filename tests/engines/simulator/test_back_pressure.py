@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.simulator import bounded_queues, continuous
-from penstock.engines.simulator.bounded_queues import Inside, entered, fits, one_by_one
+from penstock.engines.simulator import back_pressure, continuous
+from penstock.engines.simulator.back_pressure import Inside, entry_times, fits, one_by_one
 from penstock.engines.simulator.distributions import Empirical, Exponential
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.model import Dispatch, Keys, Step
-from penstock.engines.simulator.queues import Groups, dealt
+from penstock.engines.simulator.model import Dispatch, Keys, OperatorCost
+from penstock.engines.simulator.queues import Groups, by_group
 
 from .flows import apart, chain, keyed, started
 
@@ -60,8 +60,8 @@ def flooded(
     run_dir: Path, servers: int, bound: int, seconds: float, **model: object
 ) -> SimulatorEngine:
     load = f"{2 * servers / MEAN:g}/s"
-    engine = started(chain("a"), apart(("a", servers)), {"a": Step(Exponential(MEAN))}, load,
-                     run_dir, queue=bound, options={"finest": STEP}, **model)  # fmt: skip
+    engine = started(chain("a"), apart(("a", servers)), {"a": OperatorCost(Exponential(MEAN))},
+                     load, run_dir, queue=bound, options={"finest": STEP}, **model)  # fmt: skip
     engine.advance(seconds)
     return engine
 
@@ -95,7 +95,7 @@ def test_a_full_instance_of_a_key_keeps_records_from_the_others(tmp_path: Path) 
     rng = random.Random(2)
     expected = Events(4, 1, lambda: rng.choices(range(4), shares)[0]).carried(4000.0)
     assert expected < 0.9 * min(1 / (max(shares) * MEAN), 4 / MEAN)
-    steps = {"count": Step(Exponential(MEAN), keys=keys)}
+    steps = {"count": OperatorCost(Exponential(MEAN), keys=keys)}
     engine = started(keyed(), apart(("count", 4)), steps, "100/s", tmp_path, queue=1,
                      options={"finest": STEP})  # fmt: skip
     engine.advance(300.0)
@@ -104,7 +104,7 @@ def test_a_full_instance_of_a_key_keeps_records_from_the_others(tmp_path: Path) 
 
 @pytest.mark.parametrize("bound", [1, 5])
 def test_a_shared_queue_keeps_all_instances_busy(tmp_path: Path, bound: int) -> None:
-    engine = started(chain("a"), apart(("a", 10)), {"a": Step(Exponential(MEAN))}, "200/s",
+    engine = started(chain("a"), apart(("a", 10)), {"a": OperatorCost(Exponential(MEAN))}, "200/s",
                      tmp_path, queue=bound, dispatch=Dispatch.SHARED)  # fmt: skip
     engine.advance(30.0)
     seen = engine.observe()
@@ -116,7 +116,7 @@ def test_a_shared_queue_keeps_all_instances_busy(tmp_path: Path, bound: int) -> 
 def test_a_shared_queue_does_not_stand_still_behind_one_slow_record(tmp_path: Path) -> None:
     found = []
     for bound in (None, 20):
-        steps = {"a": Step(Empirical((0.01,) * 1999 + (200.0,)))}
+        steps = {"a": OperatorCost(Empirical((0.01,) * 1999 + (200.0,)))}
         engine = started(chain("a"), apart(("a", 10)), steps, "50/s", tmp_path / str(bound),
                          queue=bound, dispatch=Dispatch.SHARED)  # fmt: skip
         engine.advance(150.0)
@@ -129,7 +129,7 @@ def test_what_fits_is_not_looked_at_record_by_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(continuous, "entered", _unexpected)
-    steps = {"a": Step(Exponential(0.01))}
+    steps = {"a": OperatorCost(Exponential(0.01))}
     engine = started(chain("a"), apart(("a", 50)), steps, "4000/s", tmp_path, queue=60,
                      dispatch=Dispatch.CHANCE)  # fmt: skip
     engine.advance(20.0)
@@ -186,9 +186,9 @@ def test_records_enter_when_there_is_a_place(
         departures[one].append(free[one])
         expected.append(now)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(bounded_queues, "_ROUNDS", rounds)
-        patched.setattr(bounded_queues, "_FEW", few)
-        found = entered(ready, service, server, inside, places, end)
+        patched.setattr(back_pressure, "_ROUNDS", rounds)
+        patched.setattr(back_pressure, "_FEW", few)
+        found = entry_times(ready, service, server, inside, places, end)
     assert found.tolist() == expected
 
 
@@ -202,6 +202,6 @@ def test_records_fit_if_all_of_them_enter_when_they_are_ready(
     order = np.argsort(before, kind="stable")
     free = np.where(inside.held > 0, 4.0, 0.0)
     whole = Inside(free, inside.held, holder[order], before[order])
-    left, _, _ = dealt(ready, service, free, Groups.of(server, len(free)))
+    left, _, _ = by_group(ready, service, free, Groups.of(server, len(free)))
     enters = one_by_one(ready, service, server, whole, places, np.inf)
     assert fits(ready, left, server, before, holder, places) == (enters.tolist() == ready.tolist())

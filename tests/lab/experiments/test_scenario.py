@@ -7,8 +7,8 @@ import pytest
 
 from penstock.app import run
 from penstock.dataflow import load_profile as loads
-from penstock.engines.simulator.scenario import prime_tester, twitter_sentiment
 from penstock.store import history
+from penstock_lab.experiments.scenario import prime_tester, twitter_sentiment
 
 
 def test_175_static_prime_testers_meet_20_ms_but_for_the_peak(tmp_path: Path) -> None:

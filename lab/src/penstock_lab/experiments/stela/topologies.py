@@ -10,9 +10,9 @@ from statistics import fmean, pstdev
 import numpy as np
 import numpy.typing as npt
 
-from penstock.engines.simulator.arrays import Floats
-from penstock.engines.simulator.layout import Layout
 from penstock.engines.simulator.model import Keys
+from penstock.engines.simulator.queues import Floats
+from penstock_lab.experiments.stela.layout import Layout
 
 
 def _chain(*names: str) -> dict[str, tuple[str, ...]]:

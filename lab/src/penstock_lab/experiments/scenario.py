@@ -13,7 +13,7 @@ from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
 from penstock.engines.simulator.distributions import Gamma
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.model import Dispatch, Model, Node, Step, Timing
+from penstock.engines.simulator.model import Dispatch, Machine, Model, OperatorCost, Timing
 from penstock.plan.plan import Pipeline, Plan
 
 
@@ -81,9 +81,9 @@ def prime_tester(
         nodes,
     )
     model = Model(
-        {"test": Step(Gamma(service, 0.3))},
+        {"test": OperatorCost(Gamma(service, 0.3))},
         nodes=nodes,
-        node=Node(cores=4),
+        node=Machine(cores=4),
         dispatch=Dispatch.CHANCE,
         delay=0.0005,
         queue=500,
@@ -134,13 +134,13 @@ def twitter_sentiment(
     plan = Plan(tuple(Pipeline((n,), wanted.get(n, 1)) for n in names), 130)
     model = Model(
         {
-            "hot-topics": Step(Gamma(0.001, 0.5), 0.009, window=0.2),
-            "merge": Step(Gamma(0.0005, 0.5)),
-            "filter": Step(Gamma(0.001, 0.5), 0.2),
-            "sentiment": Step(Gamma(0.005, 0.5)),
+            "hot-topics": OperatorCost(Gamma(0.001, 0.5), 0.009, window=0.2),
+            "merge": OperatorCost(Gamma(0.0005, 0.5)),
+            "filter": OperatorCost(Gamma(0.001, 0.5), 0.2),
+            "sentiment": OperatorCost(Gamma(0.005, 0.5)),
         },
         nodes=130,
-        node=Node(cores=4),
+        node=Machine(cores=4),
         dispatch=Dispatch.CHANCE,
         delay=0.0005,
         queue=500,

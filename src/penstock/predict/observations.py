@@ -1,4 +1,4 @@
-"""What a recorded run says of batches: one observation for each pipeline and settled window."""
+"""Observations of batches in a recorded run, by pipeline and settled window."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from penstock.dataflow.graph import Graph
-from penstock.engines.simulator.batch_time import Machine, Shape, shape_of
+from penstock.engines.simulator.batch_time import BatchShape, SharedProcessors, batch_shape
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import OperatorMetrics, PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
@@ -18,24 +18,24 @@ from penstock.store import history, run_directory
 from penstock.store.history import Seen
 
 _MOST = 500
-"""Windows of a run that are looked at; more say nothing new."""
+"""Windows of a run that are used; more say nothing new."""
 
 _LATE = 0.5
-"""Seconds by which a look may have been late that should have been a window ago."""
+"""Seconds by which a snapshot taken a window ago may have been late."""
 
 
 @dataclass(frozen=True)
-class Observation:
-    """One pipeline over one window, on average over its batches; times are seconds a batch.
+class BatchObservation:
+    """One pipeline over one window; times are seconds a batch, on average.
 
-    seconds: the time that the batches stand for; spent: of all tasks; behind: of those behind a
-    shuffle; longest: from the first task's start to the last one's end, if each finds a slot;
-    visits: rows that entered each operator; shares: of the rows, by instance, where keys decide;
-    hashed: by their hash, one part an instance; fresh: no other window shows the same batches.
+    seconds: time span of the batches; spent: total of all tasks; behind: of those after a shuffle;
+    longest: from the start of the first task to the end of the last, if each finds a slot; visits:
+    rows that entered each operator; shares: of the rows, by instance, where keys decide; hashed:
+    instances are hash partitions of the keys; fresh: no other window shows the same batches.
     """
 
     pipeline: Pipeline
-    shape: Shape
+    shape: BatchShape
     batches: int
     seconds: float
     rows: float
@@ -67,17 +67,17 @@ class Observation:
 
     @property
     def beside(self) -> float:
-        """What of a batch only the driver works on."""
+        """Seconds of a batch in which only the driver works."""
         return max(0.0, self.whole - self.longest)
 
 
 @dataclass(frozen=True)
-class Moment:
-    """All pipelines over one window, which overlaps with those before and after.
+class ObservedWindow:
+    """All pipelines over one window, which overlaps with its neighbours.
 
-    plan: which it was, counted from the start; processors: what runs at once, where it is known;
-    used: processors that all processes of the run kept busy, by_tasks: those that tasks did, the
-    Python operators in them included.
+    plan: number of the plan, counted from the start; processors: number that can run at once, if
+    known; used: processors that all processes of the run kept busy; by_tasks: those that tasks kept
+    busy, with the Python operators in them.
     """
 
     at: float
@@ -86,47 +86,47 @@ class Moment:
     slots: int
     processors: float | None
     tasks: int
-    pipelines: tuple[Observation, ...]
+    pipelines: tuple[BatchObservation, ...]
     used: float | None = None
     by_tasks: float | None = None
 
     @property
     def beside(self) -> float | None:
-        """Processors kept busy by what is on no task's account."""
+        """Processors kept busy by work that belongs to no task."""
         known = self.used is not None and self.by_tasks is not None
         return max(0.0, (self.used or 0.0) - (self.by_tasks or 0.0)) if known else None
 
     @property
     def crowded(self) -> bool:
-        """Whether tasks may have waited for slots."""
+        """True if tasks may have waited for slots."""
         return self.tasks > self.slots
 
 
 @dataclass(frozen=True)
-class Placed:
-    """An observation and the machine as it found it.
+class PlacedObservation:
+    """An observation and the state of the machine during it.
 
-    crowded: tasks may have waited for slots; plan: which it was, counted from the start.
+    crowded: tasks may have waited for slots; plan: number of the plan, counted from the start.
     """
 
-    seen: Observation
-    machine: Machine
+    seen: BatchObservation
+    machine: SharedProcessors
     crowded: bool
     plan: int = 0
 
 
 @dataclass(frozen=True)
-class Recording:
+class RunRecord:
     """What a run directory holds for a fit.
 
-    plan: the last one; now: the last window that showed a plan at work; today: how the flow stands,
-    or stood before its sources were closed; missing: why windows could not be used; channel: rows
-    from which on a channel's writer had to wait, where that was noted.
+    plan: the last one; now: the last window that showed a plan at work; today: the last state of
+    the flow before its sources were closed; missing: number of windows that could not be used, by
+    reason; channel: rows from which on a channel's writer had to wait, if that was recorded.
     """
 
     run_dir: Path
     graph: Graph
-    moments: tuple[Moment, ...]
+    windows: tuple[ObservedWindow, ...]
     plan: Plan
     now: Snapshot
     today: Seen
@@ -135,8 +135,8 @@ class Recording:
     channel: int | None = None
 
 
-def recording(run_dir: Path) -> Recording:
-    """Read a run. Raises `InvalidInput` where there is nothing to learn from."""
+def read_run(run_dir: Path) -> RunRecord:
+    """Read a run. Raises `InvalidInput` if there is nothing to learn from it."""
     if not run_dir.is_dir():
         raise InvalidInput(f"there is no run directory '{run_dir}'")
     if not (run_dir / history.FILE).exists():
@@ -144,8 +144,8 @@ def recording(run_dir: Path) -> Recording:
     graph = history.dataflow(run_dir)
     seen = [*history.seen(run_dir)]
     if not any(p.batches for one in seen for p in one.snapshot.pipelines.values()):
-        raise InvalidInput(f"the run in '{run_dir}' has no batches: there is nothing to fit")
-    moments: list[Moment] = []
+        raise InvalidInput(f"the run in '{run_dir}' has no batches, so there is nothing to fit")
+    windows: list[ObservedWindow] = []
     missing: dict[str, int] = {}
     now = seen[-1].snapshot
     for number, (plan, some) in enumerate(_periods(seen)):
@@ -155,27 +155,27 @@ def recording(run_dir: Path) -> Recording:
             if made is not None:
                 now = snapshot
                 made = replace(made, used=used.get(snapshot.at), by_tasks=_by_tasks(snapshot))
-                moments.append(_fresh(made, moments[-1] if moments else None))
-    if not moments:
+                windows.append(_fresh(made, windows[-1] if windows else None))
+    if not windows:
         raise InvalidInput(
             f"the run in '{run_dir}' has no settled window with measured tasks: "
             "let it run for half a minute without a change"
         )
     changed = tuple(one.transition for one in history.transitions(run_dir))
-    moments = moments[:: len(moments) // _MOST + 1]
+    windows = windows[:: len(windows) // _MOST + 1]
     plan, today = seen[-1].plan, _today(seen)
     channel = run_directory.settings(run_dir).get("channel_rows")
-    return Recording(run_dir, graph, tuple(moments), plan, now, today, changed, missing, channel)
+    return RunRecord(run_dir, graph, tuple(windows), plan, now, today, changed, missing, channel)
 
 
 def _today(seen: Sequence[Seen]) -> Seen:
-    """The last turn; of a run that has ended, the last one that something was still to come in."""
+    """The last turn of a run before its sources were closed."""
     coming = [s for s in seen if not s.snapshot.ending]
     return (coming or seen)[-1]
 
 
 def _periods(seen: Sequence[Seen]) -> Iterator[tuple[Plan, list[Snapshot]]]:
-    """The windows of each plan in each start of the run."""
+    """The windows of each plan, in each start of the run."""
     begins = [
         at
         for at, (before, one) in enumerate(pairwise(seen), 1)
@@ -186,28 +186,28 @@ def _periods(seen: Sequence[Seen]) -> Iterator[tuple[Plan, list[Snapshot]]]:
 
 
 def _at_work(snapshots: Sequence[Snapshot]) -> Iterator[Snapshot]:
-    """Those that show a plan and nothing else: neither a change nor the end of the input."""
+    """Snapshots that show only a plan: no change, and not the end of the input."""
     return (one for one in snapshots if one.settled and not one.ending)
 
 
-def _fresh(moment: Moment, before: Moment | None) -> Moment:
-    """Mark what says the same as the window before: it shows the same batches again."""
+def _fresh(moment: ObservedWindow, before: ObservedWindow | None) -> ObservedWindow:
+    """Mark observations that repeat the window before: of the same batches."""
     known = () if before is None else before.pipelines
     same = [replace(one, fresh=one.fresh and _new(one, known)) for one in moment.pipelines]
     return replace(moment, pipelines=tuple(same))
 
 
-def _new(one: Observation, known: Sequence[Observation]) -> bool:
+def _new(one: BatchObservation, known: Sequence[BatchObservation]) -> bool:
     return all(replace(one, fresh=True) != replace(other, fresh=True) for other in known)
 
 
 def _moment(
     graph: Graph, plan: Plan, snapshot: Snapshot, number: int, missing: dict[str, int]
-) -> Moment | None:
+) -> ObservedWindow | None:
     found = []
     for pipeline in plan.pipelines:
         metrics = snapshot.pipelines.get(pipeline.name)
-        why = _missing(metrics) or _held(pipeline, snapshot)
+        why = _missing(metrics) or _held_back(pipeline, snapshot)
         if why is not None:
             missing[why] = missing.get(why, 0) + 1
             continue
@@ -216,7 +216,7 @@ def _moment(
     slots = sum(e.slots for e in snapshot.executors.values())
     if not found or not slots:
         return None
-    return Moment(
+    return ObservedWindow(
         snapshot.at,
         number,
         snapshot.window,
@@ -228,22 +228,22 @@ def _moment(
 
 
 def _missing(metrics: PipelineMetrics | None) -> str | None:
-    """Why nothing can be learned from a pipeline's window."""
+    """Why a pipeline's window cannot be used, or None."""
     if metrics is None or not (metrics.batches and metrics.rows_in and metrics.rate_in):
         return "no batch with rows"
     if "work" not in metrics.parts or "commit" not in metrics.parts:
-        return "the parts of a batch are those of another version"
+        return "another version recorded other parts of a batch"
     if metrics.service is None or not metrics.instances:
         return "tasks were not measured"
     return None
 
 
-def _held(pipeline: Pipeline, snapshot: Snapshot) -> str | None:
-    """Whether its batches may have waited for room behind them, which is no cost of theirs."""
+def _held_back(pipeline: Pipeline, snapshot: Snapshot) -> str | None:
+    """Why waiting for downstream room may be part of its batches' time, or None."""
     for channel in snapshot.channels.values():
         late = channel.backlog_seconds is not None and channel.backlog_seconds > snapshot.window
         if channel.writer in pipeline.operators and late:
-            return "what reads them was far behind, so they may have been held back"
+            return "a downstream pipeline was far behind and may have held them back"
     return None
 
 
@@ -252,9 +252,9 @@ def _observation(
     pipeline: Pipeline,
     metrics: PipelineMetrics,
     operators: Mapping[str, OperatorMetrics],
-) -> Observation:
+) -> BatchObservation:
     batches, parts = metrics.batches, metrics.parts
-    shape = shape_of(graph, pipeline)
+    shape = batch_shape(graph, pipeline)
     assert metrics.rows_in
     assert metrics.rate_in
     seconds = metrics.rows_in / metrics.rate_in
@@ -266,7 +266,7 @@ def _observation(
     inner = {n: operators[n] for n in pipeline.operators if n in operators}
     counts = [i.rows or 0 for i in metrics.instances]
     total = sum(counts)
-    return Observation(
+    return BatchObservation(
         pipeline=pipeline,
         shape=shape,
         batches=batches,
@@ -290,7 +290,7 @@ def _observation(
 
 
 def _used(snapshots: Sequence[Snapshot]) -> dict[float, float]:
-    """By the time of a window: processors kept busy in it, as far as that was measured."""
+    """Processors kept busy in a window, by its time, where that was measured."""
     known = [(s, s.processor_seconds) for s in snapshots if s.processor_seconds is not None]
     times = [s.at for s, _ in known]
     found: dict[float, float] = {}
@@ -309,7 +309,11 @@ def _by_tasks(snapshot: Snapshot) -> float | None:
 
 
 def _processors(snapshot: Snapshot, slots: int) -> float | None:
-    """A snapshot's load counts what can really run at once; the executors' count slots."""
+    """Number of processors, or None if the snapshot does not show it.
+
+    The load of a snapshot is a share of what can run at once, that of its executors a share of
+    slots.
+    """
     busy = sum((e.busy or 0.0) * e.slots for e in snapshot.executors.values())
     if not snapshot.load or snapshot.load > 0.99 or not busy:
         return None

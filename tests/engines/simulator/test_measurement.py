@@ -1,4 +1,4 @@
-"""Latencies as they are summed up and sampled."""
+"""Sums over the window of a pipeline, and sampled latencies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,25 @@ import numpy as np
 import pytest
 
 from penstock.dataflow.graph import Constraint
-from penstock.engines.simulator.latency import Ages, LatencyGauge
+from penstock.engines.simulator.measurement import Ages, LatencyGauge, PipelineGauge
+
+
+def test_batches_are_counted_whole() -> None:
+    gauge = PipelineGauge(1)
+    assert gauge.rates(9.0, 5.0) is None
+    for number in range(4):
+        gauge.batch(2.0 * number, 20)
+    assert gauge.rates(0.5, 5.0) is None  # the first only says when the next has begun
+    assert gauge.rates(6.5, 5.0) == (10.0, 10.0)
+    assert gauge.rates(5.9, 1.0) == (10.0, 10.0)  # longer than the window: the last is known
+    late = gauge.rates(16.0, 1.0)
+    assert late is not None
+    assert late[0] == pytest.approx(20 / 12)  # the next should have come long ago
+    gauge.now.done["x"], gauge.now.out = 10, 30
+    gauge.close(8.0, 5.0)
+    assert gauge.rates(6.5, 5.0) == (10.0, 30.0)
+    gauge.clear()
+    assert gauge.rates(6.5, 5.0) is None
 
 
 @pytest.mark.parametrize("count", [0, 1, 50, 4096, 100_000])

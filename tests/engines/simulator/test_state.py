@@ -7,23 +7,23 @@ from pathlib import Path
 import pytest
 
 from penstock.dataflow.load_profile import parse
-from penstock.engines.simulator import initial_state, source
+from penstock.engines.simulator import arrivals, state
 from penstock.engines.simulator.arrivals import Deterministic
 from penstock.engines.simulator.distributions import Constant
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.initial_state import Beginning, Waiting
-from penstock.engines.simulator.model import Keys, Model, Step
+from penstock.engines.simulator.model import Keys, Model, OperatorCost
+from penstock.engines.simulator.state import InitialState, WaitingRows
 from penstock.metrics.snapshot import ChannelMetrics, PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
 
 from .flows import apart, chain, keyed, started
 
 
-def begun(begin: Beginning, run_dir: Path, load: str = "10/s") -> SimulatorEngine:
+def begun(begin: InitialState, run_dir: Path, load: str = "10/s") -> SimulatorEngine:
     return started(
         chain("a", "b"),
         apart(("a", 1), ("b", 1)),
-        {"a": Step(Constant(0.01)), "b": Step(Constant(0.01))},
+        {"a": OperatorCost(Constant(0.01)), "b": OperatorCost(Constant(0.01))},
         load,
         run_dir,
         arrivals=Deterministic(),
@@ -32,8 +32,8 @@ def begun(begin: Beginning, run_dir: Path, load: str = "10/s") -> SimulatorEngin
 
 
 def test_rows_that_wait_are_worked_off_and_have_waited_before(tmp_path: Path) -> None:
-    waiting = {("in", "in"): Waiting(600, 6.0), ("a", "b"): Waiting(300, 2.0)}
-    engine = begun(Beginning(waiting), tmp_path)
+    waiting = {("in", "in"): WaitingRows(600, 6.0), ("a", "b"): WaitingRows(300, 2.0)}
+    engine = begun(InitialState(waiting), tmp_path)
     first = engine.observe()
     assert first.rows_offered == 600
     assert first.channels["a>b"].backlog_rows == 300
@@ -47,15 +47,15 @@ def test_rows_that_wait_are_worked_off_and_have_waited_before(tmp_path: Path) ->
     latency = seen.latency["a->b"]
     assert latency.rows == 1500
     assert latency.p99 > 6.0
-    alone = begun(Beginning({("a", "b"): Waiting(300, 2.0)}), tmp_path / "alone", "0/s")
+    alone = begun(InitialState({("a", "b"): WaitingRows(300, 2.0)}), tmp_path / "alone", "0/s")
     alone.advance(60)
     mean = alone.observe().latency["a->b"].mean
     assert mean == pytest.approx(1.0 + 3.0 / 2 + 0.01, rel=0.01)
 
 
 def test_many_rows_that_wait_are_made_when_they_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "_PART", 100)
-    one = source.Source("in", parse("10/s"), Deterministic(), 1)
+    monkeypatch.setattr(arrivals, "_PART", 100)
+    one = arrivals.SimulatedSource("in", parse("10/s"), Deterministic(), 1)
     one.owe(250, 5.0)
     assert (one.offered(0.0), one.waiting(0.0), one.taken) == (250, 250, 0)
     taken = one.take(0.0, 120)
@@ -69,12 +69,12 @@ def test_many_rows_that_wait_are_made_when_they_are_taken(monkeypatch: pytest.Mo
 
 
 def test_state_that_is_there_has_to_be_moved_from_the_first_second_on(tmp_path: Path) -> None:
-    steps = {"count": Step(Constant(0.0001), keys=Keys(1000, bytes=200_000))}
+    steps = {"count": OperatorCost(Constant(0.0001), keys=Keys(1000, bytes=200_000))}
     plan = apart(("count", 2), executors=2)
     for rows in (0, 400, 1000):
         engine = started(
             keyed(), plan, steps, "10/s", tmp_path / str(rows),
-            options={"begin": Beginning(state={"count": rows} if rows else {})},
+            options={"initial": InitialState(state={"count": rows} if rows else {})},
         )  # fmt: skip
         assert engine.observe().pipelines["count"].state_rows == rows
         transition = engine.apply(plan.with_pipeline("count", parallelism=4))
@@ -100,24 +100,24 @@ def test_a_snapshot_says_what_waits_where() -> None:
         ],
         [ChannelMetrics("a", "b", backlog_rows=60)],
     )
-    found = initial_state.of(chain("a", "b"), plan, seen)
-    assert found.waiting == {("in", "in"): Waiting(500, 10.0), ("a", "b"): Waiting(60, 4.0)}
+    found = state.state_of(chain("a", "b"), plan, seen)
+    assert found.waiting == {("in", "in"): WaitingRows(500, 10.0), ("a", "b"): WaitingRows(60, 4.0)}
     assert found.owed == 500
-    assert initial_state.of(chain("a", "b"), plan, snapshot([], [])) == Beginning()
+    assert state.state_of(chain("a", "b"), plan, snapshot([], [])) == InitialState()
 
 
 def test_state_is_that_of_the_operator_that_has_it() -> None:
     plan = Plan((Pipeline(("in", "count", "out")),))
     seen = snapshot([PipelineMetrics("in", 1, backlog_rows=0, state_rows=77)], [])
-    assert initial_state.of(keyed(), plan, seen) == Beginning({}, {"count": 77})
+    assert state.state_of(keyed(), plan, seen) == InitialState({}, {"count": 77})
 
 
 def test_a_run_that_is_continued_is_not_begun_again(tmp_path: Path) -> None:
-    begin = Beginning({("in", "in"): Waiting(50, 1.0)})
+    begin = InitialState({("in", "in"): WaitingRows(50, 1.0)})
     plan = apart(("a", 1))
     found = []
     for _ in range(2):
-        engine = SimulatorEngine(Model(nodes=3), load="10/s", begin=begin)
+        engine = SimulatorEngine(Model(nodes=3), load="10/s", initial=begin)
         engine.start(chain("a"), plan, tmp_path)
         engine.advance(5)
         engine.stop()
