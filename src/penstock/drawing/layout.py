@@ -5,7 +5,7 @@ one layer runs through the layers between in a lane of its own, which all reader
 share, so that no edge runs through a box. The same graph always gives the same layout.
 
 Layers by longest path, order by barycentres with exchanges, rows by isotonic regression: Sugiyama's
-method. Graphs too large for it get a simpler layout in linear time. See docs/decisions/0024.
+method. Graphs too large for it get a simpler layout in linear time. See docs/decisions/0025.
 """
 
 from __future__ import annotations
