@@ -28,8 +28,8 @@ def test_policies_are_listed_with_source_and_parameters(penstock: Run) -> None:
     code, out, err = penstock("policies")
     assert (code, err) == (0, "")
     lines = [" ".join(line.split()) for line in out.splitlines()]
-    at = lines.index("static Keep the plan the flow was started with.")
-    assert lines[at + 1] == "from: the baseline of all of them"
+    at = lines.index("static Keep the plan that the flow was started with.")
+    assert lines[at + 1] == "from: the baseline for all other policies"
     assert "parameters: above=0.8, below=0.4, step=1, patience=3" in lines
     assert [name for name in policies.names() if f"\n{name} " not in f"\n{out}"] == []
 
@@ -37,7 +37,7 @@ def test_policies_are_listed_with_source_and_parameters(penstock: Run) -> None:
 def test_one_policy_is_explained(penstock: Run) -> None:
     code, out, _ = penstock("policies", "stela")
     assert code == 0
-    assert out.startswith("stela: More executors where they raise throughput most, ")
+    assert out.startswith("stela: Add or remove executors on request, by effective")
     assert "\nfrom: Xu, Peng and Gupta, Stela: " in out
     assert "  automatic = false  true or false\n" in out
 
@@ -47,7 +47,7 @@ def test_policies_in_json(penstock: Run) -> None:
     assert [one["name"] for one in known] == list(policies.names())
     one = json.loads(penstock("policies", "threshold", "--json")[1])
     assert one["parameters"][0] == {"name": "above", "kind": "number", "default": "0.8"}
-    assert one["from"] == "the rule of thumb that the others compare themselves with"
+    assert one["from"] == "the utilisation rule that most papers compare with"
     assert one in known
 
 
@@ -106,16 +106,16 @@ def test_settings_are_fields_of_the_policy(
     ("name", "settings", "wrong"),
     [
         ("threshold", ["abov=0.7"], "has no option 'abov', did you mean 'above'"),
-        ("threshold", ["above=much"], "option 'above': 'much' is no number"),
-        ("threshold", ["above"], "cannot read the option 'above': write it like above=0.7"),
-        ("threshold", ["above="], "cannot read the option 'above=': write it like above=0.7"),
+        ("threshold", ["above=much"], "option 'above': 'much' is not valid, expected number"),
+        ("threshold", ["above"], "cannot read option 'above'; write it like above=0.7"),
+        ("threshold", ["above="], "cannot read option 'above='; write it like above=0.7"),
         ("threshold", [""], "cannot read the option '': write it like above=0.7"),
         ("threshold", ["above=0.7,"], "cannot read the option 'above=0.7,'"),
-        ("threshold:step=1", ["step=2"], "the option 'step' is given twice"),
+        ("threshold:step=1", ["step=2"], "option 'step' is given twice"),
         ("threshold", ["above=0.1"], "policy 'threshold': 0 <= below < above"),
-        ("stepwise", ["sample=-1"], "policy 'stepwise': sample is -1, it must be 1 or more"),
-        ("organic", ["bottleneck=7"], "bottleneck is 7, it must be above 0 and up to 1"),
-        ("es-stream", ["most=0"], "policy 'es-stream': most is 0, it must be 1 or more"),
+        ("stepwise", ["sample=-1"], "policy 'stepwise': sample must be 1 or more, not -1"),
+        ("organic", ["bottleneck=7"], "bottleneck must be above 0 and up to 1, not 7"),
+        ("es-stream", ["most=0"], "policy 'es-stream': most must be 1 or more, not 0"),
         ("static", ["speed=1"], "policy 'static' has no options, found 'speed'"),
         ("thresold", ["above=1"], "unknown policy 'thresold', did you mean 'threshold'"),
     ],

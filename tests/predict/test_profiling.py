@@ -118,7 +118,7 @@ def test_an_end_before_the_first_round_is_refused_in_one_line() -> None:
 
 def test_what_cannot_be_measured_ends_it_with_the_reason() -> None:
     nothing = MemoryEngine({"a": 0.002}, {"a": 0.0}, rate=3000.0)
-    why = "found nothing: the time for a row of b is not measured; see "
+    why = "found nothing: service time of b not measured; see "
     with pytest.raises(Refused, match=why):
         profiled(chain(), nothing)
 
@@ -129,7 +129,9 @@ def test_plans_that_are_refused_end_it_with_the_reason() -> None:
             raise InvalidPlan("no")
 
     stiff = Stiff({"a": 0.002, "b": 0.004}, rate=3000.0)
-    with pytest.raises(Refused, match="found nothing: the plan for start is refused; see "):
+    with pytest.raises(
+        Refused, match=r"found nothing: the plan of the round \(start\) was refused; see "
+    ):
         profiled(chain(), stiff)
 
 

@@ -7,12 +7,11 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from penstock.control.guard import Reviewed, Veto
-from penstock.control.loop import Tick
 from penstock.metrics.events import Event, EventKind
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.request import Mode
+from penstock.store.turn import Review, Tick, Veto
 from penstock.views.live import LiveView
 from penstock.views.notices import Notices
 from penstock.views.plain_lines import PlainView, ProgressView
@@ -36,7 +35,7 @@ def tick(**more: object) -> Tick:
 
 def vetoed(plan: Plan = WIDER, rule: str = "cool-down") -> Tick:
     wanted = Decision(plan, "latency 4 s")
-    review = Reviewed(Decision(None, "vetoed"), wanted, (Veto(rule, "3 s left"),))
+    review = Review(Decision(None, "vetoed"), wanted, (Veto(rule, "3 s left"),))
     return tick(review=review)
 
 
@@ -59,13 +58,13 @@ def test_a_veto_is_told_again_only_if_something_is_new() -> None:
 
 def test_advice_is_a_notice_only_in_advise_mode_and_only_for_another_plan() -> None:
     advice = Decision(WIDER, "latency 4 s")
-    review = Reviewed(advice, advice)
+    review = Review(advice, advice)
     assert not [*Notices().of(tick(review=review, mode=Mode.ON))]
     assert [*Notices().of(tick(review=review, mode=Mode.ADVISE))] == [
         ("would change", "count: parallelism 4 -> 8: latency 4 s")
     ]
     same = Decision(statuses.PLAN, "as it is")
-    assert not [*Notices().of(tick(review=Reviewed(same, same), mode=Mode.ADVISE))]
+    assert not [*Notices().of(tick(review=Review(same, same), mode=Mode.ADVISE))]
 
 
 def test_a_failure_of_the_policy_is_told_once_whatever_its_numbers() -> None:

@@ -12,7 +12,6 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from penstock.control.guard import Reviewed, Veto
 from penstock.errors import InvalidInput
 from penstock.metrics.catalog import CATALOG, Unit
 from penstock.metrics.events import Event, EventKind
@@ -24,6 +23,7 @@ from penstock.metrics.snapshot import (
     PipelineMetrics,
 )
 from penstock.plan.decision import Decision
+from penstock.store.turn import Review, Veto
 from penstock.views.prometheus import Exporter, family
 
 from . import statuses
@@ -182,7 +182,7 @@ def test_what_happened_is_counted_once_a_turn(exporter: Exporter) -> None:
     for _ in range(3):  # the same turn is shown again while nothing is new
         exporter.show(changed)
     vetoes = (Veto("budget", "too much"), Veto("quiet", "not now"))
-    review = Reviewed(Decision(None, "no"), Decision(None, "no"), vetoes)
+    review = Review(Decision(None, "no"), Decision(None, "no"), vetoes)
     for second in (11.0, 12.0):
         status = statuses.status(second)
         assert status.tick is not None
@@ -258,8 +258,8 @@ def test_vetoes_are_counted_by_rule_and_events_by_kind(exporter: Exporter) -> No
     vetoes = (Veto("cool-down", "3 s"), Veto("budget", "4 slots"))
     event = Event(10.0, EventKind.RESTART, "task failed", "count")
     turns = (
-        replace(tick, review=Reviewed(wanted, wanted, vetoes), events=(event, event)),
-        replace(tick, review=Reviewed(wanted, wanted, vetoes[:1]), refused="no", error="failed"),
+        replace(tick, review=Review(wanted, wanted, vetoes), events=(event, event)),
+        replace(tick, review=Review(wanted, wanted, vetoes[:1]), refused="no", error="failed"),
     )
     for turn in turns:
         status = replace(statuses.status(10.0), tick=turn)

@@ -26,7 +26,7 @@ from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.request import Fuse, Split
 from penstock.policies.shared.rates import CONGESTED
 from penstock.store import timeline
-from penstock.store.history import Changed, RecordedEvent, Seen
+from penstock.store.history import RecordedEvent, RecordedSnapshot, RecordedTransition
 from penstock.store.serialization import plain
 from penstock.store.timeline import Sample, without_numbers
 
@@ -47,7 +47,7 @@ KEPT = "kept"
 # --- points: what the charts show -----------------------------------------------------------------
 
 
-def points(seen: Iterable[Seen], before: Point | None = None) -> Iterator[Point]:
+def points(seen: Iterable[RecordedSnapshot], before: Point | None = None) -> Iterator[Point]:
     """A point for each turn; rates are means since the previous turn.
 
     A turn at the same instant as the previous one, as the last of a run may be, repeats its rates.
@@ -63,7 +63,7 @@ def points(seen: Iterable[Seen], before: Point | None = None) -> Iterator[Point]
         yield made
 
 
-def _point(line: Sample, now: Seen) -> Point:
+def _point(line: Sample, now: RecordedSnapshot) -> Point:
     shown: Point = plain(
         {
             "turn": line.turn,
@@ -95,7 +95,7 @@ def _rate(value: float | None) -> float | None:
     return None if value is None or value < 0 else value
 
 
-def _backlog(now: Seen) -> Iterator[tuple[str, int]]:
+def _backlog(now: RecordedSnapshot) -> Iterator[tuple[str, int]]:
     """Waiting rows of each channel; of the whole pipeline if it reads no channel."""
     snapshot = now.snapshot
     home = {name: p.name for p in now.plan.pipelines for name in p.operators}
@@ -111,7 +111,7 @@ def _backlog(now: Seen) -> Iterator[tuple[str, int]]:
 # --- entries: decisions and events ----------------------------------------------------------------
 
 
-def entry(decision: Mapping[str, Any], change: Changed | None = None) -> Entry:
+def entry(decision: Mapping[str, Any], change: RecordedTransition | None = None) -> Entry:
     """A decision and its outcome.
 
     kind: changed, refused, failed (the policy), vetoed, advised or kept. turn, last: the first and
@@ -135,7 +135,9 @@ def entry(decision: Mapping[str, Any], change: Changed | None = None) -> Entry:
 
 
 def grouped(
-    decisions: Iterable[Mapping[str, Any]], changes: Mapping[int, Changed], before: Entry | None
+    decisions: Iterable[Mapping[str, Any]],
+    changes: Mapping[int, RecordedTransition],
+    before: Entry | None,
 ) -> list[Entry]:
     """Entries with repeated decisions merged; the first may continue the entry `before`."""
     found: list[Entry] = [] if before is None else [dict(before)]
@@ -149,7 +151,7 @@ def grouped(
     return found
 
 
-def _outcome(decision: Mapping[str, Any], change: Changed | None) -> tuple[str, str]:
+def _outcome(decision: Mapping[str, Any], change: RecordedTransition | None) -> tuple[str, str]:
     if change is not None:
         return "changed", "; ".join(change.transition.changes) or "no change"
     if decision["refused"]:
@@ -188,7 +190,7 @@ def event_entry(one: RecordedEvent) -> Entry:
 # --- the flow at one moment -----------------------------------------------------------------------
 
 
-def frame(graph: Graph, seen: Seen, *, offers: bool = False) -> Frame:
+def frame(graph: Graph, seen: RecordedSnapshot, *, offers: bool = False) -> Frame:
     """The flow at one turn. offers: include the requests that are possible."""
     plan, snapshot = seen.plan, seen.snapshot
     made: Frame = plain(

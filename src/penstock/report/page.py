@@ -14,7 +14,7 @@ from penstock.drawing.svg import svg
 from penstock.report import prose
 from penstock.report.curves import curves
 from penstock.report.story import AppliedChange, Averages, Choice, Story, merged
-from penstock.store.run_options import Terms
+from penstock.store.run_options import RunOptions
 
 MOST = 1000
 """Rows of a table at most; of a longer one the first rows are shown."""
@@ -139,7 +139,7 @@ def _requested(story: Story) -> Iterator[Child]:
     yield _figure(svg(diagram(story.graph, plan), inline=True), "The dataflow and its first plan.")
 
 
-def _terms(one: Terms) -> Iterator[tuple[str, Child]]:
+def _terms(one: RunOptions) -> Iterator[tuple[str, Child]]:
     yield "engine", one.engine
     mode = {"on": "", "advise": " (advice only)", "off": " (off)"}.get(one.mode, f" ({one.mode})")
     yield "policy", tag("code", one.policy + mode)

@@ -12,9 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from penstock.control.loop import Tick
-from penstock.control.summary import LatencySummary
-from penstock.control.tally import Tally
+from penstock.control.summary import LatencySummary, RunTotals
 from penstock.dataflow.graph import Graph
 from penstock.errors import RunDirectoryError
 from penstock.metrics.snapshot import Snapshot
@@ -22,9 +20,10 @@ from penstock.plan.plan import Plan
 from penstock.plan.transition import Transition
 from penstock.store import history, mailbox, run_directory, timeline
 from penstock.store import run_options as terms
-from penstock.store.history import Changed, Moment, RecordedEvent
-from penstock.store.run_options import Terms
+from penstock.store.history import RecordedEvent, RecordedTransition, TurnTime
+from penstock.store.run_options import RunOptions
 from penstock.store.timeline import Sample, without_numbers
+from penstock.store.turn import Tick
 
 MOST = 1500
 """Turns that are read; of a longer run an even selection."""
@@ -103,7 +102,7 @@ class Story:
     run_dir: Path
     graph: Graph
     state: str
-    terms: tuple[Terms, ...] = ()
+    terms: tuple[RunOptions, ...] = ()
     points: tuple[Turn, ...] = ()
     choices: tuple[Choice, ...] = ()
     changes: tuple[AppliedChange, ...] = ()
@@ -144,9 +143,9 @@ def story(run_dir: str | Path) -> Story:
     home = run_directory.local(run_dir)
     _check(home)
     graph = history.dataflow(home)
-    moments = history.moments(home)
+    moments = history.turn_times(home)
     places = _places(moments)
-    seen = [*history.seen(home, _chosen(moments))]
+    seen = [*history.recorded_snapshots(home, _chosen(moments))]
     points = tuple(
         Turn(places[sample.turn], sample, one.plan, one.snapshot)
         for sample, one in zip(timeline.samples(seen), seen, strict=True)
@@ -191,12 +190,12 @@ def _check(home: Path) -> None:
 # --- turns ----------------------------------------------------------------------------------------
 
 
-def _runs(moments: Sequence[Moment]) -> list[Moment]:
+def _runs(moments: Sequence[TurnTime]) -> list[TurnTime]:
     """The first turn of every run of the directory."""
     return [m for n, m in enumerate(moments) if n == 0 or m.run != moments[n - 1].run]
 
 
-def _places(moments: Iterable[Moment]) -> dict[int, float]:
+def _places(moments: Iterable[TurnTime]) -> dict[int, float]:
     """Running time in seconds by turn: each run continues where the previous one ended."""
     found: dict[int, float] = {}
     shift = end = 0.0
@@ -209,20 +208,20 @@ def _places(moments: Iterable[Moment]) -> dict[int, float]:
     return found
 
 
-def _chosen(moments: Sequence[Moment]) -> list[int]:
+def _chosen(moments: Sequence[TurnTime]) -> list[int]:
     if len(moments) <= MOST:
         return [one.turn for one in moments]
     return timeline.chosen(moments, timeline.step(moments, MOST))
 
 
-def _tally(graph: Graph, points: Iterable[Turn]) -> Tally:
-    tally = Tally(graph.constraints)
+def _tally(graph: Graph, points: Iterable[Turn]) -> RunTotals:
+    tally = RunTotals(graph.constraints)
     for one in points:
         tally.add(Tick(one.x, one.plan, one.snapshot))
     return tally
 
 
-def _latency(tally: Tally, outcome: Mapping[str, Any]) -> dict[str, LatencySummary]:
+def _latency(tally: RunTotals, outcome: Mapping[str, Any]) -> dict[str, LatencySummary]:
     """Latency over the run as the engine summed it up, else from the windows."""
     found = tally.latency()
     for name, one in outcome.get("latency", {}).items():
@@ -237,7 +236,9 @@ def _latency(tally: Tally, outcome: Mapping[str, Any]) -> dict[str, LatencySumma
 
 
 def choices(
-    told: Iterable[Mapping[str, Any]], made: Iterable[Changed], places: Mapping[int, float]
+    told: Iterable[Mapping[str, Any]],
+    made: Iterable[RecordedTransition],
+    places: Mapping[int, float],
 ) -> tuple[Choice, ...]:
     """The decisions in order, with repeated ones merged."""
     changed = {one.turn for one in made}
@@ -281,7 +282,7 @@ def _same(one: Choice) -> object:
 
 
 def _applied(
-    made: Sequence[Changed], places: Mapping[int, float], points: Sequence[Turn]
+    made: Sequence[RecordedTransition], places: Mapping[int, float], points: Sequence[Turn]
 ) -> tuple[AppliedChange, ...]:
     at = [places[one.turn] for one in made]
     found = []

@@ -12,7 +12,7 @@ from typing import Any
 from penstock import text
 from penstock.metrics.events import EventKind
 from penstock.metrics.snapshot import LatencyMetrics, Snapshot
-from penstock.store.history import Changed, Moment, RecordedEvent, Seen
+from penstock.store.history import RecordedEvent, RecordedSnapshot, RecordedTransition, TurnTime
 
 HEAD = (
     f"{'time':>9} {'offered/s':>10} {'taken in/s':>10} {'latency':>9} {'bound':>9} "
@@ -74,7 +74,7 @@ class Entry:
         return f"[{text.clock(self.at):>7}] {kind}{text.line(self.what)}"
 
 
-def step(moments: Iterable[Moment], lines: int = 30) -> float:
+def step(moments: Iterable[TurnTime], lines: int = 30) -> float:
     """The round interval, in seconds, that gives about so many samples."""
     runs: dict[int, list[float]] = {}
     for one in moments:
@@ -83,10 +83,10 @@ def step(moments: Iterable[Moment], lines: int = 30) -> float:
     return next((s for s in _STEPS if whole / s <= lines), 3600 * max(1, whole // 3600 // lines))
 
 
-def chosen(moments: Iterable[Moment], every: float) -> list[int]:
+def chosen(moments: Iterable[TurnTime], every: float) -> list[int]:
     """Turns to sample: one every `every` seconds of a run, and the last turn of each run."""
     turns: list[int] = []
-    before: Moment | None = None
+    before: TurnTime | None = None
     first = due = 0.0
     for one in moments:
         if before is None or one.run != before.run:
@@ -102,7 +102,7 @@ def chosen(moments: Iterable[Moment], every: float) -> list[int]:
     return turns
 
 
-def samples(seen: Iterable[Seen]) -> Iterator[Sample]:
+def samples(seen: Iterable[RecordedSnapshot]) -> Iterator[Sample]:
     """A sample for each snapshot."""
     before: Snapshot | None = None
     for one in seen:
@@ -128,7 +128,7 @@ def samples(seen: Iterable[Seen]) -> Iterator[Sample]:
 
 
 def entries(
-    changes: Iterable[Changed],
+    changes: Iterable[RecordedTransition],
     decisions: Iterable[Mapping[str, Any]],
     events: Iterable[RecordedEvent] = (),
 ) -> Iterator[Entry]:
@@ -153,7 +153,9 @@ def without_numbers(words: str) -> str:
     return re.sub(r"[\d.,]+(e-?\d+)?", "#", words)
 
 
-def _decided(changes: Iterable[Changed], decisions: Iterable[Mapping[str, Any]]) -> Iterator[Entry]:
+def _decided(
+    changes: Iterable[RecordedTransition], decisions: Iterable[Mapping[str, Any]]
+) -> Iterator[Entry]:
     made = {one.turn: one for one in changes}
     told = {one["turn"]: one for one in decisions}
     previous: object = None

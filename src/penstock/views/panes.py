@@ -13,12 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock import text
-from penstock.control.loop import Tick
 from penstock.control.status import Status
 from penstock.metrics import derived
 from penstock.metrics.events import PROBLEMS
 from penstock.metrics.snapshot import LatencyMetrics, PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
+from penstock.store.turn import Tick
 
 _PHASES = {
     "starting": "yellow",

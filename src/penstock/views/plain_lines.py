@@ -6,9 +6,9 @@ import re
 from typing import TextIO
 
 from penstock import text
-from penstock.control.loop import Tick
 from penstock.control.status import Status
 from penstock.metrics.snapshot import Snapshot
+from penstock.store.turn import Tick
 from penstock.views.notices import Notices
 
 

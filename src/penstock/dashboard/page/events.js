@@ -16,7 +16,7 @@ export function showEvents(store, visit) {
       el(
         "li",
         { class: "event", "data-number": event.number },
-        el("button", { type: "button", class: "plain", onclick: () => visit(event) }, clock(event.x)),
+        el("button", { type: "button", class: "plain", onclick: () => visit(store.at(event.x) ?? event) }, clock(event.x)),
         el("span", { class: `kind ${event.problem ? "failed" : ""}` }, event.kind),
         el("span", {}, event.pipeline ? `${event.pipeline}: ${event.text}` : event.text),
       ),
