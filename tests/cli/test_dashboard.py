@@ -109,7 +109,7 @@ def test_an_address_that_is_not_ours(
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     words = failed(penstock("dashboard", str(run_dir), "--host", "nobody"))
-    assert words == "penstock: no machine is called 'nobody'"
+    assert words == "penstock: host 'nobody' cannot be resolved"
 
 
 def test_a_token_that_can_be_guessed(penstock: Run, run_dir: Path) -> None:

@@ -259,7 +259,7 @@ def test_a_run_that_has_not_begun_says_so(look: Open, tmp_path: Path) -> None:
     with served(tmp_path) as url:
         page = look(url)
         expect(page.locator("#phase")).to_have_text("starting")
-        expect(page.locator("#detail")).to_have_text("Nothing was measured yet.")
+        expect(page.locator("#detail")).to_have_text("Nothing measured yet.")
         graph = flow().graph
         write(tmp_path, graph, ticks(graph, tmp_path / "engine", 3))
         expect(page.locator(".operator")).to_have_count(3)
@@ -302,7 +302,7 @@ def test_other_buttons_and_what_is_refused(look: Open, live: str, live_dir: Path
     expect(page.get_by_role("button", name="Resume")).to_be_visible()
     page.get_by_role("button", name="Resume").click()
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
-    words = page.get_by_label("A request in words")
+    words = page.get_by_label("Request as text")
     words.fill("nobody=3")
     words.press("Enter")
     expect(page.locator("#answer.bad")).to_contain_text("'nobody' is no operator")
@@ -350,3 +350,13 @@ def test_a_lost_connection_is_told_and_comes_back_without_a_gap(look: Open, live
         drawn = "one => one.getAttribute('d').split(/[ML]/).length - 1"
         points = page.locator("path.line.sustained").evaluate(drawn)
         assert points >= len(history.turn_times(live_dir)) - 5 > 10
+
+
+def test_events_are_listed_and_lead_to_their_moment(look: Open, replayed: str, past: Path) -> None:
+    page = look(replayed)
+    told = [*history.events(past)]
+    assert len(told) >= 2
+    expect(page.locator("#events .event")).to_have_count(len(told))
+    expect(page.locator("#events .kind").first).to_have_text(told[-1].event.kind)
+    page.locator("#events .event button").last.click()
+    expect(page.locator("#clock")).to_have_text(re.compile(r"^0:0\d of"))

@@ -13,7 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from penstock.dashboard.access import Access
-from penstock.dashboard.recording import Recording
+from penstock.dashboard.run_reader import RunReader
 from penstock.dashboard.server import PAGE, _written, application
 from penstock.store.history import transitions
 from penstock.testing import MemoryEngine
@@ -26,7 +26,7 @@ KNOWN = {"Authorization": f"Bearer {TOKEN}"}
 def client(run_dir: Path, *, rounds: int = 1) -> TestClient:
     """A client whose streams end after some rounds."""
     left = iter(range(rounds * 2 - 1))
-    app = application(Recording(run_dir), Access(True, TOKEN), lambda: next(left, None) is None)
+    app = application(RunReader(run_dir), Access(True, TOKEN), lambda: next(left, None) is None)
     return TestClient(app, base_url="http://127.0.0.1:8765")
 
 
@@ -101,7 +101,7 @@ def test_a_turn_that_is_none_is_told(page: TestClient, turn: str) -> None:
 def test_a_turn_that_is_gone_is_told(page: TestClient) -> None:
     answer = page.get("/api/moment?turn=0")
     assert answer.status_code == 500
-    assert answer.json() == {"error": "turn 0 is not in the history any more"}
+    assert answer.json() == {"error": "turn 0 is no longer in the history"}
 
 
 def test_numbers_that_are_none_are_not_measured() -> None:

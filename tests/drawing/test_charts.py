@@ -122,3 +122,12 @@ def test_bars_stand_on_the_floor_in_proportion() -> None:
 
 def test_nothing_is_an_empty_picture() -> None:
     assert drawn().attrib["aria-label"] == "a & b"
+
+
+def test_labels_of_decisions_are_drawn_or_tooltips_only() -> None:
+    line = Line("l", (0.0, 10.0), (1.0, 2.0))
+    figure = Figure("f", (Panel("x", "y", (line,), marks=(Mark(5.0, "2 to 4"),)),))
+    for labelled in (True, False):
+        root = ET.fromstring(svg(chart(figure, labelled=labelled), inline=True))
+        assert ("2 to 4" in [e.text for e in root.iter("text")]) is labelled
+        assert "2 to 4" in [e.text for e in root.iter("title")]

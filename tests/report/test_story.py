@@ -18,10 +18,9 @@ from penstock.errors import InvalidInput, RunDirectoryError
 from penstock.plan.decision import Decision
 from penstock.policies.base.policy import Context
 from penstock.report import document, prose
-from penstock.report.choices import Choice, merged
 from penstock.report.curves import curves
 from penstock.report.page import page
-from penstock.report.story import Story, story
+from penstock.report.story import Choice, Incident, Story, merged, story
 from penstock.store import history, mailbox
 from penstock.testing import MemoryEngine, fake_clock
 
@@ -115,9 +114,7 @@ def test_decisions_that_say_the_same_are_one_and_are_all_counted(told: Story) ->
     assert [c.kind for c in told.choices] == ["kept", "changed", "kept", "changed", "kept"]
     asked = [*history.decisions(told.run_dir)]
     assert sum(c.times for c in told.choices) == len(asked)
-    assert f"Of {len(asked)} decisions, {len(asked) - 2} left everything as it was and" in whole(
-        told
-    )
+    assert f"Of {len(asked)} decisions, {len(asked) - 2} kept the plan and" in whole(told)
 
 
 def test_what_changes_cost_is_summed_up(told: Story) -> None:
@@ -132,9 +129,9 @@ def test_a_run_without_changes_and_without_a_constraint(tmp_path: Path) -> None:
     play(tmp_path, 10, made, changes=())
     found = story(tmp_path)
     said = whole(found)
-    assert "No latency was asked for." in said
+    assert "The dataflow has no latency constraint." in said
     assert "The plan was never changed" in said
-    assert "It had 1 instance all the time." in said
+    assert "It had 1 instance throughout." in said
     assert [panel.y for panel in curves(found).panels] == ["rows/s", "instances", "rows"]
     checked(found)
 
@@ -143,7 +140,7 @@ def test_a_run_that_goes_on(tmp_path: Path) -> None:
     with running(tmp_path / "run", MemoryEngine()):
         found = story(tmp_path / "run")
         assert found.state == "running"
-        assert "The run goes on" in whole(found)
+        assert "The run is still going" in whole(found)
         checked(found)
 
 
@@ -152,7 +149,7 @@ def test_a_run_that_was_killed(tmp_path: Path) -> None:
     (tmp_path / "summary.json").unlink()
     found = story(tmp_path)
     assert found.state == "unfinished"
-    assert "did not come to its end" in whole(found)
+    assert "The run did not finish" in whole(found)
     assert found.latency == story(tmp_path).latency
     checked(found)
 
@@ -195,7 +192,7 @@ def test_files_that_are_broken_are_as_if_not_there(tmp_path: Path) -> None:
         (tmp_path / name).write_text("{")
     found = story(tmp_path)
     assert (found.state, found.terms) == ("unfinished", ())
-    assert "What was asked for is not known" in whole(found)
+    assert "The options of the run are unknown" in whole(found)
 
 
 def test_a_long_history_is_thinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,24 +247,36 @@ def test_vetoes_and_errors_are_told_with_their_reasons(tmp_path: Path) -> None:
     assert "cool-down" in written
 
 
+def test_events_are_a_table_and_problems_a_warning(told: Story) -> None:
+    assert [one.kind for one in told.incidents] == ["start", "drain", "stop"]
+    problem = Incident(30.0, "restart", "double: task <failed>", True)
+    found = replace(told, incidents=(*told.incidents, problem, problem))
+    written = checked(found)
+    assert '<span class="bad">restart</span></td><td>double: task &lt;failed&gt;' in written
+    assert '<span class="faint">start</span>' in written
+    assert "The run reported problems: twice 'restart'; see Events." in whole(found)
+    assert "reported problems" not in whole(told)
+
+
 def test_a_bound_that_was_missed_and_dead_letters_are_warned_of(told: Story) -> None:
     last = told.points[-1]
     dead = replace(last, snapshot=replace(last.snapshot, rows_dead=1234))
     missed = {"numbers->double": LatencySummary(1.0, 2.0, 1.9, 3.0, 4.0, 0.25)}
     found = replace(told, points=(*told.points[:-1], dead), latency=missed)
-    assert "numbers to double: the bound of 1.00 s was missed in 75 % of the windows." in whole(
-        found
-    )
+    assert "numbers to double: the bound of 1.00 s was missed in 75 % of windows." in whole(found)
     assert "1,234 rows became dead letters" in whole(found)
+    late = replace(dead, snapshot=replace(dead.snapshot, rows_late=77))
+    assert "77 rows arrived after the watermark" in whole(replace(found, points=(late,)))
+    assert "arrived after the watermark" not in whole(found)
     assert 'class="bad"' in checked(found)
 
 
 @pytest.mark.parametrize(
     ("exact", "words"),
     [
-        (True, "hold exactly what the input says"),
-        (False, "do not hold what the input says: 3 rows too few"),
-        (None, "was not checked: 3 rows too few"),
+        (True, "hold exactly the expected output"),
+        (False, "do not hold the expected output: 3 rows too few"),
+        (None, "not checked for exactness: 3 rows too few"),
     ],
 )
 def test_whether_the_result_is_exact(told: Story, exact: bool | None, words: str) -> None:
@@ -286,7 +295,8 @@ def test_shares_are_not_rounded_to_what_they_are_not() -> None:
 
 def test_the_page_has_all_parts(told: Story) -> None:
     written = checked(told)
-    for title in ("What was asked", "What happened", "Decisions", "Changes, what", "Warnings"):
+    titles = ("What was requested", "What happened", "Decisions", "Changes, their cost", "Events")
+    for title in (*titles, "Resources used", "Warnings"):
         assert f"<h2>{title}" in written
     assert "numbers: parallelism 1 -&gt; 4" in written
     assert "100/s" in written
@@ -322,7 +332,7 @@ def test_more_rows_than_a_page_can_hold_are_counted(
     told: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.report.page.MOST", 2)
-    assert "and 1 more, which are in the history." in checked(told)
+    assert "and 1 more in the history." in checked(told)
 
 
 def test_the_report_is_a_page_with_pictures_beside_it(told: Story, tmp_path: Path) -> None:
@@ -373,3 +383,27 @@ def test_decisions_that_differ_in_their_numbers_only_are_merged_once_others_are_
     ]
     found = [(c.x, c.until, c.times, c.numbers["busy"]) for c in merged(told)]
     assert found == [(1, 2, 2, 2), (3, 3, 1, 3), (4, 4, 1, 4), (5, 5, 1, 5)]
+
+
+def test_advice_is_told_as_what_would_change(tmp_path: Path) -> None:
+    play(tmp_path, 10, changes=(), policy=Wrong(), advise=True)
+    found = story(tmp_path)
+    kinds = {one.kind for one in found.choices}
+    assert "would change" in kinds
+    assert "changed" not in kinds
+    assert '<span class="warn">would change</span>' in checked(found)
+    assert "would have changed the plan" in whole(found)
+
+
+def test_what_is_compared_with_a_change_reaches_to_the_change_before(told: Story) -> None:
+    second = told.changes[1]
+    assert second.before is not None
+    assert second.after is not None
+    assert (second.before.instances, second.after.instances) == (4.0, 2.0)
+
+
+def test_a_failure_of_the_policy_is_a_problem_among_the_events(tmp_path: Path) -> None:
+    play(tmp_path, 20, changes=(), policy=Wrong())
+    found = [one for one in story(tmp_path).incidents if one.is_problem]
+    assert [one.kind for one in found] == ["policy failed"]
+    assert found[0].x == pytest.approx(13, abs=1.5)

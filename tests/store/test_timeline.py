@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.metrics.events import Event
 from penstock.metrics.snapshot import ExecutorMetrics, LatencyMetrics, PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.transition import Transition
-from penstock.store.history import RecordedSnapshot, RecordedTransition, TurnTime
-from penstock.store.timeline import HEAD, Sample, chosen, events, in_order, lines, step
+from penstock.store.history import RecordedEvent, RecordedSnapshot, RecordedTransition, TurnTime
+from penstock.store.timeline import HEAD, Sample, chosen, entries, in_order, samples, step
 
 PLAN = Plan((Pipeline(("a",), 3), Pipeline(("b",), 2)), 2)
 
@@ -65,7 +66,7 @@ def test_lines_are_in_order_and_not_too_many(gaps: list[float], every: float) ->
 
 
 def test_rates_are_means_since_the_line_before() -> None:
-    first, second, again = lines(
+    first, second, again = samples(
         [
             seen(1, 1.0, 100, first=True, offered=150),
             seen(5, 5.0, 500, offered=950),
@@ -80,12 +81,12 @@ def test_rates_are_means_since_the_line_before() -> None:
 
 def test_executors_are_those_that_were_there() -> None:
     there = {str(i): ExecutorMetrics(str(i), 4) for i in range(3)}
-    (line,) = lines([seen(1, 1.0, 0, first=True, executors=there)])
+    (line,) = samples([seen(1, 1.0, 0, first=True, executors=there)])
     assert line.executors == 3
 
 
 def test_what_was_not_measured_is_a_dash() -> None:
-    (line,) = lines([seen(1, 61.0, 100, first=True)])
+    (line,) = samples([seen(1, 61.0, 100, first=True)])
     assert str(line).split() == ["[", "1:01]", "-", "-", "-", "-", "5", "2", "-", "-"]
     assert len(str(line)) == len(HEAD)
 
@@ -100,7 +101,7 @@ def test_the_latency_is_the_one_nearest_to_its_bound() -> None:
         "lost": latency(1.0, float("nan")),
     }
     pipelines = {"a": PipelineMetrics("a", 1, backlog_rows=3), "b": PipelineMetrics("b", 1)}
-    (line,) = lines([seen(1, 5.0, 0, first=True, latency=shown, pipelines=pipelines, load=0.5)])
+    (line,) = samples([seen(1, 5.0, 0, first=True, latency=shown, pipelines=pipelines, load=0.5)])
     assert (line.latency, line.bound, line.backlog, line.slots) == (1.5, 1.0, 3, 0.5)
     assert "1.50 s!   1.00 s" in str(line)
 
@@ -128,7 +129,7 @@ def test_what_is_told_again_and_again_stands_once() -> None:
         decision(10, error="failed at 10"),
         decision(11, refused="no"),
     ]
-    found = [*events([change], told)]
+    found = [*entries([change], told)]
     assert [(e.turn, e.kind) for e in found] == [
         (1, "vetoed"),
         (3, "vetoed"),
@@ -144,8 +145,8 @@ def test_what_is_told_again_and_again_stands_once() -> None:
 
 
 def test_events_come_after_the_line_they_follow_from() -> None:
-    measured = lines([seen(1, 1.0, 0, first=True), seen(3, 3.0, 0)])
-    happened = events([], [decision(1, refused="no"), decision(2, refused="never")])
+    measured = samples([seen(1, 1.0, 0, first=True), seen(3, 3.0, 0)])
+    happened = entries([], [decision(1, refused="no"), decision(2, refused="never")])
     found = [*in_order(measured, happened)]
     assert [(one.turn, isinstance(one, Sample)) for one in found] == [
         (1, True),
@@ -153,3 +154,24 @@ def test_events_come_after_the_line_they_follow_from() -> None:
         (2, False),
         (3, True),
     ]
+
+
+def recorded(number: int, turn: int, kind: str, pipeline: str | None = None) -> RecordedEvent:
+    return RecordedEvent(number, 1, turn, 1.7e9, Event(turn + 0.5, kind, "why", pipeline))
+
+
+def test_events_stand_between_the_decisions() -> None:
+    told = [decision(2, refused="no")]
+    happened = [
+        recorded(1, 0, "start"),
+        recorded(2, 2, "refused"),  # the decision of this turn tells it, with its reason
+        recorded(3, 2, "policy failed"),
+        recorded(4, 3, "restart", "count"),
+    ]
+    found = [*entries([], told, happened)]
+    assert [(one.turn, one.kind, one.what) for one in found] == [
+        (0, "start", "why"),
+        (2, "refused", "so [no]"),
+        (3, "restart", "count: why"),
+    ]
+    assert str(found[-1]) == "[   0:03] restart: count: why"

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from penstock import workloads
+from penstock.control.summary import LatencySummary
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import Operator, Union
 from penstock.drawing.figures import Figure, Line, Panel
@@ -185,3 +186,11 @@ def test_tables_and_pairs() -> None:
 
 def test_the_graph_of_the_tests_has_a_picture() -> None:
     assert "tweets" in shown(graph())
+
+
+@pytest.mark.parametrize(("mean", "look"), [(2.9, "good"), (3.0, "good"), (3.1, "bad")])
+def test_the_mean_latency_is_coloured_by_its_bound(mean: float, look: str) -> None:
+    latency = {"parse->count": LatencySummary(3.0, mean, 0.7, 1.9, 2.4, 0.5)}
+    written = html(replace(summary(), latency=latency))
+    assert f'<span class="strong {look}">{mean:.2f} s mean</span>' in written
+    assert "kept in 50% of the windows" in written

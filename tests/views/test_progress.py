@@ -7,7 +7,7 @@ from typing import Any
 from penstock.control.status import Status
 from penstock.plan.decision import Decision
 from penstock.plan.transition import Transition
-from penstock.views.progress import ProgressView
+from penstock.views.plain_lines import ProgressView
 
 from . import statuses
 

@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.errors import InvalidInput
 from penstock.metrics.catalog import CATALOG, Unit
+from penstock.metrics.events import Event, EventKind
 from penstock.metrics.snapshot import (
     ChannelMetrics,
     ExecutorMetrics,
@@ -230,7 +231,10 @@ def test_a_port_that_is_taken_is_one_line() -> None:
 
 @pytest.mark.parametrize(
     ("port", "address", "why"),
-    [(70000, "127.0.0.1", "70000 is no port"), (0, "203.0.113.1", "cannot serve metrics at 203")],
+    [
+        (70000, "127.0.0.1", "70000 is not a valid port"),
+        (0, "203.0.113.1", "cannot serve metrics at 203"),
+    ],
 )
 def test_a_place_that_is_none_is_told(port: int, address: str, why: str) -> None:
     with pytest.raises(InvalidInput, match=why):
@@ -245,3 +249,25 @@ def test_it_listens_on_this_machine_only_and_lets_go_of_its_port() -> None:
     with pytest.raises(URLError):
         scraped(exporter)
     socket.create_server(("127.0.0.1", exporter.port)).close()
+
+
+def test_vetoes_are_counted_by_rule_and_events_by_kind(exporter: Exporter) -> None:
+    tick = statuses.status(10.0).tick
+    assert tick is not None
+    wanted = Decision(tick.plan, "so")
+    vetoes = (Veto("cool-down", "3 s"), Veto("budget", "4 slots"))
+    event = Event(10.0, EventKind.RESTART, "task failed", "count")
+    turns = (
+        replace(tick, review=Review(wanted, wanted, vetoes), events=(event, event)),
+        replace(tick, review=Review(wanted, wanted, vetoes[:1]), refused="no", error="failed"),
+    )
+    for turn in turns:
+        status = replace(statuses.status(10.0), tick=turn)
+        exporter.show(status)
+        exporter.show(status)  # shown twice, counted once
+    found = samples(exporter)
+    assert value(found, "penstock_vetoes_total", rule="cool-down") == 2.0
+    assert value(found, "penstock_vetoes_total", rule="budget") == 1.0
+    assert value(found, "penstock_events_total", kind="restart") == 2.0
+    assert value(found, "penstock_refusals_total") == 1.0
+    assert value(found, "penstock_policy_errors_total") == 1.0

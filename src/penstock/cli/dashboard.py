@@ -56,7 +56,7 @@ def command(streams: Streams, run_dir: str, port: int | None, host: str, token: 
 
     check_installed()
     from penstock.dashboard.access import Access
-    from penstock.dashboard.recording import check
+    from penstock.dashboard.run_reader import check
     from penstock.store.run_directory import local
 
     home = local(run_dir)

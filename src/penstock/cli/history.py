@@ -62,9 +62,10 @@ def command(
     step = timeline.step(moments) if every is None else duration.seconds(every)
     if step <= 0:
         raise InvalidInput(f"there is no line every '{every}'")
-    lines = [*timeline.lines(history.recorded_snapshots(home, timeline.chosen(moments, step)))]
+    lines = [*timeline.samples(history.recorded_snapshots(home, timeline.chosen(moments, step)))]
     decisions, transitions = [*history.decisions(home, first)], [*history.transitions(home, first)]
-    events = [*timeline.events(transitions, decisions)]
+    recorded = [one for one in history.events(home) if one.turn >= first]
+    events = [*timeline.entries(transitions, decisions, recorded)]
     shown = {
         "flow": graph.name,
         "every_s": step,

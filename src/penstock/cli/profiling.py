@@ -68,7 +68,7 @@ class Profiling:
         from penstock.cli import flows
         from penstock.engines.simulator.engine import SimulatorEngine
         from penstock.policies.stepwise.policy import Stepwise
-        from penstock.views.progress import ProgressView
+        from penstock.views.plain_lines import ProgressView
 
         policy = options.read_policy("stepwise", self.settings)
         assert isinstance(policy, Stepwise)

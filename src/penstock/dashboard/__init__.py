@@ -1,6 +1,5 @@
 """The dashboard: a page in a browser that shows a run, live or from its history.
 
-Everything is read from the run directory, so the dashboard is another process than the run, and a
-run that is over looks like one that is under way. What a person asks for goes through the mailbox
-of the run, as on the command line.
+It reads only the run directory and runs in a process of its own, so finished and running flows look
+alike. Requests go through the mailbox of the run, as on the command line.
 """

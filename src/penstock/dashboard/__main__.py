@@ -1,4 +1,4 @@
-"""The process of `Beside`: reads from standard input what to serve, and serves until that ends."""
+"""The process that `Beside` starts: serves what standard input names, until that closes."""
 
 from __future__ import annotations
 

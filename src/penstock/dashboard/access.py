@@ -1,11 +1,9 @@
-"""Who may look, and who may ask for something.
+"""Who may view the dashboard, and who may send requests to the run.
 
-A page of this machine may be looked at by whoever can reach it; a page of any other address needs
-the token, and so does every request that changes something. The token is in the address that is
-printed, behind the `#`, which browsers do not send; the page keeps it for its tab and sends it in a
-header. Nothing is sent by itself, as a cookie would be, so no other site can make a browser ask for
-something in its user's name. A name of another site that points to this machine (DNS rebinding) is
-turned away by the host that it asks for.
+On loopback anybody may view; on any other address viewing needs the token, and changing the run
+always does. The token is in the fragment of the printed URL, which browsers do not send; the page
+keeps it for its tab and sends it in a header. There are no cookies, so no other site can act in the
+user's name (CSRF). Requests for foreign host names (DNS rebinding) are rejected.
 """
 
 from __future__ import annotations
@@ -23,8 +21,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.errors import InvalidInput
 
-LEAST = 16
-_WHERE = "open the address that was printed when the dashboard started: it holds the token"
+LEAST = 16  # characters of a token
+_WHERE = "open the address printed when the dashboard started: it contains the token"
 
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": (
@@ -42,7 +40,7 @@ HEADERS: Mapping[str, str] = {
 
 
 def is_local(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """True if only this machine can reach an address."""
     if host.lower() == "localhost":
         return True
     try:
@@ -53,25 +51,23 @@ def is_local(host: str) -> bool:
 
 @dataclass(frozen=True)
 class Access:
-    """What is asked of a request; `local`: the page is served to this machine only."""
+    """The checks of a request. local: the page is served on loopback only."""
 
     local: bool = True
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
 
     def __post_init__(self) -> None:
         if len(self.token) < LEAST or not self.token.isascii() or not self.token.isprintable():
-            raise InvalidInput(
-                f"a token has {LEAST} plain characters at least, so that nobody guesses it"
-            )
+            raise InvalidInput(f"a token needs at least {LEAST} printable ASCII characters")
 
     def refusal(self, method: str, path: str, headers: Headers) -> tuple[HTTPStatus, str] | None:
-        """Why a request is turned away, if it is."""
+        """Status and reason if a request is rejected, else None."""
         host = headers.get("host", "")
         if self.local and not is_local(_split(f"//{host}").hostname or ""):
             return HTTPStatus.MISDIRECTED_REQUEST, f"this page is not served as '{host}'"
         changing = method not in ("GET", "HEAD")
         if changing and _foreign(headers, host):
-            return HTTPStatus.FORBIDDEN, "this was asked from another site"
+            return HTTPStatus.FORBIDDEN, "this request came from another site"
         closed = path.startswith("/api/") and (changing or not self.local)
         if closed and not self._known(headers):
             return HTTPStatus.UNAUTHORIZED, _WHERE
@@ -83,7 +79,7 @@ class Access:
 
 
 def _foreign(headers: Headers, host: str) -> bool:
-    """Whether a browser says that another site than this page is behind a request."""
+    """True if the browser says that another site sent the request."""
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return True
     origin = headers.get("origin")
@@ -91,7 +87,7 @@ def _foreign(headers: Headers, host: str) -> bool:
 
 
 def _split(address: str) -> SplitResult:
-    """An address in its parts; what is none has no parts."""
+    """A URL in its parts; empty parts if it is malformed."""
     try:
         return urlsplit(address)
     except ValueError:
@@ -99,7 +95,7 @@ def _split(address: str) -> SplitResult:
 
 
 class Guarded:
-    """An application behind `Access`, with headers that keep foreign code out of its page."""
+    """Middleware that checks `Access` and adds security headers."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app

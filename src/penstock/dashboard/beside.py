@@ -1,9 +1,9 @@
-"""The dashboard beside a run: a process of its own that ends with the run.
+"""The dashboard of a running flow, in a process of its own that ends with the run.
 
-A process, not a thread: what it reads and writes as JSON each second must not take time from the
-control loop and Spark's driver, and nothing that goes wrong in it can touch the flow. The address
-is taken before anything starts, so that one that is in use is told at once; the process gets the
-open socket. It ends when the pipe from this process is closed, so also if this process is killed.
+A process, not a thread: its JSON must not take time from the control loop and Spark's driver, and
+its failures cannot touch the flow. The port is bound before the run starts, so that a taken port
+fails early; the process inherits the socket. It ends when its standard input closes, so it never
+outlives this process.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from penstock.dashboard.serving import LOOPBACK, address, check_installed, liste
 
 
 class Beside:
-    """A dashboard of the run that it is shown, as a view is; its address is `url` at once."""
+    """A view that starts a dashboard of the run it is shown; `url` is known at once."""
 
     def __init__(self, port: int | None = None) -> None:
-        """Port None is the usual one, or any if that is taken. Raises `InvalidInput`."""
+        """Port None is the default port, or any if that is taken. Raises `InvalidInput`."""
         check_installed()
         self._socket = listen(port, LOOPBACK)
         self._token = secrets.token_urlsafe(24)
@@ -31,13 +31,13 @@ class Beside:
         self._process: subprocess.Popen[str] | None = None
 
     def show(self, status: Status) -> None:
-        """The run as it is now: the first time tells where it is kept."""
+        """Start the dashboard at the first call, which tells the run directory."""
         if self._process is None:
             self._process = self._started(status.run_dir)
-            self._socket.close()  # it is the other process's now, and is gone when that is
+            self._socket.close()  # the other process has it now
 
     def close(self) -> None:
-        """The run is over: the page is told, and the process ends; harmless when done twice."""
+        """End the process, which tells open pages; idempotent."""
         self._socket.close()
         if self._process is None or self._process.stdin is None:
             return
@@ -56,11 +56,11 @@ class Beside:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             pass_fds=[number],
-            start_new_session=True,  # a Ctrl-C is for the run, which then drains
+            start_new_session=True,  # Ctrl-C is for the run only, which then drains
             text=True,
         )
         assert process.stdin is not None
-        # The token goes through the pipe: others can read the words of a command.
+        # The token goes through the pipe: command lines can be read by other users.
         told = {"run_dir": str(run_dir.absolute()), "socket": number, "token": self._token}
         with suppress(OSError):
             process.stdin.write(json.dumps(told) + "\n")

@@ -1,10 +1,10 @@
-"""The dashboard's answers: the page, what it shows, news as they come, and what is asked for.
+"""The dashboard's HTTP routes: the page, its data, a stream of updates, and requests.
 
 GET  /                  the page, and its files under /page/
-GET  /api/run           the dataflow, where it is drawn, and how the run is
-GET  /api/history       all points and decisions, thinned where there are very many
+GET  /api/run           the dataflow, its layout, and the state of the run
+GET  /api/history       all points, decisions and events; very many points are thinned
 GET  /api/moment        the flow at the newest turn, or at ?turn=N
-GET  /api/stream        server-sent events: what came since ?since=N, then each second
+GET  /api/stream        server-sent events: what is new since turn ?since=N and event ?event=N
 POST /api/ask           {"request": "count=4"}, as on the command line
 """
 
@@ -28,24 +28,24 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from penstock.dashboard.access import Access, Guarded
-from penstock.dashboard.recording import Recording
+from penstock.dashboard.run_reader import RunReader
 from penstock.errors import InvalidInput, PenstockError, Refused
 from penstock.store import mailbox
 from penstock.store.serialization import plain
 
 PAGE = Path(__file__).parent / "page"
 _TURN = 1.0
-_SLICE = 0.1  # how long a stream may go on after the end
-_PATIENCE = 120.0  # seconds for an answer: a change may have to move state
-_ASKERS = 4  # who waits for an answer must not keep others from looking
+_SLICE = 0.1  # seconds a stream may outlive the end
+_PATIENCE = 120.0  # seconds to wait for an answer: a change may have to move state
+_ASKERS = 4  # requests that may wait at a time, so that they do not block readers
 _LONGEST = 4096  # bytes of a request
 
 
 def application(
-    recording: Recording, access: Access, ending: Callable[[], bool] = lambda: False
+    reader: RunReader, access: Access, ending: Callable[[], bool] = lambda: False
 ) -> ASGIApp:
-    """The dashboard of a run; `ending` says when streams are to end."""
-    answers = _Answers(recording, ending)
+    """The ASGI application of a dashboard; streams end when `ending` returns True."""
+    answers = _Answers(reader, ending)
     return Guarded(
         Starlette(
             routes=[
@@ -64,10 +64,10 @@ def application(
 
 
 class _Answers:
-    """One method a route."""
+    """The handlers, one method per route."""
 
-    def __init__(self, recording: Recording, ending: Callable[[], bool]) -> None:
-        self._recording = recording
+    def __init__(self, reader: RunReader, ending: Callable[[], bool]) -> None:
+        self._reader = reader
         self._ending = ending
         self._askers = anyio.CapacityLimiter(_ASKERS)
 
@@ -75,42 +75,44 @@ class _Answers:
         return FileResponse(PAGE / "index.html")
 
     async def run(self, request: Request) -> Response:
-        head = await run_sync(self._recording.head)
-        return _answer({**head, "status": await run_sync(self._recording.status)})
+        head = await run_sync(self._reader.head)
+        return _answer({**head, "status": await run_sync(self._reader.status)})
 
     async def history(self, request: Request) -> Response:
-        news = await run_sync(self._recording.since, _number(request, "since") or 0)
-        return _answer(asdict(news))
+        update = await run_sync(self._reader.since, _number(request, "since") or 0)
+        return _answer(asdict(update))
 
     async def moment(self, request: Request) -> Response:
         turn = _number(request, "turn")
-        return _answer(await run_sync(self._recording.moment, turn))
+        return _answer(await run_sync(self._reader.moment, turn))
 
     async def stream(self, request: Request) -> Response:
         since = _number(request, "since") or 0
-        return StreamingResponse(self._events(since), media_type="text/event-stream")
+        updates = self._updates(since, _number(request, "event") or 0)
+        return StreamingResponse(updates, media_type="text/event-stream")
 
-    async def _events(self, turn: int) -> AsyncIterator[str]:
-        """Each second what is new, or only how the run is, so that a lost connection is noticed."""
+    async def _updates(self, turn: int, event: int) -> AsyncIterator[str]:
+        """What is new, every second; at least the status, so that a lost connection is noticed."""
         shown = -1
         while True:
-            news = await run_sync(self._recording.since, turn)
-            turn = max(turn, news.turn)
-            told: dict[str, Any] = asdict(news)
-            told["status"] = await run_sync(self._recording.status)
-            if news.turn != shown:
-                shown, told["moment"] = news.turn, await run_sync(self._recording.moment)
+            update = await run_sync(self._reader.since, turn, event)
+            turn = max(turn, update.turn)
+            event = max((event, *(one["number"] for one in update.events)))
+            told: dict[str, Any] = asdict(update)
+            told["status"] = await run_sync(self._reader.status)
+            if update.turn != shown:
+                shown, told["moment"] = update.turn, await run_sync(self._reader.moment)
             yield _event("news", told)
             with anyio.move_on_after(_TURN):
                 while not self._ending():
                     await anyio.sleep(_SLICE)
             if self._ending():
-                yield _event("end", {"status": await run_sync(self._recording.status)})
+                yield _event("end", {"status": await run_sync(self._reader.status)})
                 return
 
     async def ask(self, request: Request) -> Response:
         wanted = await _wanted(request)
-        run_dir = self._recording.run_dir
+        run_dir = self._reader.run_dir
         asking = partial(mailbox.ask, run_dir, wanted, timeout=_PATIENCE)
         answer = await run_sync(asking, abandon_on_cancel=True, limiter=self._askers)
         return _answer(answer.to_json())
@@ -126,15 +128,15 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 async def _wanted(request: Request) -> str:
-    """What is asked for. A form of another site cannot send JSON without asking first."""
+    """The request in a body of JSON, which forms of other sites cannot send without preflight."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
     if kind != "application/json":
-        raise InvalidInput(f"a request is JSON, found '{kind}'")
+        raise InvalidInput(f"a request must be application/json, not '{kind}'")
     body = b""
     async for part in request.stream():
         body += part
         if len(body) > _LONGEST:
-            raise InvalidInput(f"a request has {_LONGEST} bytes at most")
+            raise InvalidInput(f"a request may have at most {_LONGEST} bytes")
     try:
         wanted = json.loads(body)["request"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -149,7 +151,7 @@ def _number(request: Request, name: str) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdecimal()) or len(text) > 15:
-        raise InvalidInput(f"'{name}' is a number of a turn, found '{text}'")
+        raise InvalidInput(f"'{name}' must be a number, not '{text}'")
     return int(text)
 
 
@@ -162,7 +164,7 @@ def _answer(value: Any) -> Response:
 
 
 def _written(value: Any) -> str:
-    """As JSON that browsers read: a number that is none was not measured."""
+    """JSON for browsers: NaN and infinity become null."""
     try:
         return json.dumps(value, allow_nan=False)
     except ValueError:

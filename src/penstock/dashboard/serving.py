@@ -1,4 +1,4 @@
-"""Serving the dashboard: at which address, and for how long."""
+"""Serving the dashboard at an address until it is told to end."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from penstock.errors import InvalidInput
 
 LOOPBACK = "127.0.0.1"
 PORT = 8765
-"""Where the dashboard is, if nobody says anything and it is free."""
+"""The default port of the dashboard; another one is used if it is taken."""
 
 
 def check_installed() -> None:
-    """Raise `InvalidInput` if what the dashboard needs is not there."""
+    """Raise `InvalidInput` if the packages that the dashboard needs are missing."""
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
         raise InvalidInput(
             "the dashboard needs Starlette and uvicorn: pip install 'penstock[dashboard]'"
@@ -27,23 +27,23 @@ def check_installed() -> None:
 
 
 def listen(port: int | None, host: str = LOOPBACK) -> socket.socket:
-    """A socket at an address; None: the usual port, or any if that is taken; 0: any.
+    """A listening socket. port: None for the default or, if taken, any free port; 0 for any.
 
     Raises `InvalidInput`.
     """
     if port is not None and not 0 <= port <= 65535:
-        raise InvalidInput(f"{port} is no port for a dashboard: write 1 to 65535")
+        raise InvalidInput(f"{port} is not a valid port for the dashboard: use 1 to 65535")
     try:
         return _bound(PORT if port is None else port, host)
     except socket.gaierror:
-        why = f"no machine is called '{host}'"
+        why = f"host '{host}' cannot be resolved"
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             why = f"cannot serve at {host}, port {port or PORT}: {os.strerror(error.errno or 0)}"
         elif port is None:
             return _bound(0, host)
         else:
-            why = f"port {port} of {host} is in use; choose another, or 0 for any"
+            why = f"port {port} of {host} is in use; choose another, or 0 for any free port"
     raise InvalidInput(why)
 
 
@@ -53,7 +53,7 @@ def _bound(port: int, host: str) -> socket.socket:
 
 
 def address(listening: socket.socket, token: str) -> str:
-    """Where a browser finds the dashboard. What is behind the `#` stays in the browser."""
+    """The URL of the dashboard; the fragment with the token never leaves the browser."""
     host, port = listening.getsockname()[:2]
     host = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)
     host = f"[{host}]" if ":" in host else host
@@ -66,11 +66,11 @@ def serve(
     token: str,
     until: Callable[[], object] | None = None,
 ) -> None:
-    """Serve until Ctrl-C, or until `until` returns, which is called in another thread."""
+    """Serve until Ctrl-C, or until `until` returns, which runs in a thread of its own."""
     import uvicorn
 
     from penstock.dashboard.access import Access, is_local
-    from penstock.dashboard.recording import Recording
+    from penstock.dashboard.run_reader import RunReader
     from penstock.dashboard.server import application
 
     ending = threading.Event()
@@ -79,7 +79,7 @@ def serve(
     def over() -> bool:
         return ending.is_set() or server.should_exit
 
-    app = application(Recording(run_dir), access, over)
+    app = application(RunReader(run_dir), access, over)
     server = uvicorn.Server(
         uvicorn.Config(
             app,

@@ -24,7 +24,7 @@ def _em(character: str) -> float:
     return 0.86 if character in "MWmw@%+=<>→" else 0.69 if character.isupper() else 0.6
 
 
-# --- numbers ------------------------------------------------------------------------------------
+# --- numbers --------------------------------------------------------------------------------------
 
 
 def short(value: float) -> str:
@@ -55,7 +55,7 @@ def _rounded(value: float, digits: int) -> str:
     return "0" if shown == "-0" else shown
 
 
-# --- ticks --------------------------------------------------------------------------------------
+# --- ticks ----------------------------------------------------------------------------------------
 
 
 def ticks(low: float, high: float, about: int = 4, *, whole: bool = False) -> list[float]:
@@ -87,7 +87,7 @@ def log_ticks(low: float, high: float) -> list[float]:
     return steps[first : max(last, first + 1) + 1]
 
 
-# --- places -------------------------------------------------------------------------------------
+# --- places ---------------------------------------------------------------------------------------
 
 
 def columns(widths: Sequence[float], gap: float, room: float) -> int:

@@ -23,11 +23,17 @@ _DASHES = ((6.0, 6.0), (3.0, 9.0), (1.5, 10.5))
 
 
 def chart(
-    figure: Figure, *, width: float = 0.0, height: float = 0.0, titled: bool = True
+    figure: Figure,
+    *,
+    width: float = 0.0,
+    height: float = 0.0,
+    titled: bool = True,
+    labelled: bool = True,
 ) -> Sketch:
     """Lay out a figure, panel by panel.
 
     width: of the whole, height: of the axes of a panel; 0 chooses. titled: with its title and note.
+    labelled: with the labels of decisions, which otherwise are tooltips only.
     """
     width = width or (780.0 if figure.columns == 1 else min(1180.0, 470.0 * figure.columns))
     rows = math.ceil(len(figure.panels) / figure.columns)
@@ -42,7 +48,9 @@ def chart(
         panels = figure.panels[first : first + figure.columns]
         below = figure.panels[first + figure.columns :]
         drawn = [
-            _Panel.of(one, figure, each, named=n >= len(below) or below[n].x != one.x)
+            _Panel.of(
+                one, figure, each, named=n >= len(below) or below[n].x != one.x, labelled=labelled
+            )
             for n, one in enumerate(panels)
         ]
         head, foot = max(one.head for one in drawn), max(one.foot for one in drawn)
@@ -75,7 +83,8 @@ class _Scale:
     def y(self, value: float) -> float:
         inside = min(max(self.first, value), self.last)
         if self.log:
-            share = math.log(inside / self.first) / math.log(self.last / self.first)
+            first = math.log(self.first)
+            share = (math.log(inside) - first) / (math.log(self.last) - first)
         else:
             share = (inside - self.first) / (self.last - self.first)
         return self.bottom - share * (self.bottom - self.top)
@@ -90,15 +99,19 @@ class _Panel:
     left: float
     right: float
     named: bool
+    labelled: bool
     ticks: tuple[float, ...]
 
     @classmethod
-    def of(cls, panel: Panel, figure: Figure, width: float, *, named: bool) -> _Panel:
+    def of(
+        cls, panel: Panel, figure: Figure, width: float, *, named: bool, labelled: bool
+    ) -> _Panel:
         """named: with the label of its x axis. All panels of a figure have the same margins."""
         numbers = [text_width(short(t), _TICK) for p in figure.panels for t in _ticks(p)]
         levels = [text_width(one.label, _TICK) for p in figure.panels for one in p.levels]
         left = max(30.0, *numbers) + 8
-        return cls(panel, width, left, max((0.0, *levels)) + 10, named, _ticks(panel))
+        right = max((0.0, *levels)) + 10
+        return cls(panel, width, left, right, named, labelled, _ticks(panel))
 
     @property
     def room(self) -> float:
@@ -116,7 +129,7 @@ class _Panel:
         pad = (high - low or 1.0) * (0.03 if points else 0.01)
         return low - pad, high + pad
 
-    # --- around the axes ------------------------------------------------------------------------
+    # --- around the axes --------------------------------------------------------------------------
 
     @property
     def title(self) -> str:
@@ -146,6 +159,8 @@ class _Panel:
     @property
     def marked(self) -> tuple[labels.MarkLabel, ...]:
         """Labels of decisions, in a strip of their own above the axes."""
+        if not self.labelled:
+            return ()
         low, high = self.span
         unit = (high - low) / self.room
         marks = labels.largest(self.panel.marks)
@@ -197,7 +212,7 @@ class _Panel:
                 return words, size, False
         return full, _NUMBER, True
 
-    # --- shapes ---------------------------------------------------------------------------------
+    # --- shapes -----------------------------------------------------------------------------------
 
     def shapes(self, left: float, head: float, top: float, height: float) -> Iterator[Shape]:
         """Everything of the panel: its title and legend from `head` on, its axes from `top` on."""
@@ -324,7 +339,8 @@ class _Panel:
     def _marks(self, scale: _Scale) -> Iterator[Shape]:
         for mark in labels.largest(self.panel.marks):
             x = scale.x(mark.at)
-            yield _straight(x, scale.top - 4, x, scale.top + 8, "mark", 1.2, hint=mark.label)
+            top = scale.top if self.marked else scale.top - 4
+            yield _straight(x, top, x, scale.top + 8, "mark", 1.6, hint=mark.label)
         for one in self.marked:
             x = scale.x(one.mark.at)
             y = scale.top - 12 * (1 + max(o.row for o in self.marked) - one.row)
@@ -386,7 +402,7 @@ def _error_bar(scale: _Scale, x: float, value: float, spread: float | None) -> I
             yield _straight(x - 3, y, x + 3, y, "mark", 1.0)
 
 
-# --- lines --------------------------------------------------------------------------------------
+# --- lines ----------------------------------------------------------------------------------------
 
 
 def _line(panel: Panel, line: Line, number: int, scale: _Scale) -> Iterator[Shape]:

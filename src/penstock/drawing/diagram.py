@@ -103,7 +103,7 @@ class _Diagram:
         wide, high = _WIDE / 2 + pad, _HIGH / 2 + pad
         return _Area(x - wide, y - high, x + wide, y + high + foot)
 
-    # --- operators ------------------------------------------------------------------------------
+    # --- operators --------------------------------------------------------------------------------
 
     def operator(self, operator: Operator) -> Iterator[Shape]:
         area = self.area(operator.name)
@@ -152,7 +152,7 @@ class _Diagram:
         whole = sum(work.values())
         return {name: one / whole if whole > 0 else 0.0 for name, one in work.items()}
 
-    # --- edges ----------------------------------------------------------------------------------
+    # --- edges ------------------------------------------------------------------------------------
 
     def edge(self, route: Route) -> Curve:
         """Level through every layer on the way, with a bend between two layers."""
@@ -186,7 +186,7 @@ class _Diagram:
     def strongest(self) -> float:
         return max((self.flow(one.name) or 0.0 for one in self.graph.operators), default=0.0)
 
-    # --- pipelines ------------------------------------------------------------------------------
+    # --- pipelines --------------------------------------------------------------------------------
 
     def pipelines(self) -> Iterator[Shape]:
         planned = self.plan.pipelines if self.plan else ()
@@ -231,7 +231,7 @@ class _Diagram:
                 high = a.bottom - a.top
                 yield Box(a.left, a.top, a.right - a.left, high, role + suffix, 13 + grown)
 
-    # --- what the colours mean ------------------------------------------------------------------
+    # --- what the colours mean --------------------------------------------------------------------
 
     def legend(self, y: float) -> Iterator[Shape]:
         x = _EDGE

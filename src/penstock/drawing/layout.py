@@ -5,7 +5,7 @@ one layer runs through the layers between in a lane of its own, which all reader
 share, so that no edge runs through a box. The same graph always gives the same layout.
 
 Layers by longest path, order by barycentres with exchanges, rows by isotonic regression: Sugiyama's
-method. Graphs too large for it get a simpler layout in linear time. See docs/decisions/0024.
+method. Graphs too large for it get a simpler layout in linear time. See docs/decisions/0025.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _inputs(graph: Graph, name: str) -> list[str]:
     return [i for i in dict.fromkeys(graph[name].inputs) if i in graph]
 
 
-# --- nodes and edge segments --------------------------------------------------------------------
+# --- nodes and edge segments ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class _Mesh:
         return max(1, min(_SWEEPS, _EFFORT // (1 + size)))
 
 
-# --- the order within each layer ----------------------------------------------------------------
+# --- the order within each layer ------------------------------------------------------------------
 
 Columns = Sequence[Sequence[Node]]
 
@@ -243,7 +243,7 @@ def _inversions(pairs: Iterable[tuple[float, float]]) -> int:
     return found
 
 
-# --- rows ---------------------------------------------------------------------------------------
+# --- rows -----------------------------------------------------------------------------------------
 
 
 def _rows(mesh: _Mesh, columns: Columns) -> dict[Node, float]:
@@ -296,7 +296,7 @@ def _apart(wanted: Sequence[float], weights: Sequence[float]) -> Iterator[float]
             n += 1
 
 
-# --- graphs that are too large to be untangled --------------------------------------------------
+# --- graphs that are too large to be untangled ----------------------------------------------------
 
 
 def _bundled_rows(

@@ -1,4 +1,4 @@
-"""The course of a run as a figure: what came and went, latency, instances and what waited."""
+"""The course of a run as a chart: throughput, latency, instances and backlog over time."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 
 from penstock import text
 from penstock.drawing.figures import Figure, Level, Line, Mark, Panel
-from penstock.report.story import Point, Story
+from penstock.report.story import Story, Turn
 
-_MINUTES = 600.0  # seconds from which on minutes are easier to read
+_MINUTES = 600.0  # seconds; longer runs have an axis in minutes
 
 
 def curves(story: Story) -> Figure:
-    """All panels of a run; one that nothing was measured for is left out."""
+    """A panel for each quantity that was measured."""
     return Figure(
         f"{story.graph.name}: the course of the run",
         tuple(_panels(story)),
@@ -28,7 +28,7 @@ def _panels(story: Story) -> Iterator[Panel]:
         return
     marks = tuple(Mark(m.x / unit, "; ".join(m.transition.changes)) for m in story.changes)
 
-    def line(label: str, of: Callable[[Point], float | None], **look: object) -> Line:
+    def line(label: str, of: Callable[[Turn], float | None], **look: object) -> Line:
         return Line(label, at, tuple(map(of, story.points)), **look)  # type: ignore[arg-type]
 
     flows = [
@@ -45,7 +45,7 @@ def _panels(story: Story) -> Iterator[Panel]:
     yield Panel(x, "instances", _there(sizes), title="instances and executors", marks=marks)
     waiting = _there([line("backlog", lambda p: p.line.backlog, tone=3)])
     if waiting:
-        yield Panel(x, "rows", waiting, title="backlog (rows that wait)", marks=marks)
+        yield Panel(x, "rows", waiting, title="backlog (rows waiting)", marks=marks)
 
 
 def _latency(
@@ -71,5 +71,5 @@ def _latency(
 
 
 def _there(lines: list[Line]) -> tuple[Line, ...]:
-    """Those for which something was measured."""
+    """The lines for which something was measured."""
     return tuple(line for line in lines if any(y is not None for y in line.y))

@@ -1,4 +1,4 @@
-"""The report of a run as files: one page, and its pictures beside it."""
+"""Writing the report of a run: one HTML page, and PNG pictures beside it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.report.story import Story
 
 @dataclass(frozen=True)
 class Written:
-    """What was written; `missing` says why there are no pictures, if there are none."""
+    """The files of a report; `missing` says why there are no pictures."""
 
     page: Path
     pictures: tuple[Path, ...] = ()
@@ -25,9 +25,10 @@ class Written:
 
 
 def write(story: Story, out: str | Path | None = None, now: float | None = None) -> Written:
-    """Write the report of a run, into its directory unless told otherwise.
+    """Write the report of a run to `out`, by default report.html in its directory.
 
-    The page is whole without its pictures, which are for other documents. Raises `InvalidInput`.
+    The page needs no other file; the pictures are for use in other documents. Raises
+    `InvalidInput`.
     """
     path = story.run_dir / "report.html" if out is None else Path(out).expanduser()
     if path.is_dir():
@@ -48,7 +49,7 @@ def _pictures(story: Story, path: Path) -> tuple[Path, ...]:
     pictures = [(diagram(*shown), "dataflow")]
     course = curves(story)
     if course.panels:
-        pictures.append((chart(course), "course"))
+        pictures.append((chart(course, labelled=False), "course"))
     return tuple(
         files.save(sketch, path.with_name(f"{path.stem}-{name}.png")) for sketch, name in pictures
     )

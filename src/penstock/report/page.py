@@ -1,4 +1,4 @@
-"""The story of a run as one HTML page that needs nothing else: no scripts, no other files."""
+"""The report of a run as one self-contained HTML page, without scripts."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from penstock.drawing.diagram import diagram
 from penstock.drawing.markup import Child, Html, joined, pairs, stylesheet, table, tag
 from penstock.drawing.svg import svg
 from penstock.report import prose
-from penstock.report.choices import Choice, merged
 from penstock.report.curves import curves
-from penstock.report.story import Level, Made, Story
+from penstock.report.story import AppliedChange, Averages, Choice, Story, merged
 from penstock.store.run_options import RunOptions
 
 MOST = 1000
-"""Rows of a table; of more, the first ones are shown and the rest is counted."""
+"""Rows of a table at most; of a longer one the first rows are shown."""
 
 _STATES = {"finished": "good", "running": "warn", "unfinished": "bad"}
 _KINDS = {
@@ -32,15 +31,16 @@ _KINDS = {
 
 
 def page(story: Story, written: float | None = None) -> str:
-    """The whole page; `written` says when, in seconds since 1970."""
+    """The HTML of the report. written: the time it is written, in seconds since 1970."""
     body = tag(
         "main",
         _head(story),
-        _section("What was asked", _asked(story)),
+        _section("What was requested", _requested(story)),
         _section("What happened", _happened(story)),
         _section("Decisions", _decisions(story)),
-        _section("Changes, what they cost and what came of them", _changes(story)),
-        _section("What it used", [tag("p", one) for one in prose.gain(story)] or None),
+        _section("Changes, their cost and their effect", _changes(story)),
+        _section("Events", _events(story)),
+        _section("Resources used", [tag("p", one) for one in prose.gain(story)] or None),
         _section("Warnings", _warnings(story)),
         _foot(story, written),
     )
@@ -66,7 +66,7 @@ def _section(title: str, *children: Child) -> Html | None:
     return tag("section", tag("h2", title), inside) if inside else None
 
 
-# --- head ---------------------------------------------------------------------------------------
+# --- head -----------------------------------------------------------------------------------------
 
 
 def _head(story: Story) -> Html:
@@ -99,7 +99,7 @@ def _tiles(story: Story) -> Iterator[Html]:
     if story.last is not None:
         taken = story.last.snapshot.rows_ingested
         yield tile(text.count(taken), "rows taken in")
-        yield tile(f"{text.rate(taken / max(story.seconds, 1e-9))}/s", "throughput, mean")
+        yield tile(f"{text.rate(taken / max(story.seconds, 1e-9))}/s", "mean throughput")
     for name, one in story.latency.items():
         first, _, last = name.partition("->")
         met = None if one.mean is None else one.mean <= one.bound
@@ -120,13 +120,13 @@ def _tiles(story: Story) -> Iterator[Html]:
         yield tile("exact" if exact else "not exact", "result", "good" if exact else "bad")
 
 
-# --- what was asked -----------------------------------------------------------------------------
+# --- what was requested ---------------------------------------------------------------------------
 
 
-def _asked(story: Story) -> Iterator[Child]:
+def _requested(story: Story) -> Iterator[Child]:
     for number, one in enumerate(story.terms):
         if len(story.terms) > 1:
-            yield tag("h3", "at first" if number == 0 else f"when it was continued ({number})")
+            yield tag("h3", "first run" if number == 0 else f"continuation {number}")
         yield pairs(_terms(one))
     if story.graph.constraints:
         bounds = (
@@ -136,18 +136,16 @@ def _asked(story: Story) -> Iterator[Child]:
         yield tag("h3", "Latency")
         yield table(("path", "mean", "in every window of"), bounds)
     plan = story.points[0].plan if story.points else None
-    yield _figure(svg(diagram(story.graph, plan), inline=True), "The dataflow, and the first plan.")
+    yield _figure(svg(diagram(story.graph, plan), inline=True), "The dataflow and its first plan.")
 
 
 def _terms(one: RunOptions) -> Iterator[tuple[str, Child]]:
     yield "engine", one.engine
-    mode = {"on": "", "advise": " (to advise only)", "off": " (off)"}.get(
-        one.mode, f" ({one.mode})"
-    )
+    mode = {"on": "", "advise": " (advice only)", "off": " (off)"}.get(one.mode, f" ({one.mode})")
     yield "policy", tag("code", one.policy + mode)
     for source, load in one.loads.items():
-        yield f"load of {source}", tag("code", load)
-    yield "time", "until it is stopped" if one.seconds is None else text.span(one.seconds)
+        yield f"load on {source}", tag("code", load)
+    yield "duration", "until stopped" if one.seconds is None else text.span(one.seconds)
     limits = [
         f"{value} {name}"
         for name, value in (("instances", one.limits.slots), ("executors", one.limits.executors))
@@ -157,47 +155,47 @@ def _terms(one: RunOptions) -> Iterator[tuple[str, Child]]:
     if one.guard:
         yield "guard", ", ".join(f"{name} {duration.text(s)}" for name, s in one.guard.items())
     if one.quiet:
-        yield "no changes in", ", ".join(one.quiet)
+        yield "quiet periods", ", ".join(one.quiet)
     if one.backup:
-        yield "backup", one.backup
+        yield "commit interval", one.backup
     if one.changes:
-        yield "scripted", joined([[tag("code", change), " "] for change in one.changes])
+        yield "scripted changes", joined([[tag("code", change), " "] for change in one.changes])
     yield "version", f"Penstock {one.version}"
 
 
-# --- what happened ------------------------------------------------------------------------------
+# --- what happened --------------------------------------------------------------------------------
 
 
 def _happened(story: Story) -> Iterator[Child]:
     yield [tag("p", one) for one in prose.happened(story)]
     if not story.points:
         return
-    note = "Ticks on top of a picture are changes of the plan; point at one to read it."
-    sketch = chart(curves(story), width=1060, height=150, titled=False)
+    note = "Ticks above a chart are changes of the plan; hover over one to read it."
+    sketch = chart(curves(story), width=1060, height=150, titled=False, labelled=False)
     yield _figure(svg(sketch, inline=True), note if story.changes else "")
     busiest = story.busiest
     if busiest is not None:
         drawn = Html(svg(diagram(story.graph, busiest.plan, busiest.snapshot), inline=True))
-        yield _figure(drawn, f"The dataflow at {text.clock(busiest.x)}, when most came through.")
+        yield _figure(drawn, f"The dataflow at {text.clock(busiest.x)}, at peak throughput.")
 
 
 def _figure(drawn: str, caption: str) -> Html:
     return tag("figure", Html(drawn), tag("figcaption", caption) if caption else None)
 
 
-# --- decisions and changes ----------------------------------------------------------------------
+# --- decisions and changes ------------------------------------------------------------------------
 
 
 def _decisions(story: Story) -> Iterator[Child]:
     told = merged(one for one in story.choices if one.kind != "kept")
     kept = [one for one in story.choices if one.kind == "kept"]
     if not story.choices:
-        yield tag("p", "Nothing was decided.", class_="faint")
+        yield tag("p", "No decisions were made.", class_="faint")
     if told:
         yield _choices(told)
     if kept:
         times = sum(one.times for one in kept)
-        name = f"{times:,} decisions to leave everything as it is"
+        name = f"{times:,} decisions to keep the plan"
         yield tag("details", tag("summary", name), _choices(kept))
 
 
@@ -217,9 +215,7 @@ def _choices(choices: Sequence[Choice]) -> Iterator[Html]:
     ]
     yield table(heads, rows)
     if len(choices) > MOST:
-        yield tag(
-            "p", f"and {len(choices) - MOST:,} more, which are in the history.", class_="faint"
-        )
+        yield tag("p", f"and {len(choices) - MOST:,} more in the history.", class_="faint")
 
 
 def _numbers(one: Choice) -> Child:
@@ -234,19 +230,19 @@ def _changes(story: Story) -> Iterator[Child]:
     yield tag("p", " ".join(prose.cost(story)))
     if not story.changes:
         return
-    heads = ("time", "change", "took", "output held", "state moved", "replayed",
+    heads = ("time", "change", "took", "output gap", "state moved", "replayed",
              "throughput", "latency", "backlog", "instances")  # fmt: skip
     rows = (_change(one) for one in story.changes[:MOST])
     yield table(heads, rows, numbers=range(2, 10))
     yield tag(
         "p",
-        "Throughput, latency, backlog and instances are means over up to half a minute before and "
-        "after a change, without other changes in them.",
+        "Throughput, latency, backlog and instances are means over up to 30 seconds before and "
+        "after a change, cut short by other changes.",
         class_="faint",
     )
 
 
-def _change(one: Made) -> tuple[Child, ...]:
+def _change(one: AppliedChange) -> tuple[Child, ...]:
     done = one.transition
     moved = f"{text.count(done.state_rows_moved)}{' rows' if done.state_rows_moved else ''}"
     if done.state_bytes_moved:
@@ -262,7 +258,7 @@ def _change(one: Made) -> tuple[Child, ...]:
     )
 
 
-def _effects(before: Level | None, after: Level | None) -> Iterator[str]:
+def _effects(before: Averages | None, after: Averages | None) -> Iterator[str]:
     for name, write in (
         ("sustained", text.rate),
         ("latency", text.span),
@@ -273,7 +269,24 @@ def _effects(before: Level | None, after: Level | None) -> Iterator[str]:
         yield "-" if was is None and now is None else f"{write(was)} → {write(now)}"
 
 
-# --- the end ------------------------------------------------------------------------------------
+# --- events and warnings --------------------------------------------------------------------------
+
+
+def _events(story: Story) -> Iterator[Child]:
+    if not story.incidents:
+        return
+    rows = (
+        (
+            text.clock(one.x),
+            tag("span", one.kind, class_="bad" if one.is_problem else "faint"),
+            one.text,
+        )
+        for one in story.incidents[:MOST]
+    )
+    yield table(("time", "event", "details"), rows)
+    if len(story.incidents) > MOST:
+        more = f"and {len(story.incidents) - MOST:,} more in the history."
+        yield tag("p", more, class_="faint")
 
 
 def _warnings(story: Story) -> Child:

@@ -1,4 +1,4 @@
-"""A run in words: what happened, what it cost and gained, and what to be wary of."""
+"""A run in words: what happened, what it cost and saved, and what to be careful about."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from penstock.control.summary import LatencySummary
 from penstock.report.story import Story
 
 _EXACT = {
-    True: "The sinks hold exactly what the input says.",
-    False: "The sinks do not hold what the input says",
-    None: "Whether the sinks hold what the input says was not checked",
+    True: "The sinks hold exactly the expected output.",
+    False: "The sinks do not hold the expected output",
+    None: "The output was not checked for exactness",
 }
 
 
 def happened(story: Story) -> list[str]:
-    """What happened, in a few paragraphs."""
+    """What happened, as paragraphs."""
     parts = ((_ran, _rows), (_latency,), (_decided, _exact))
     return [" ".join(said for part in some for said in part(story)) for some in parts]
 
@@ -28,18 +28,18 @@ def _ran(story: Story) -> Iterator[str]:
     verb = {
         "running": "has been running for",
         "finished": "ran for",
-        "unfinished": "ran, without coming to its end, for",
+        "unfinished": "ran, without finishing, for",
     }[story.state]
     yield f"{story.graph.name} {verb} {text.span(story.seconds)}{where}{who}."
     if story.resumed:
         times = len(story.resumed)
-        yield f"It was stopped and continued {_times(times)}; the time between does not count."
+        yield f"It was stopped and continued {_times(times)}; downtime does not count."
 
 
 def _rows(story: Story) -> Iterator[str]:
     last = story.last
     if last is None:
-        yield "Nothing was measured yet."
+        yield "Nothing was measured."
         return
     now = last.snapshot
     rates = [p.line.sustained for p in story.points if p.line.sustained is not None]
@@ -49,22 +49,22 @@ def _rows(story: Story) -> Iterator[str]:
         took += (
             f" of {now.rows_offered:,} offered ({_percent(now.rows_ingested / now.rows_offered)})"
         )
-    at_most = f", at most {text.rate(max(rates))}/s" if rates else ""
+    at_most = f" (at most {text.rate(max(rates))}/s)" if rates else ""
     yield f"{took}, {text.rate(mean)}/s on average{at_most}, and delivered {now.rows_delivered:,}."
     if now.rows_dead:
         yield f"{_rows_of(now.rows_dead)} could not be processed and became dead letters."
     if now.rows_late:
-        yield f"{_rows_of(now.rows_late)} came behind the watermark and were dropped."
+        yield f"{_rows_of(now.rows_late)} arrived after the watermark and were dropped."
     if now.rows_repeated:
         yield (
             f"Up to {_rows_of(now.rows_repeated)} were delivered again after a failure, to sinks "
-            "that promise at least once."
+            "with at-least-once delivery."
         )
 
 
 def _latency(story: Story) -> Iterator[str]:
     if not story.graph.constraints:
-        yield "No latency was asked for."
+        yield "The dataflow has no latency constraint."
     for name, one in story.latency.items():
         first, _, last = name.partition("->")
         path = f"from {first} to {last}"
@@ -73,8 +73,8 @@ def _latency(story: Story) -> Iterator[str]:
             continue
         yield (
             f"The latency {path} was {text.span(one.mean)} on average "
-            f"({text.span(one.p95)} for 95 of 100 rows); its bound of {text.span(one.bound)} was "
-            f"kept in {_percent(one.met)} of the windows."
+            f"(95th percentile: {text.span(one.p95)}); its bound of {text.span(one.bound)} was "
+            f"met in {_percent(one.met)} of windows."
         )
 
 
@@ -83,16 +83,16 @@ def _decided(story: Story) -> Iterator[str]:
     for one in story.choices:
         counts[one.kind] += one.times
     if not counts:
-        yield "Nothing was decided."
+        yield "No decisions were made."
         return
     said = [f"{counts[kind]:,} {word}" for kind, word in _KINDS.items() if counts[kind]]
     yield f"Of {counts.total():,} decisions, {_listed(said)}."
 
 
 _KINDS = {
-    "kept": "left everything as it was",
+    "kept": "kept the plan",
     "changed": "changed the plan",
-    "vetoed": "were held back by the guard",
+    "vetoed": "were vetoed by the guard",
     "would change": "would have changed the plan",
     "refused": "were refused",
     "error": "failed",
@@ -110,67 +110,68 @@ def _exact(story: Story) -> Iterator[str]:
     yield words
 
 
-# --- what it cost and what it gained ------------------------------------------------------------
+# --- cost and savings -----------------------------------------------------------------------------
 
 
 def cost(story: Story) -> list[str]:
-    """What the changes cost in all."""
+    """The total cost of the changes."""
     if not story.changes:
         return ["The plan was never changed, so nothing was interrupted."]
     done = [one.transition for one in story.changes]
     held = [one.interruption for one in done]
     said = [
         f"{_number(len(done), 'change')} took {text.span(sum(one.duration for one in done))} "
-        f"in all; output was held for {text.span(sum(held))}, {text.span(max(held))} at most."
+        f"in total; output was interrupted for {text.span(sum(held))}, "
+        f"{text.span(max(held))} at most."
     ]
     known = [one.state_rows_moved for one in done if one.state_rows_moved is not None]
     rows = sum(known)
     size = sum(one.state_bytes_moved or 0 for one in done)
     replayed = sum(one.rows_replayed for one in done)
-    moved = "No state was moved" if known else "Whether state was moved was not measured"
+    moved = "No state was moved" if known else "State movement was not measured"
     moved = f"{_rows_of(rows)} of state ({text.size(size)}) moved" if rows else moved
     again = f"{_rows_of(replayed)} were processed again" if replayed else "nothing was replayed"
     return [*said, f"{moved}, and {again}."]
 
 
 def gain(story: Story) -> list[str]:
-    """What was used, against a plan that is always as large as the largest was."""
+    """Resources used, compared with a static plan as large as the largest plan of the run."""
     peak = story.peak
     if peak is None or story.static_slot_seconds <= 0:
         return []
     used, static = story.slot_seconds, story.static_slot_seconds
     few = min(p.plan.slots for p in story.points)
-    said = [f"The run used {text.count(used)} slot-seconds: instances times the time they had."]
+    said = [f"The run used {text.count(used)} slot-seconds, which is instances times time."]
     if few == peak.plan.slots:
-        return [*said, f"It had {_number(few, 'instance')} all the time."]
+        return [*said, f"It had {_number(few, 'instance')} throughout."]
     saved = 1 - used / static
     said.append(
-        f"It had {few} to {peak.plan.slots} instances. A plan that has {peak.plan.slots} all the "
-        f"time would have used {text.count(static)}: the run used {_percent(saved)} less."
+        f"It had {few} to {peak.plan.slots} instances. A static plan with {peak.plan.slots} "
+        f"instances would have used {text.count(static)}: the run used {_percent(saved)} less."
     )
     return said
 
 
-# --- what to be wary of -------------------------------------------------------------------------
+# --- warnings -------------------------------------------------------------------------------------
 
 
 def warnings(story: Story) -> list[str]:
-    """What a reader should know before trusting the run or its report."""
+    """What to know before trusting the run or its report."""
     return [one for part in (_state, _promises, _trouble) for one in part(story)]
 
 
 def _state(story: Story) -> Iterator[str]:
     if story.state == "running":
-        yield "The run goes on; this is how it stood when the report was written."
+        yield "The run is still going; the report shows it as of when it was written."
     if story.state == "unfinished":
         yield (
-            "The run did not come to its end: it was killed, or stopped at once. Run it again "
-            "with the same --run-dir to continue it."
+            "The run did not finish: it was killed, or stopped immediately. To continue it, run it "
+            "again with the same --run-dir."
         )
     if not story.points:
-        yield "Nothing was measured, so there is nothing to show."
+        yield "Nothing was measured, so there are no figures."
     if not story.terms:
-        yield "What was asked for is not known: the run is from a version that did not keep it."
+        yield "The options of the run are unknown: an older version of Penstock did not store them."
 
 
 def _promises(story: Story) -> Iterator[str]:
@@ -186,7 +187,7 @@ def _promises(story: Story) -> Iterator[str]:
         yield f"The result is not exact: {story.exactness.get('reason') or 'see exactness.json'}."
     left = last is not None and story.state != "running" and not last.snapshot.drained
     if last is not None and left and last.line.backlog:
-        yield f"{_rows_of(last.line.backlog)} were still waiting at the end."
+        yield f"{_rows_of(last.line.backlog)} were still queued at the end."
 
 
 def _trouble(story: Story) -> Iterator[str]:
@@ -202,9 +203,15 @@ def _trouble(story: Story) -> Iterator[str]:
     open_ = [one for one in story.changes if not one.transition.settled]
     if open_ and story.engine not in ("simulator", "memory"):
         yield (
-            f"What {_number(len(open_), 'change')} interrupted was not seen to its end, "
-            "so the interruption is only what its phases add up to."
+            f"The interruption by {_number(len(open_), 'change')} was not observed to its end; "
+            "the sum of its phases is shown instead."
         )
+    problems = Counter(one.kind for one in story.incidents if one.is_problem)
+    for kind in ("refused", "policy failed"):  # told above, with the decision
+        problems.pop(kind, None)
+    if problems:
+        counted = _listed([f"{_times(n)} '{kind}'" for kind, n in problems.items()])
+        yield f"The run reported problems: {counted}; see Events."
     if any(p.line.offered and p.line.sustained is not None for p in story.points):
         yield from _behind(story)
 
@@ -214,13 +221,13 @@ def _behind(story: Story) -> Iterator[str]:
     assert last is not None
     offered, taken = last.snapshot.rows_offered, last.snapshot.rows_ingested
     if offered and taken < 0.99 * offered:
-        yield f"{_percent(1 - taken / offered)} of what was offered was never taken in."
+        yield f"{_percent(1 - taken / offered)} of the offered rows were never taken in."
 
 
 def _missed(one: LatencySummary) -> str:
     return (
         f"the bound of {text.span(one.bound)} was missed in "
-        f"{_percent(1 - (one.met or 0.0))} of the windows"
+        f"{_percent(1 - (one.met or 0.0))} of windows"
     )
 
 
@@ -230,7 +237,7 @@ def _pair(name: str) -> str:
 
 
 def _percent(share: float | None) -> str:
-    """Never 100 % of what is not whole, never 0 % of what is something."""
+    """A percentage; 0 % and 100 % only if exact."""
     if share is None:
         return "-"
     if 0.99 < share < 1:

@@ -1,14 +1,14 @@
-"""A run as a story, read from its directory: what was asked, what happened, what came of it.
+"""A run read back from its directory: what was requested, what happened, and its outcome.
 
-Everything is a value; `prose.py` puts it into words, `curves.py` into pictures and `page.py` on a
-page. A run that goes on, or was killed, has a story as far as it got.
+Everything is a value: `prose.py` puts it into words, `curves.py` into charts, `page.py` on a page.
+A run that is still going, or was killed, has a story so far.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +18,23 @@ from penstock.errors import RunDirectoryError
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan.plan import Plan
 from penstock.plan.transition import Transition
-from penstock.report.choices import Choice, choices
 from penstock.store import history, mailbox, run_directory, timeline
 from penstock.store import run_options as terms
-from penstock.store.history import RecordedTransition, TurnTime
+from penstock.store.history import RecordedEvent, RecordedTransition, TurnTime
 from penstock.store.run_options import RunOptions
-from penstock.store.timeline import Sample
+from penstock.store.timeline import Sample, without_numbers
 from penstock.store.turn import Tick
 
 MOST = 1500
-"""Turns that are looked at; of a longer run an even choice of them."""
+"""Turns that are read; of a longer run an even selection."""
 
 LOOK = 30.0
-"""Seconds before and after a change that are compared, as far as no other change is in them."""
+"""Seconds before and after a change that are compared, up to the next change."""
 
 
 @dataclass(frozen=True)
-class Point:
-    """A turn: `x` seconds of running since the beginning, what was measured, under which plan."""
+class Turn:
+    """A turn of the run; `x` is its time in seconds since the first run began."""
 
     x: float
     line: Sample
@@ -44,8 +43,25 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Level:
-    """What the flow did on average over some seconds; None is not measured."""
+class Choice:
+    """A decision, or `times` equal ones in a row that differ in their numbers only.
+
+    kind: changed, vetoed, refused, error, would change (advise mode) or kept. against: why it was
+    not carried out.
+    """
+
+    x: float
+    until: float
+    times: int
+    kind: str
+    reason: str
+    numbers: Mapping[str, float]
+    against: str = ""
+
+
+@dataclass(frozen=True)
+class Averages:
+    """Means over some turns; None is not measured."""
 
     sustained: float | None
     latency: float | None
@@ -54,32 +70,43 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Made:
-    """A change: what it cost, and how the flow was before and after it, as far as that is known."""
+class AppliedChange:
+    """A change of the plan: its cost, and the flow before and after it."""
 
     x: float
     transition: Transition
-    before: Level | None
-    after: Level | None
+    before: Averages | None
+    after: Averages | None
+
+
+@dataclass(frozen=True)
+class Incident:
+    """An event of the run, such as a restart; problems are highlighted."""
+
+    x: float
+    kind: str
+    text: str
+    is_problem: bool
 
 
 @dataclass(frozen=True)
 class Story:
-    """Everything there is to tell.
+    """Everything a report shows.
 
-    state: finished, running, or unfinished (nobody writes to the directory any more, and there is
-    no summary); seconds: of running, in all `runs` of the directory; slot_seconds: instances
-    times time; resumed: where a run continued the one before; outcome, exactness: what was summed
-    up in the end, if it came to that.
+    state: finished, running, or unfinished (no process holds the directory, and there is no
+    summary). seconds: running time of all runs of the directory. slot_seconds: instances times
+    time. resumed: when a run continued the previous one. outcome, exactness: the summary and the
+    exactness check, if the run came to that.
     """
 
     run_dir: Path
     graph: Graph
     state: str
     terms: tuple[RunOptions, ...] = ()
-    points: tuple[Point, ...] = ()
+    points: tuple[Turn, ...] = ()
     choices: tuple[Choice, ...] = ()
-    changes: tuple[Made, ...] = ()
+    changes: tuple[AppliedChange, ...] = ()
+    incidents: tuple[Incident, ...] = ()
     latency: Mapping[str, LatencySummary] = field(default_factory=dict)
     slot_seconds: float = 0.0
     seconds: float = 0.0
@@ -91,23 +118,23 @@ class Story:
     began: float | None = None
 
     @property
-    def last(self) -> Point | None:
+    def last(self) -> Turn | None:
         return self.points[-1] if self.points else None
 
     @property
-    def peak(self) -> Point | None:
-        """The turn with the most instances, which a plan that never changes would need."""
+    def peak(self) -> Turn | None:
+        """The turn with the most instances: what a static plan would need."""
         return max(self.points, key=lambda p: p.plan.slots, default=None)
 
     @property
-    def busiest(self) -> Point | None:
-        """The turn in which most came through, if possible one that shows one plan alone."""
+    def busiest(self) -> Turn | None:
+        """The turn with the highest throughput, preferably one measured under a single plan."""
         settled = [p for p in self.points if p.snapshot.settled] or self.points
         return max(settled, key=lambda p: p.snapshot.throughput or 0.0, default=None)
 
     @property
     def static_slot_seconds(self) -> float:
-        """What a plan as large as the largest would have used."""
+        """Slot-seconds of a static plan as large as the largest plan of the run."""
         return self.seconds * self.peak.plan.slots if self.peak else 0.0
 
 
@@ -120,8 +147,8 @@ def story(run_dir: str | Path) -> Story:
     places = _places(moments)
     seen = [*history.recorded_snapshots(home, _chosen(moments))]
     points = tuple(
-        Point(places[line.turn], line, one.plan, one.snapshot)
-        for line, one in zip(timeline.lines(seen), seen, strict=True)
+        Turn(places[sample.turn], sample, one.plan, one.snapshot)
+        for sample, one in zip(timeline.samples(seen), seen, strict=True)
     )
     tally = _tally(graph, points)
     made = [one for one in history.transitions(home) if one.turn in places]
@@ -138,7 +165,8 @@ def story(run_dir: str | Path) -> Story:
         terms=asked,
         points=points,
         choices=choices(told, made, places),
-        changes=_made(made, places, points),
+        changes=_applied(made, places, points),
+        incidents=tuple(_incident(one, places) for one in history.events(home)),
         latency=_latency(tally, outcome if fresh and len(_runs(moments)) == 1 else {}),
         slot_seconds=tally.slot_seconds,
         seconds=max(places.values(), default=0.0),
@@ -159,7 +187,7 @@ def _check(home: Path) -> None:
     run_directory.check_version(home)
 
 
-# --- turns --------------------------------------------------------------------------------------
+# --- turns ----------------------------------------------------------------------------------------
 
 
 def _runs(moments: Sequence[TurnTime]) -> list[TurnTime]:
@@ -168,13 +196,13 @@ def _runs(moments: Sequence[TurnTime]) -> list[TurnTime]:
 
 
 def _places(moments: Iterable[TurnTime]) -> dict[int, float]:
-    """Seconds of running by turn: a run goes on where the one before ended."""
+    """Running time in seconds by turn: each run continues where the previous one ended."""
     found: dict[int, float] = {}
     shift = end = 0.0
     run = None
     for one in moments:
         if run is not None and one.run != run:
-            shift = end if one.at < end else 0.0  # some engines go on counting
+            shift = end if one.at < end else 0.0  # the clock of some engines continues
         run = one.run
         found[one.turn] = end = shift + one.at
     return found
@@ -186,7 +214,7 @@ def _chosen(moments: Sequence[TurnTime]) -> list[int]:
     return timeline.chosen(moments, timeline.step(moments, MOST))
 
 
-def _tally(graph: Graph, points: Iterable[Point]) -> RunTotals:
+def _tally(graph: Graph, points: Iterable[Turn]) -> RunTotals:
     tally = RunTotals(graph.constraints)
     for one in points:
         tally.add(Tick(one.x, one.plan, one.snapshot))
@@ -194,7 +222,7 @@ def _tally(graph: Graph, points: Iterable[Point]) -> RunTotals:
 
 
 def _latency(tally: RunTotals, outcome: Mapping[str, Any]) -> dict[str, LatencySummary]:
-    """The engine's own figures over the run where it was summed up, else those of the windows."""
+    """Latency over the run as the engine summed it up, else from the windows."""
     found = tally.latency()
     for name, one in outcome.get("latency", {}).items():
         if name in found and one.get("mean_ms") is not None:
@@ -204,12 +232,58 @@ def _latency(tally: RunTotals, outcome: Mapping[str, Any]) -> dict[str, LatencyS
     return found
 
 
-# --- changes ----------------------------------------------------------------------------------
+# --- decisions, changes and events ----------------------------------------------------------------
 
 
-def _made(
-    made: Sequence[RecordedTransition], places: Mapping[int, float], points: Sequence[Point]
-) -> tuple[Made, ...]:
+def choices(
+    told: Iterable[Mapping[str, Any]],
+    made: Iterable[RecordedTransition],
+    places: Mapping[int, float],
+) -> tuple[Choice, ...]:
+    """The decisions in order, with repeated ones merged."""
+    changed = {one.turn for one in made}
+    found = []
+    for one in told:
+        kind, against = _outcome(one, one["turn"] in changed)
+        x = places[one["turn"]]
+        found.append(Choice(x, x, 1, kind, one["reason"] or "", one["numbers"] or {}, against))
+    return merged(found)
+
+
+def merged(choices: Iterable[Choice]) -> tuple[Choice, ...]:
+    """Merge consecutive decisions that differ in their numbers only; the last one's words stay."""
+    found: list[Choice] = []
+    for one in choices:
+        before = found[-1] if found else None
+        if before is not None and one.kind != "changed" and _same(before) == _same(one):
+            found[-1] = replace(one, x=before.x, times=before.times + one.times)
+        else:
+            found.append(one)
+    return tuple(found)
+
+
+def _outcome(one: Mapping[str, Any], changed: bool) -> tuple[str, str]:
+    """The kind of a decision, and why it was not carried out."""
+    if changed:
+        return "changed", ""
+    if one["refused"]:
+        return "refused", str(one["refused"])
+    if one["error"]:
+        return "error", str(one["error"])
+    if one["vetoes"]:
+        return "vetoed", "; ".join(f"{v['rule']}: {v['reason']}" for v in one["vetoes"])
+    if one["mode"] == "advise" and one["plan"] is not None:
+        return "would change", ""
+    return "kept", ""
+
+
+def _same(one: Choice) -> object:
+    return one.kind, without_numbers(one.reason), without_numbers(one.against)
+
+
+def _applied(
+    made: Sequence[RecordedTransition], places: Mapping[int, float], points: Sequence[Turn]
+) -> tuple[AppliedChange, ...]:
     at = [places[one.turn] for one in made]
     found = []
     for n, one in enumerate(made):
@@ -220,15 +294,15 @@ def _made(
         )
         before = [p for p in points if first < p.x <= x]
         after = [p for p in points if x + one.transition.duration < p.x <= last]
-        found.append(Made(x, one.transition, level(before), level(after)))
+        found.append(AppliedChange(x, one.transition, averages(before), averages(after)))
     return tuple(found)
 
 
-def level(points: Sequence[Point]) -> Level | None:
-    """Means over some turns; None of none."""
+def averages(points: Sequence[Turn]) -> Averages | None:
+    """Means over some turns; None if there are none."""
     if not points:
         return None
-    return Level(
+    return Averages(
         _mean([p.line.sustained for p in points]),
         _mean([p.line.latency for p in points]),
         _mean([p.line.backlog for p in points]),
@@ -241,11 +315,16 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return sum(there) / len(there) if there else None
 
 
-# --- files --------------------------------------------------------------------------------------
+def _incident(one: RecordedEvent, places: Mapping[int, float]) -> Incident:
+    x = places.get(one.turn, max(0.0, one.event.at))
+    return Incident(x, one.event.kind, timeline.sentence(one), one.event.is_problem)
+
+
+# --- files ----------------------------------------------------------------------------------------
 
 
 def _json(path: Path) -> dict[str, Any]:
-    """What is in a file that need not be there, or whole."""
+    """The object in a JSON file; empty if the file is missing or damaged."""
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -253,8 +332,8 @@ def _json(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _covers(outcome: Mapping[str, Any], points: Sequence[Point]) -> bool:
-    """Whether a summary is that of the last run: it counts the rows of the last turn."""
+def _covers(outcome: Mapping[str, Any], points: Sequence[Turn]) -> bool:
+    """True if a summary belongs to the last run: it counts the same rows as the last turn."""
     if not outcome or not points:
         return bool(outcome)
     last = points[-1].snapshot

@@ -1,32 +1,36 @@
-"""What happened in a run, in order: lines of measurements and the events between them."""
+"""A run as a timeline: samples of what was measured, and what happened between them."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import merge
 from typing import Any
 
 from penstock import text
+from penstock.metrics.events import EventKind
 from penstock.metrics.snapshot import LatencyMetrics, Snapshot
-from penstock.store.history import RecordedSnapshot, RecordedTransition, TurnTime
+from penstock.store.history import RecordedEvent, RecordedSnapshot, RecordedTransition, TurnTime
 
 HEAD = (
     f"{'time':>9} {'offered/s':>10} {'taken in/s':>10} {'latency':>9} {'bound':>9} "
     f"{'inst':>5} {'exec':>5} {'backlog':>8} {'slots':>6}"
 )
+DECIDED = frozenset({EventKind.REFUSED, EventKind.POLICY_FAILED})
+"""Events that a decision of the same turn tells too, with its reason."""
+
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What was measured up to one turn. Rates are means since the line before.
+    """Measurements of one turn. Rates are means since the previous sample; None is not measured.
 
-    offered: records due at the generators, sustained: records taken in, both per second;
-    latency, bound: of the constraint that is nearest to its bound or farthest beyond; slots: share
-    of the slots at work. None is not measured.
+    offered: records due at the generators per second. sustained: records taken in per second.
+    latency, bound: of the constraint closest to its bound or furthest beyond. slots: share of the
+    slots that is busy.
     """
 
     turn: int
@@ -53,8 +57,11 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Event:
-    """A change, or one that did not come about: refused, vetoed, or an error of the policy."""
+class Entry:
+    """Something between samples: a change, a decision that was not carried out, or an event.
+
+    kind: changed, refused, vetoed, error, or the kind of the event.
+    """
 
     turn: int
     time: float
@@ -68,7 +75,7 @@ class Event:
 
 
 def step(moments: Iterable[TurnTime], lines: int = 30) -> float:
-    """The round time between two lines that gives about so many of them."""
+    """The round interval, in seconds, that gives about so many samples."""
     runs: dict[int, list[float]] = {}
     for one in moments:
         runs.setdefault(one.run, []).append(one.at)
@@ -77,7 +84,7 @@ def step(moments: Iterable[TurnTime], lines: int = 30) -> float:
 
 
 def chosen(moments: Iterable[TurnTime], every: float) -> list[int]:
-    """The turns that get a line: one each `every` seconds of a run, and the last one of a run."""
+    """Turns to sample: one every `every` seconds of a run, and the last turn of each run."""
     turns: list[int] = []
     before: TurnTime | None = None
     first = due = 0.0
@@ -95,13 +102,13 @@ def chosen(moments: Iterable[TurnTime], every: float) -> list[int]:
     return turns
 
 
-def lines(seen: Iterable[RecordedSnapshot]) -> Iterator[Sample]:
-    """A line for each snapshot."""
+def samples(seen: Iterable[RecordedSnapshot]) -> Iterator[Sample]:
+    """A sample for each snapshot."""
     before: Snapshot | None = None
     for one in seen:
         now = one.snapshot
         before = None if one.first else before
-        worst = max(now.latency.values(), key=_pressed, default=None)
+        worst = max(now.latency.values(), key=_pressure, default=None)
         waiting = [p.backlog_rows for p in now.pipelines.values() if p.backlog_rows is not None]
         yield Sample(
             one.turn,
@@ -120,35 +127,58 @@ def lines(seen: Iterable[RecordedSnapshot]) -> Iterator[Sample]:
         before = now
 
 
-def events(made: Iterable[RecordedTransition], told: Iterable[dict[str, Any]]) -> Iterator[Event]:
-    """In the order in which they happened; what was told again and again stands once."""
-    changes = {one.turn: one for one in made}
-    decisions = {one["turn"]: one for one in told}
-    said: object = None
-    for turn in sorted({*changes, *decisions}):
-        if (change := changes.get(turn)) is not None:
-            done, said = change.transition, None
+def entries(
+    changes: Iterable[RecordedTransition],
+    decisions: Iterable[Mapping[str, Any]],
+    events: Iterable[RecordedEvent] = (),
+) -> Iterator[Entry]:
+    """Changes, failed decisions and events in order; a repeated decision is given once."""
+    found = _decided(changes, decisions)
+    yield from merge(found, map(_event, _told_once(events)), key=lambda one: one.turn)
+
+
+def in_order(measured: Iterable[Sample], happened: Iterable[Entry]) -> Iterator[Sample | Entry]:
+    """Samples and entries by turn; what follows from a sample comes after it."""
+    return merge(measured, happened, key=lambda one: (one.turn, isinstance(one, Entry)))
+
+
+def sentence(event: RecordedEvent) -> str:
+    """The text of an event, with the pipeline that it concerns."""
+    one = event.event
+    return one.text if one.pipeline is None else f"{one.pipeline}: {one.text}"
+
+
+def without_numbers(words: str) -> str:
+    """Words in which every number is `#`: repeated decisions differ in their numbers only."""
+    return re.sub(r"[\d.,]+(e-?\d+)?", "#", words)
+
+
+def _decided(
+    changes: Iterable[RecordedTransition], decisions: Iterable[Mapping[str, Any]]
+) -> Iterator[Entry]:
+    made = {one.turn: one for one in changes}
+    told = {one["turn"]: one for one in decisions}
+    previous: object = None
+    for turn in sorted({*made, *told}):
+        if (change := made.get(turn)) is not None:
+            done, previous = change.transition, None
             held = f"{1000 * done.interruption:.0f} ms without output"
             what = f"{'; '.join(done.changes)} ({held}): {done.reason}"
-            yield Event(turn, change.time, done.at, "changed", what)
-        elif (found := _not_done(decisions[turn])) is not None:
+            yield Entry(turn, change.time, done.at, "changed", what)
+        elif (found := _failure(told[turn])) is not None:
             kind, why = found
-            one = decisions[turn]
+            one = told[turn]
             rules = [v["rule"] for v in one["vetoes"] or ()]
             now = (kind, rules, one["wanted"], rules or re.sub(r"\d+", "#", why))
-            if now != said:
-                yield Event(turn, one["time"], one["at"], kind, f"{one['reason']} [{why}]")
-            said = now
+            if now != previous:
+                yield Entry(turn, one["time"], one["at"], kind, f"{one['reason']} [{why}]")
+            previous = now
         else:
-            said = None
+            previous = None
 
 
-def in_order(measured: Iterable[Sample], happened: Iterable[Event]) -> Iterator[Sample | Event]:
-    """Lines with the events between them; what follows from a line comes after it."""
-    return merge(measured, happened, key=lambda one: (one.turn, isinstance(one, Event)))
-
-
-def _not_done(decision: dict[str, Any]) -> tuple[str, str] | None:
+def _failure(decision: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Why a decision was not carried out; None if it was, or wanted nothing."""
     if decision["refused"]:
         return "refused", decision["refused"]
     if decision["error"]:
@@ -158,9 +188,18 @@ def _not_done(decision: dict[str, Any]) -> tuple[str, str] | None:
     return None
 
 
-def _pressed(latency: LatencyMetrics) -> float:
-    pressed = latency.mean / latency.bound if latency.bound > 0 else latency.mean
-    return pressed if math.isfinite(pressed) else -1.0
+def _told_once(events: Iterable[RecordedEvent]) -> Iterator[RecordedEvent]:
+    return (one for one in events if one.event.kind not in DECIDED)
+
+
+def _event(one: RecordedEvent) -> Entry:
+    return Entry(one.turn, one.time, one.event.at, one.event.kind, sentence(one))
+
+
+def _pressure(latency: LatencyMetrics) -> float:
+    """Mean latency relative to its bound; below zero if unknown."""
+    pressure = latency.mean / latency.bound if latency.bound > 0 else latency.mean
+    return pressure if math.isfinite(pressure) else -1.0
 
 
 def _finite(value: float | None) -> float | None:
@@ -168,7 +207,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def _rate(before: Snapshot | None, now: Snapshot, total: str) -> float | None:
-    """Totals give the rate between two snapshots without loss."""
+    """The rate between two snapshots, from totals, which is exact."""
     if before is None or now.at <= before.at:
         return None
     first, last = getattr(before, total), getattr(now, total)

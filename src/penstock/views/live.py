@@ -1,4 +1,4 @@
-"""The live terminal view: what flows, how busy it is, and whether it keeps its promises."""
+"""The live terminal view: throughput, latency, utilisation, and recent decisions and events."""
 
 from __future__ import annotations
 
@@ -13,25 +13,24 @@ from rich.text import Text
 from penstock import text
 from penstock.control.status import Status
 from penstock.views import panes
-from penstock.views.notices import News
-from penstock.views.panes import Note
+from penstock.views.notices import Notices
+from penstock.views.panes import Note, Trace
 from penstock.views.pipeline_graph import textgraph
-from penstock.views.trace import Trace
 
 _NOTES = 8
 _HINTS = {
     "starting": "Ctrl-C gives up",
     "draining": "no new input; records in flight go to their sinks. Ctrl-C stops at once",
-    "verifying": "comparing the sinks with what the input says",
-    "stopping": "stopping now; what is in flight stays in the run directory",
+    "verifying": "comparing the sinks with the expected output",
+    "stopping": "stopping now; records in flight stay in the run directory",
 }
 
 
 class LiveView:
-    """Redraws in place while the flow runs, and leaves nothing behind.
+    """Redraws in place while the flow runs, and clears when it ends.
 
-    A terminal may be narrow and low: first the graph goes, then all but the last decisions, then
-    the pipelines that are least busy.
+    If the terminal is small it drops the graph first, then older decisions, then the least busy
+    pipelines.
     """
 
     def __init__(self, console: Console, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -41,7 +40,7 @@ class LiveView:
         self._shown_at = 0.0
         self._trace = Trace()
         self._notes: deque[Note] = deque(maxlen=_NOTES)
-        self._news = News()
+        self._notices = Notices()
         self._live = Live(
             console=console,
             get_renderable=self._draw,
@@ -73,14 +72,14 @@ class LiveView:
             what = "; ".join(done.changes) or "no change"
             cost = f" ({text.span(done.duration)}, output held {text.span(done.interruption)})"
             self._notes.append(Note(tick.at, what, cost, done.reason))
-        for kind, news in self._news.of(tick):
-            self._notes.append(Note(tick.at, news, kind=kind))
+        for kind, notice in self._notices.of(tick):
+            self._notes.append(Note(tick.at, notice, kind=kind))
 
     def _elapsed(self, status: Status) -> float:
-        """Time goes on between two calls of `show`, e.g. through a slow start."""
+        """Elapsed time, which goes on between two calls of `show`."""
         return status.elapsed + (self._clock() - self._shown_at)
 
-    # --- drawing ----------------------------------------------------------------------------
+    # --- drawing ----------------------------------------------------------------------------------
 
     def _draw(self) -> RenderableType:
         status = self._status
@@ -101,14 +100,14 @@ class LiveView:
         return Group(*head, *self._body(status, width, height - 1 - len(head) - 1), foot)
 
     def _body(self, status: Status, width: int, room: int) -> list[RenderableType]:
-        """What is measured and decided, in so many lines: the room is dealt out from the top."""
+        """Metrics, graph, pipelines and notes in `room` lines; upper parts take theirs first."""
         assert status.tick is not None
         plan, snapshot = status.plan or status.tick.plan, status.tick.snapshot
         gauges = panes.gauges(status, self._trace, width)
         many = len(plan.pipelines)
         told = min(3 if room > 10 else 2, 3 * len(self._notes))
         gauges = gauges[: max(3, room - told - min(many, 3) - 1)]
-        left = room - len(gauges) - 1  # the head of the table
+        left = room - len(gauges) - 1  # the header of the table
         rows = min(many, max(2, left - told))
         left -= rows
         blank = Text("")

@@ -70,7 +70,7 @@ def _pairs(rows: Iterable[tuple[str, Child]]) -> Html:
     return table((), ((tag("span", name, class_="faint"), what) for name, what in rows))
 
 
-# --- dataflows and plans ------------------------------------------------------------------------
+# --- dataflows and plans --------------------------------------------------------------------------
 
 
 @body.register
@@ -117,7 +117,7 @@ def _dots(pipeline: Pipeline) -> Html:
     return tag("span", "●" * min(pipeline.parallelism, _DOTS) + more, class_="dots")
 
 
-# --- what was decided and done ------------------------------------------------------------------
+# --- what was decided and done --------------------------------------------------------------------
 
 
 @body.register
@@ -156,7 +156,7 @@ def _(done: Transition) -> Child:
     return [tag("h3", "transition"), _pairs(rows)]
 
 
-# --- what was measured --------------------------------------------------------------------------
+# --- what was measured ----------------------------------------------------------------------------
 
 
 @body.register

@@ -1,4 +1,4 @@
-"""What a view has to tell of a turn beside its figures and its change, each thing once."""
+"""What a view reports about a turn besides its metrics and its change, without repeats."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from penstock.plan.change import Change
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
 from penstock.plan.request import Mode
+from penstock.store.timeline import DECIDED
 from penstock.store.turn import Tick
 
 
-class News:
-    """Remembers what it has told.
+class Notices:
+    """Yields each notice once.
 
-    A policy may want the same thing every second. It is told again only when something else is
-    wanted, when another rule stands against it, or after a change.
+    A policy may want the same change every second. A veto is repeated only if another plan is
+    wanted, if another rule vetoes it, or after a change.
     """
 
     def __init__(self) -> None:
@@ -24,7 +25,7 @@ class News:
         self._told: object = None
 
     def of(self, tick: Tick) -> Iterator[tuple[str, str]]:
-        """What kind of news, and the news."""
+        """Kind and text of each notice: refused, error, policy, vetoed, or the kind of an event."""
         if tick.transition is not None:
             self._told = None
         if tick.refused is not None:
@@ -34,9 +35,13 @@ class News:
         if tick.request is not None and tick.request.mode is not None and tick.refused is None:
             yield "policy", tick.request.mode.value
         yield from self._reviewed(tick)
+        for event in tick.events:
+            if event.kind not in DECIDED:
+                where = f"{event.pipeline}: " if event.pipeline else ""
+                yield event.kind, where + event.text
 
     def _first(self, error: str) -> bool:
-        """Whether an error is new; with other numbers in it, it is the same one."""
+        """True if an error is new; errors that differ in their numbers only are the same."""
         error = re.sub(r"\d+", "#", error)
         known = error in self._errors
         self._errors.add(error)

@@ -1,9 +1,10 @@
-"""The parts of the live view, each drawn from values into a given room."""
+"""The parts of the live view, each rendered from values into a given size."""
 
 from __future__ import annotations
 
 import math
 import textwrap
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -14,9 +15,10 @@ from rich.text import Text
 from penstock import text
 from penstock.control.status import Status
 from penstock.metrics import derived
+from penstock.metrics.events import PROBLEMS
 from penstock.metrics.snapshot import LatencyMetrics, PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
-from penstock.views.trace import Trace
+from penstock.store.turn import Tick
 
 _PHASES = {
     "starting": "yellow",
@@ -26,15 +28,16 @@ _PHASES = {
     "stopping": "red",
 }
 _NARROW = 76
+_KEPT = 300  # values of a sparkline
 _NAME, _VALUE = 10, 9
-_KINDS = {"error": "red", "refused": "red", "trouble": "red"}
+_RED = {"error", "trouble", *PROBLEMS}
 
 
-# --- the top ------------------------------------------------------------------------------------
+# --- header ---------------------------------------------------------------------------------------
 
 
 def header(status: Status, elapsed: float, width: int) -> list[Text]:
-    """Which flow, how it is, and how much of its time has passed."""
+    """The flow, its phase, and how much of its time has passed."""
     phase = Text(status.phase, f"bold {_PHASES.get(status.phase, 'white')}")
     title = Text.assemble(
         " ",
@@ -60,18 +63,18 @@ def header(status: Status, elapsed: float, width: int) -> list[Text]:
 
 
 def alarm(words: str, width: int) -> Text:
-    """A line that nobody overlooks."""
+    """A highlighted warning."""
     line = Text(f" {words} ", "bold white on red")
     line.truncate(width, overflow="ellipsis")
     return line
 
 
-# --- what flows, how late, how much waits -------------------------------------------------------
+# --- gauges: throughput, latency, backlog, instances ----------------------------------------------
 
 
 @dataclass(frozen=True)
-class Gauge:
-    """A name, its value now, its course, and what else is to be said."""
+class _Gauge:
+    """A name, the current value, a sparkline, and a remark."""
 
     name: str
     value: str
@@ -80,23 +83,23 @@ class Gauge:
 
 
 def gauges(status: Status, trace: Trace, width: int) -> list[Text]:
-    """A line for each: offered above ingested on one scale, so that a gap between is seen."""
+    """A line for each gauge; offered and ingested share a scale, so that a gap shows."""
     assert status.tick is not None
     snapshot = status.tick.snapshot
     room = max(6, min(70, (width - _NAME - _VALUE - 3) // 2))
     shown = [*_flows(snapshot, trace, room), *_latencies(status, trace, room)]
     if trace.backlog:
         course = Text(text.spark(tuple(trace.backlog), room), "magenta")
-        shown.append(Gauge("waiting", text.count(trace.backlog[-1]), course, Text("rows", "dim")))
+        shown.append(_Gauge("waiting", text.count(trace.backlog[-1]), course, Text("rows", "dim")))
     plan = status.plan or status.tick.plan
     few = Text(text.spark(tuple(trace.instances), room), "yellow")
     executors = len(snapshot.executors) or plan.executors
     more = Text(f"on {executors} executor{'s' * (executors != 1)}", "dim")
-    shown.append(Gauge("instances", str(plan.slots), few, more))
+    shown.append(_Gauge("instances", str(plan.slots), few, more))
     return [_gauge(one, room, width) for one in shown]
 
 
-def _flows(snapshot: Snapshot, trace: Trace, room: int) -> list[Gauge]:
+def _flows(snapshot: Snapshot, trace: Trace, room: int) -> list[_Gauge]:
     top = max((*trace.offered, *trace.ingested), default=0.0)
     found = []
     for name, values, total, style in (
@@ -109,12 +112,12 @@ def _flows(snapshot: Snapshot, trace: Trace, room: int) -> list[Gauge]:
         if name == "ingested" and snapshot.rows_late:
             more.append(f", {snapshot.rows_late:,} late", "yellow")
         now = f"{text.rate(values[-1])}/s" if values else "-"
-        found.append(Gauge(name, now, Text(text.spark(tuple(values), room, top), style), more))
+        found.append(_Gauge(name, now, Text(text.spark(tuple(values), room, top), style), more))
     return found
 
 
-def _latencies(status: Status, trace: Trace, room: int) -> list[Gauge]:
-    """Constraints with the nearest to its bound, or farthest beyond it, first."""
+def _latencies(status: Status, trace: Trace, room: int) -> list[_Gauge]:
+    """Latency constraints, the one closest to its bound or furthest beyond it first."""
     assert status.tick is not None
     measured = status.tick.snapshot.latency
 
@@ -129,7 +132,7 @@ def _latencies(status: Status, trace: Trace, room: int) -> list[Gauge]:
         path = f"{one.first} → {one.last}"
         course = _against(trace.latency.get(one.name, ()), one.latency, room)
         value = "-" if now is None else text.span(now.mean)
-        found.append(Gauge("latency", value, course, _verdict(now, one.latency, path)))
+        found.append(_Gauge("latency", value, course, _verdict(now, one.latency, path)))
     return found
 
 
@@ -142,7 +145,7 @@ def _verdict(now: LatencyMetrics | None, bound: float, path: str) -> Text:
 
 
 def _against(values: Iterable[float], bound: float, room: int) -> Text:
-    """A course in which what is beyond the bound is seen."""
+    """A sparkline that is red where the bound was exceeded."""
     shown = [0.0 if math.isnan(v) else v for v in values][-room:]
     bars = text.spark(shown, room, max((*shown, 1.25 * bound)))
     line = Text()
@@ -151,7 +154,7 @@ def _against(values: Iterable[float], bound: float, room: int) -> Text:
     return line
 
 
-def _gauge(one: Gauge, room: int, width: int) -> Text:
+def _gauge(one: _Gauge, room: int, width: int) -> Text:
     line = Text.assemble(
         (f" {one.name:<{_NAME}}", "dim"), (f"{one.value:>{_VALUE}} ", "bold"), one.course
     )
@@ -161,11 +164,44 @@ def _gauge(one: Gauge, room: int, width: int) -> Text:
     return line
 
 
-# --- pipelines ----------------------------------------------------------------------------------
+class Trace:
+    """The latest values of what the sparklines show, one per turn."""
+
+    def __init__(self) -> None:
+        self.offered = _series()
+        self.ingested = _series()
+        self.backlog = _series()
+        self.instances = _series()
+        self.latency: dict[str, deque[float]] = {}
+        self._before: Snapshot | None = None
+
+    def add(self, tick: Tick) -> None:
+        """Add a turn. Rates come from the totals of two snapshots, which is exact."""
+        now, before = tick.snapshot, self._before
+        self._before = now
+        self.instances.append(tick.plan.slots)
+        waiting = [p.backlog_rows for p in now.pipelines.values() if p.backlog_rows is not None]
+        if waiting:
+            self.backlog.append(sum(waiting))
+        for name, one in now.latency.items():
+            self.latency.setdefault(name, _series()).append(one.mean)
+        if before is None or now.at <= before.at:
+            return
+        span = now.at - before.at
+        self.ingested.append((now.rows_ingested - before.rows_ingested) / span)
+        if now.rows_offered is not None and before.rows_offered is not None:
+            self.offered.append((now.rows_offered - before.rows_offered) / span)
+
+
+def _series() -> deque[float]:
+    return deque(maxlen=_KEPT)
+
+
+# --- pipelines ------------------------------------------------------------------------------------
 
 
 def pipelines(plan: Plan, snapshot: Snapshot, width: int, rows: int) -> RenderableType:
-    """A line for each pipeline; where there are more than `rows`, those that are busiest."""
+    """A line for each pipeline; if there are more than `rows`, the busiest ones."""
     wide = width >= _NARROW
     name_width = max(12, width - (58 if wide else 34))
     table = Table(box=None, padding=(0, 1), expand=False, header_style="dim", pad_edge=True)
@@ -191,7 +227,7 @@ _Known = tuple[Pipeline, PipelineMetrics | None]
 
 
 def _busiest(known: Sequence[_Known], rows: int) -> Sequence[_Known]:
-    """In the order of the plan; one line is for those that are left out."""
+    """The busiest pipelines, in plan order; one line is kept to count the others."""
     if len(known) <= rows:
         return known
     ranked = sorted(known, key=lambda one: -((derived.at_work(one[1]) if one[1] else None) or 0.0))
@@ -226,12 +262,12 @@ def _busy(value: float | None, wide: bool) -> Text:
     return Text.assemble((full, style), (rest, "grey35"), f" {text.share(value):>4}")
 
 
-# --- what was decided ---------------------------------------------------------------------------
+# --- decisions and events -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Note:
-    """Something to tell: when, what, what it cost if that is known, and why."""
+    """A change, notice or event: when, what, its cost if known, and why."""
 
     at: float
     what: str
@@ -241,7 +277,7 @@ class Note:
 
 
 def notes(told: Sequence[Note], width: int, lines: int) -> list[Text]:
-    """The newest of them, oldest first, in so many lines; a reason may take two."""
+    """The newest notes that fit into `lines` lines, oldest first; a reason may take two."""
     found: list[Text] = []
     for one in reversed(told):
         drawn = _note(one, width)
@@ -252,9 +288,9 @@ def notes(told: Sequence[Note], width: int, lines: int) -> list[Text]:
 
 
 def _note(one: Note, width: int) -> list[Text]:
-    """What and what it cost, then why; the cost goes with the reason where there is no room."""
+    """First what happened and its cost, then why; a cost that does not fit goes with the reason."""
     at = f" {text.clock(one.at):>6}  "
-    kind = (f"{one.kind}: ", _KINDS.get(one.kind, "yellow")) if one.kind else ""
+    kind = (f"{one.kind}: ", "red" if one.kind in _RED else "yellow") if one.kind else ""
     first, why = Text.assemble((at, "dim"), kind, text.line(one.what)), text.line(one.why)
     if len(first) + len(one.cost) <= width:
         first.append(one.cost, "dim")

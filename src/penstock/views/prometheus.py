@@ -1,8 +1,8 @@
-"""The last snapshot of a run for Prometheus, over HTTP.
+"""Exports the latest snapshot of a run to Prometheus over HTTP.
 
-Everything in the vocabulary that is a number has a metric: `penstock_`, what is measured, the name,
-the base unit. What was not measured is left out, never 0; what has no bound is +Inf. A channel has
-its operators for labels, and the pipeline that reads. Nothing is computed until it is asked.
+Every numeric metric of the catalog is exported as `penstock_`, level, name, base unit. What was not
+measured is omitted, never 0; unbounded values are +Inf. A channel is labelled with its two
+operators and the pipeline that reads it. Nothing is computed before a scrape.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ LOOPBACK = "127.0.0.1"
 
 
 class Exporter:
-    """Serves the run that it is shown, as a view is; from its making until it is closed."""
+    """A view that serves metrics of the run it is shown, until it is closed."""
 
     def __init__(self, port: int, address: str = LOOPBACK) -> None:
-        """Port 0 is any that is free; `port` says which. Raises `InvalidInput` if it is taken."""
+        """Port 0 picks a free one, see `port`. Raises `InvalidInput` if the port is taken."""
         from prometheus_client import CollectorRegistry, start_http_server
 
         if not 0 <= port <= 65535:
-            raise InvalidInput(f"{port} is no port for metrics: write 1 to 65535")
+            raise InvalidInput(f"{port} is not a valid port for metrics: use 1 to 65535")
         self._status: Status | None = None
         self._counts: Counter[tuple[str, str]] = Counter()
         registry = CollectorRegistry(auto_describe=False)
@@ -50,29 +50,30 @@ class Exporter:
         self.url = f"http://{host}:{self.port}/metrics"
 
     def show(self, status: Status) -> None:
-        """The run as it is now."""
+        """Take in the current status of the run."""
         before, self._status = self._status, status
         if status.tick is not None and (before is None or before.tick is not status.tick):
-            counts = Counter(self._counts)  # another one: somebody may be reading this
+            counts = Counter(self._counts)  # a copy: a scrape may be reading the old one
             counts.update(_happened(status.tick))
             self._counts = counts
 
     def close(self) -> None:
-        """Serve no more; harmless when done twice."""
+        """Stop serving; idempotent."""
         self._server.shutdown()
         with suppress(OSError):
             self._server.server_close()
         self._thread.join(5)
 
     def collect(self) -> Iterator[Metric]:
-        """What Prometheus is given when it asks."""
+        """The metrics of a scrape."""
         status, counts = self._status, self._counts
         if status is None:
             return iter(())
         families = _Families(status.graph.name)
         _run(families, status)
-        for (what, rule), count in counts.items():
-            families.add(_EVENTS[what], count, {"rule": rule} if rule else {})
+        for (what, label), count in counts.items():
+            counter, key = _COUNTERS[what]
+            families.add(counter, count, {key: label} if key else {})
         if status.tick is not None:
             _snapshot(families, status.tick)
         return families.all()
@@ -80,7 +81,7 @@ class Exporter:
 
 @dataclass(frozen=True)
 class Family:
-    """A metric: its name without a suffix for counters, what it means, and whether it counts."""
+    """A metric: its name without the suffix of counters, its meaning, and whether it counts."""
 
     name: str
     meaning: str
@@ -90,18 +91,22 @@ class Family:
 _INFO = Family("penstock_run_info", "always 1; the labels say what runs")
 _PLANNED = Family("penstock_plan_instances", "instances of a pipeline in the plan in force")
 _EXECUTORS = Family("penstock_plan_executors", "executors in the plan in force")
-_EVENTS = {
-    "changes": Family("penstock_changes", "changes of the plan in this run", total=True),
-    "vetoes": Family("penstock_vetoes", "changes that the guard held back, by rule", total=True),
-    "refusals": Family("penstock_refusals", "changes that could not be made", total=True),
-    "errors": Family("penstock_policy_errors", "turns in which the policy failed", total=True),
+_COUNTERS = {
+    "changes": (Family("penstock_changes", "plan changes in this run", total=True), ""),
+    "vetoes": (
+        Family("penstock_vetoes", "changes vetoed by the guard, by rule", total=True),
+        "rule",
+    ),
+    "refusals": (Family("penstock_refusals", "changes that were refused", total=True), ""),
+    "errors": (Family("penstock_policy_errors", "turns with a policy failure", total=True), ""),
+    "events": (Family("penstock_events", "events of the run, by kind", total=True), "kind"),
 }
 
 
 def family(measure: MetricDefinition) -> tuple[Family, dict[str, str]] | None:
-    """The metric of a measure, and the labels that tell it from others in it; None for no number.
+    """The metric and labels of a measure; None if it is not numeric.
 
-    Numbers of one kind share a metric: in and out (`direction`), percentiles (`quantile`).
+    Measures of one kind share a metric: in and out (`direction`), percentiles (`quantile`).
     """
     if measure.unit in (Unit.NAME, Unit.PARTS):
         return None
@@ -148,7 +153,7 @@ def _meaning(measure: MetricDefinition) -> str:
 
 
 class _Families:
-    """Metrics on the way to Prometheus."""
+    """Collects the metric families of a scrape."""
 
     def __init__(self, flow: str) -> None:
         self._flow = flow
@@ -172,7 +177,7 @@ class _Families:
     def add_all(
         self, level: MetricLevel, item: Any, labels: Mapping[str, str], **known: Any
     ) -> None:
-        """All measures of a level; `known` are those that the item does not know itself."""
+        """Add all measures of a level; `known` holds those that are not attributes of the item."""
         for measure in metrics_of(level):
             found = family(measure)
             if found is None:
@@ -242,4 +247,6 @@ def _happened(tick: Tick) -> Counter[tuple[str, str]]:
     found["errors", ""] = int(tick.error is not None)
     for veto in () if tick.review is None else tick.review.vetoes:
         found["vetoes", veto.rule] += 1
+    for event in tick.events:
+        found["events", event.kind] += 1
     return found

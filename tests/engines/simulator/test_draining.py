@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from penstock import app as runs
 from penstock.app import run
+from penstock.control import run as runs
 from penstock.engines.simulator.arrivals import Deterministic
 from penstock.engines.simulator.distributions import Constant
 from penstock.engines.simulator.engine import SimulatorEngine

@@ -1,8 +1,8 @@
-// The way to the server. The token comes with the address, behind the #, and stays in this tab.
+// Requests to the server. The token comes in the URL fragment and stays in this tab.
 
 const KEY = "penstock-token";
 
-/** Take the token out of the address, so that it is in no bookmark and on no screenshot. */
+/** Move the token out of the URL, so that it is in no bookmark and no screenshot. */
 export function enter() {
   const given = new URLSearchParams(location.hash.slice(1)).get("token");
   if (given) {
@@ -19,7 +19,7 @@ function headers() {
   return token === null ? {} : { Authorization: `Bearer ${token}` };
 }
 
-/** An answer of the server that says why not. */
+/** An error response of the server. */
 export class Failed extends Error {
   constructor(status, message) {
     super(message);
@@ -37,14 +37,14 @@ export async function get(path) {
   return answered(await fetch(path, { headers: headers() }));
 }
 
-/** Ask the running flow for something, in the words of the command line. */
+/** Send a request to the running flow, in the syntax of the command line. */
 export async function ask(request) {
   const all = { ...headers(), "Content-Type": "application/json" };
   return answered(await fetch("/api/ask", { method: "POST", headers: all, body: JSON.stringify({ request }) }));
 }
 
-const SILENCE = 6000;
-const PATIENCE = 20000; // a long history takes its time before the first word
+const SILENCE = 6000; // ms without data until the connection counts as lost
+const PATIENCE = 20000; // ms until the first byte: a long history takes time
 
 /** Read server-sent events until they end. Throws when the connection is lost. */
 async function read(since, heard) {
@@ -56,7 +56,7 @@ async function read(since, heard) {
   };
   try {
     alive(PATIENCE);
-    const response = await fetch(`/api/stream?since=${since}`, { headers: headers(), signal: control.signal });
+    const response = await fetch(`/api/stream?${since}`, { headers: headers(), signal: control.signal });
     if (!response.ok) await answered(response);
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     for (let text = ""; ;) {
@@ -82,9 +82,9 @@ async function read(since, heard) {
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
 /**
- * Follow a run for as long as this page is open. `since` gives the last turn that is known, so
- * that nothing is missed between two connections; `lost` and `back` tell of them. A dashboard that
- * says its end is looked for too: somebody may start it again.
+ * Follow a run for as long as this page is open. `since` returns a query with the last known turn
+ * and event, so that nothing is missed between connections; `lost` and `back` report them. After the
+ * dashboard has ended, keep trying: it may be started again.
  */
 export async function follow({ since, heard, lost, back }) {
   for (let wait = 300, away = null; ;) {

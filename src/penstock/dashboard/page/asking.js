@@ -1,4 +1,4 @@
-// Buttons for what the command line can ask of a running flow, and the answers.
+// Controls that send requests to a running flow, and the answers.
 
 import { ask, Failed, hasToken, keepToken } from "./api.js";
 import { $, el, say } from "./dom.js";
@@ -12,7 +12,7 @@ export class Asking {
     this.shape = null;
   }
 
-  /** Made anew only when something else can be asked, so that no input is lost under the hands. */
+  /** Rebuild only if other requests are possible, so that no input is lost while typing. */
   draw() {
     const { status, chosen, newest } = this.store;
     const pipeline = newest?.pipelines.find((one) => one.operators.includes(chosen));
@@ -47,16 +47,16 @@ export class Asking {
     const { status, newest } = this.store;
     if (!status.running) {
       const words = {
-        starting: "The flow has not begun; it can be asked from its first turn.",
-        ending: "The flow is coming to its end and takes no more requests.",
+        starting: "The flow has not started; it takes requests from its first turn on.",
+        ending: "The flow is ending and takes no more requests.",
       };
-      return [el("p", { class: "empty" }, words[status.phase] ?? "This run is over; nothing can be asked of it.")];
+      return [el("p", { class: "empty" }, words[status.phase] ?? "This run is over and takes no requests.")];
     }
     if (!hasToken()) return [this.#token()];
     return [
       pipeline && offers
         ? this.#scale(pipeline, offers)
-        : el("p", { class: "quiet" }, "Choose an operator in the picture to scale, split or fuse its pipeline."),
+        : el("p", { class: "quiet" }, "Select an operator in the graph to scale, split or fuse its pipeline."),
       pipeline && offers ? this.#shape(pipeline, offers) : null,
       this.#executors(),
       row(
@@ -78,7 +78,7 @@ export class Asking {
   }
 
   #button(name, request, more = {}) {
-    const busy = this.busy ? "true" : null; // still to be focused, so that a keyboard stays where it is
+    const busy = this.busy ? "true" : null; // aria-disabled keeps the keyboard focus
     const send = () => this.send(request());
     return el("button", { type: "button", "data-keep": name, "aria-disabled": busy, onclick: send, ...more }, name);
   }
@@ -121,7 +121,7 @@ export class Asking {
     const cut = split.includes(chosen) ? this.#button(`Split before ${chosen}`, () => `split ${chosen}`) : null;
     const joins = fuse.map((other) => this.#button(`Fuse with ${other}`, () => `fuse ${pipeline.name} ${other}`));
     if (!cut && !joins.length)
-      return row("Pipeline", el("span", { class: "quiet" }, "cannot be split here, nor fused with a neighbour"));
+      return row("Pipeline", el("span", { class: "quiet" }, "cannot be split here or fused with a neighbour"));
     return row("Pipeline", cut, ...joins);
   }
 
@@ -140,12 +140,12 @@ export class Asking {
       type: "text",
       class: "grow",
       "data-keep": "free",
-      "aria-label": "A request in words",
+      "aria-label": "Request as text",
       placeholder: "count=4, count.cadence=500ms",
     });
     input.addEventListener("keydown", (event) => event.key === "Enter" && this.send(input.value));
     return row(
-      "Words",
+      "Request",
       input,
       this.#button("Ask", () => input.value),
     );
@@ -172,15 +172,15 @@ export class Asking {
       el(
         "p",
         { class: "quiet" },
-        "To ask for something, open the address that was printed when the dashboard started, or give its token.",
+        "To send requests, open the address that was printed when the dashboard started, or enter its token.",
       ),
-      row(el("label", { for: "token" }, "Token"), input, el("button", { type: "button", onclick: take }, "Use it")),
+      row(el("label", { for: "token" }, "Token"), input, el("button", { type: "button", onclick: take }, "Use token")),
     );
   }
 
   async send(request) {
     if (this.busy) return;
-    this.#tell(`Asked for: ${request}`, "");
+    this.#tell(`Request: ${request}`, "");
     this.busy = true;
     this.draw();
     try {
@@ -189,7 +189,7 @@ export class Asking {
     } catch (error) {
       if (error instanceof Failed && error.status === 401) sessionStorage.clear();
       this.#tell(
-        error instanceof Failed ? error.message : "The dashboard cannot be reached; nothing was asked.",
+        error instanceof Failed ? error.message : "The dashboard cannot be reached; nothing was sent.",
         "bad",
       );
     }
@@ -205,7 +205,7 @@ export class Asking {
   }
 }
 
-/** What can be focused or filled in, by its key. */
+/** Focusable elements by their key. */
 const keyed = (room) => new Map([...room.querySelectorAll("[data-keep]")].map((one) => [one.dataset.keep, one]));
 
 function row(word, ...parts) {

@@ -1,4 +1,4 @@
-// One chart over time, drawn in SVG. What it shows is said by `series(points)`.
+// One chart over time, drawn in SVG, of the series that `series(points)` returns.
 
 import { el, svg } from "./dom.js";
 import { clock, round } from "./format.js";
@@ -8,7 +8,7 @@ const HEIGHT = 168;
 
 /**
  * title, format; series(points) gives [{name, of, style, area, band, step, legend}], where `of` and
- * `band` take a point; `stacked` puts areas on top of each other; `empty` says why there is nothing.
+ * `band` take a point; `stacked` stacks areas; `empty` is the text shown without data.
  */
 export class Chart {
   constructor(
@@ -97,7 +97,7 @@ export class Chart {
     this.move();
   }
 
-  /** What stands for each series at each point; with stacks, the upper edge. */
+  /** The value of each series at each point; of a stacked area, its upper edge. */
   #heights(points, all) {
     const base = points.map(() => 0);
     return all.map((one) =>
@@ -152,7 +152,7 @@ export class Chart {
     return made;
   }
 
-  /** The moment that is shown, and what it was then. */
+  /** Move the cursor to the moment shown, with the values at that moment. */
   move() {
     const point = this.store.at();
     if (!point || !this.x || !this.shown?.length) return;
@@ -184,7 +184,7 @@ export class Chart {
   }
 }
 
-/** Indices without a gap between them. */
+/** Runs of indices without a gap. */
 function runs(values) {
   const found = [];
   values.forEach((value, n) => {
@@ -206,7 +206,7 @@ function trace(points, step, backwards = false) {
   return path;
 }
 
-/** Round times for the axis. */
+/** Round times for the x axis. */
 function times(from, to) {
   const step =
     [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400].find(

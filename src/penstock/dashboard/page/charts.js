@@ -1,13 +1,13 @@
-// Which charts there are, and what each of them shows.
+// The charts of the page and their series.
 
 import { Chart } from "./chart.js";
 import { el } from "./dom.js";
 import { count, rate, round, roundSize, size, span } from "./format.js";
 
 const COLOURS = 8;
-const MOST = 8; // series in a chart; of more, the smaller ones are one
+const MOST = 8; // series of a chart; the smaller ones beyond that are merged
 
-/** A colour for a name that stays the same while others come and go. */
+/** Gives every name a colour that stays the same while others come and go. */
 class Palette {
   #known = new Map();
 
@@ -19,7 +19,7 @@ class Palette {
 
 const names = (points, part) => [...new Set(points.flatMap((point) => Object.keys(point[part])))];
 
-/** One series for each name in a part of the points; of very many, the highest and the rest. */
+/** One series for each name in a part of the points; of very many, the highest, and the rest merged. */
 function parts(palette, points, part, more) {
   const all = names(points, part);
   const shown = all.length > MOST ? highest(all, points, part) : all;
@@ -50,13 +50,13 @@ export class Charts {
   constructor(room, store, moved) {
     this.store = store;
     const palette = new Palette();
-    this.constraint = el("select", { "aria-label": "Which latency", hidden: true, onchange: () => this.draw() });
+    this.constraint = el("select", { "aria-label": "Latency constraint", hidden: true, onchange: () => this.draw() });
     const make = (options) => new Chart(store, { moved, ...options });
     this.all = [
       make({
-        title: "Throughput, rows a second",
+        title: "Throughput, rows per second",
         format: rate,
-        empty: "No rates were measured yet.",
+        empty: "No rates measured yet.",
         series: () => [
           { name: "offered", of: (point) => point.offered, style: "offered dashed" },
           { name: "sustained", of: (point) => point.sustained, style: "sustained", area: true },
@@ -66,7 +66,7 @@ export class Charts {
         title: "Latency",
         format: span,
         extra: this.constraint,
-        empty: "No latency was measured: the dataflow promises none, or nothing has come out yet.",
+        empty: "No latency measured: there is no constraint, or no output yet.",
         series: () => this.#latency(),
       }),
       make({
@@ -74,16 +74,16 @@ export class Charts {
         format: count,
         stacked: true,
         ticks: (top) => round(top, 3, { whole: true }),
-        empty: "There is no plan yet.",
+        empty: "No plan yet.",
         series: (points) => [
           ...parts(palette, points, "instances", { area: true, step: true }),
           { name: "executors", of: (point) => point.executors, style: "executors", step: true },
         ],
       }),
       make({
-        title: "Rows that wait",
+        title: "Backlog, rows",
         format: count,
-        empty: "No backlog was measured yet.",
+        empty: "No backlog measured yet.",
         series: (points) => parts(palette, points, "backlog", {}),
       }),
       make({
@@ -92,7 +92,7 @@ export class Charts {
         stacked: true,
         ticks: roundSize,
         dispensable: true,
-        empty: "No pipeline has state, or none was measured.",
+        empty: "No state measured.",
         series: (points) => parts(palette, points, "state", { area: true, step: true }),
       }),
     ];
@@ -114,7 +114,7 @@ export class Charts {
     ];
   }
 
-  /** Which latencies there are. */
+  /** Offer the latency constraints of a dataflow. */
   show(head) {
     const found = head.dataflow.constraints.map((one) => `${one.first}->${one.last}`);
     this.constraint.replaceChildren(...found.map((name) => el("option", { value: name }, name.replace("->", " → "))));

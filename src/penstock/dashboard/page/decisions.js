@@ -1,15 +1,15 @@
-// Every decision with its reason and its numbers, newest first.
+// Decisions with their reasons and numbers, newest first.
 
 import { $, el, figures, say } from "./dom.js";
 import { clock, count, figure, size, span } from "./format.js";
 
-const STEP = 100; // how many are shown at first, and then at a time
-const KINDS = { Changes: ["changed"], "Held back": ["vetoed", "refused", "failed", "advised"], Kept: ["kept"] };
+const STEP = 100; // decisions shown at first, and added at a time
+const KINDS = { Changes: ["changed"], "Not applied": ["vetoed", "refused", "failed", "advised"], Kept: ["kept"] };
 
 export class Decisions {
   constructor(store, go) {
     Object.assign(this, { store, go, most: STEP });
-    this.shown = new Set(["Changes", "Held back"]);
+    this.shown = new Set(["Changes", "Not applied"]);
     this.items = new Map();
     $("kinds").append(
       ...Object.keys(KINDS).map((name) =>
@@ -60,7 +60,7 @@ export class Decisions {
         el(
           "li",
           { class: "empty" },
-          this.store.entries.length ? "No decision of this kind so far." : "Nothing was decided yet.",
+          this.store.entries.length ? "No decisions of this kind." : "No decisions yet.",
         ),
       );
     const room = $("list");
@@ -69,7 +69,7 @@ export class Decisions {
     this.move();
   }
 
-  /** An entry is made once, so that one that is open stays open; it is made anew when it changed. */
+  /** Reuse the element of an entry, so that it stays open; rebuild it if the entry changed. */
   #item(entry) {
     const known = this.items.get(entry.turn);
     const text = JSON.stringify(entry);
@@ -98,13 +98,13 @@ export class Decisions {
         ...entry.vetoes.map((veto) => el("p", {}, el("b", {}, `${veto.rule}: `), veto.reason)),
         Object.keys(entry.numbers).length
           ? [
-              el("h3", { class: "part" }, "Its numbers"),
+              el("h3", { class: "part" }, "Numbers"),
               figures(Object.entries(entry.numbers).map(([name, value]) => [name, figure(value)])),
             ]
           : null,
         entry.change
           ? [
-              el("h3", { class: "part" }, entry.change.settled ? "What it cost" : "What it cost so far"),
+              el("h3", { class: "part" }, entry.change.settled ? "Cost" : "Cost so far"),
               cost(entry.change),
             ]
           : null,
@@ -114,7 +114,7 @@ export class Decisions {
     return el("li", { class: "decision", "data-turn": entry.turn, "data-kind": entry.kind }, details);
   }
 
-  /** Which of them is the one of the moment. */
+  /** Highlight the decision of the moment shown. */
   move() {
     const { x, frame } = this.store;
     let now = null;
@@ -145,15 +145,15 @@ const arrows = (text) => text.replaceAll("->", "→");
 function cost(change) {
   const time = (ms) => (ms === null || ms === undefined ? null : span(ms / 1000));
   return figures([
-    ["until in force", time(change.duration_ms)],
+    ["until applied", time(change.duration_ms)],
     ["without output", time(change.interruption_ms)],
     ["longest gap of a sink", time(change.sink_gap_ms)],
-    ["such a gap before", time(change.usual_gap_ms)],
+    ["usual gap", time(change.usual_gap_ms)],
     ...Object.entries(change.phases ?? {}).map(([name, ms]) => [`· ${name}`, time(ms)]),
     ["rows of state moved", change.state_rows_moved === null ? null : count(change.state_rows_moved)],
     ["state moved", change.state_bytes_moved === null ? null : size(change.state_bytes_moved)],
-    ["keys that moved", change.keys_moved === null ? null : `${(100 * change.keys_moved).toFixed(1)} %`],
+    ["keys moved", change.keys_moved === null ? null : `${(100 * change.keys_moved).toFixed(1)} %`],
     ["rows replayed", change.rows_replayed ? count(change.rows_replayed) : null],
-    ["backlog it left", change.backlog_left === null ? null : count(change.backlog_left)],
+    ["backlog left", change.backlog_left === null ? null : count(change.backlog_left)],
   ]);
 }

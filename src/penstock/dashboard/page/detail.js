@@ -1,4 +1,4 @@
-// What is known of the chosen operator and its pipeline, or of the flow as a whole.
+// Details of the selected operator and its pipeline, or of the whole flow.
 
 import { $, el, figures, say } from "./dom.js";
 import { count, rate, share, size, span } from "./format.js";
@@ -6,8 +6,8 @@ import { count, rate, share, size, span } from "./format.js";
 const STATES = {
   source: "source",
   stateless: "stateless",
-  keyed: "keeps state by key",
-  global: "keeps state as a whole",
+  keyed: "keyed state",
+  global: "global state",
   sink: "sink",
 };
 
@@ -18,7 +18,7 @@ export function showDetail(store, head) {
   const operator = head?.dataflow?.operators.find((one) => one.name === chosen);
   say($("detail-title"), operator ? operator.name : "The flow");
   if (!frame) {
-    $("detail").replaceChildren(el("p", { class: "empty" }, "Nothing was measured yet."));
+    $("detail").replaceChildren(el("p", { class: "empty" }, "Nothing measured yet."));
   } else if (operator) {
     $("detail").replaceChildren(...ofOperator(frame, operator));
   } else {
@@ -51,7 +51,7 @@ function ofFlow(frame) {
           ),
         ]
       : []),
-    el("p", { class: "quiet" }, "Choose an operator in the picture to see more of it."),
+    el("p", { class: "quiet" }, "Select an operator in the graph for its details."),
   ];
 }
 
@@ -69,12 +69,12 @@ function ofOperator(frame, operator) {
       ["keys", operator.keys.length ? operator.keys.join(", ") : null],
       ["rows in", perSecond(more.rate_in)],
       ["rows out", perSecond(more.rate_out)],
-      ["time for a row", span(more.service)],
+      ["time per row", span(more.service)],
       ["share of all work", share(found?.cost)],
       ["busy", share(more.busy)],
       ["written", where],
     ]),
-    found?.figures ? null : el("p", { class: "quiet" }, "This engine does not measure single operators."),
+    found?.figures ? null : el("p", { class: "quiet" }, "This engine does not measure operators one by one."),
     ...ofPipeline(pipeline),
   ].filter(Boolean);
 }
@@ -85,24 +85,24 @@ function ofPipeline(one) {
   const known = one.instances.some((dot) => dot.rows !== undefined && dot.rows !== null);
   const most = Math.max(...one.instances.map((dot) => dot.rows ?? 0), 1);
   return [
-    el("h3", { class: "part" }, `Its pipeline: ${one.operators.join(" · ")}`),
+    el("h3", { class: "part" }, `Pipeline: ${one.operators.join(" · ")}`),
     figures([
       ["instances", `${one.parallelism}${one.ceiling ? ` (at most ${one.ceiling} without moving state)` : ""}`],
-      ["cadence", one.cadence ? span(one.cadence) : "as soon as possible"],
+      ["cadence", one.cadence ? span(one.cadence) : "immediate"],
       ["admission", one.admission === null ? null : one.admission === 0 ? "paused" : `${count(one.admission)} rows`],
-      ["work for an instance", share(one.utilisation)],
-      ["a batch takes", span(one.batch_seconds)],
+      ["utilisation", share(one.utilisation)],
+      ["batch time", span(one.batch_seconds)],
       ...parts,
-      ["rows wait for", span(one.wait)],
-      ["rows that wait", count(one.backlog_rows)],
-      ["that is work for", span(one.backlog_seconds)],
+      ["waiting time", span(one.wait)],
+      ["rows waiting", count(one.backlog_rows)],
+      ["work waiting", span(one.backlog_seconds)],
       ["rows of state", count(one.state_rows)],
       ["state", size(one.state_bytes)],
       ["hottest keys", hottest(one.hottest)],
     ]),
     ...(known
       ? [
-          el("h3", { class: "part" }, one.skewed ? "Rows of its instances: skewed" : "Rows of its instances"),
+          el("h3", { class: "part" }, one.skewed ? "Rows per instance: skewed" : "Rows per instance"),
           bars(
             one.instances.map((dot) => ({
               name: dot.index,

@@ -1,4 +1,4 @@
-// Elements, made without any markup: what a run says is only ever text.
+// Creates elements without markup, so that texts of a run are never interpreted.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -24,12 +24,12 @@ export function svg(tag, attributes, ...children) {
 
 export const $ = (id) => document.getElementById(id);
 
-/** Change a text only where it differs, so that nothing is read out twice. */
+/** Set a text only if it differs, so that screen readers do not repeat it. */
 export function say(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** Terms and what they are, without those that were not measured. */
+/** A list of terms and values, without those that were not measured. */
 export function figures(pairs) {
   const shown = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "–");
   return el(

@@ -1,4 +1,4 @@
-// Numbers as people read them. None is a dash: not measured, never 0.
+// Numbers formatted for people. A dash is not measured, never 0.
 
 const NONE = "–";
 const missing = (value) => value === null || value === undefined || !Number.isFinite(value);
@@ -29,7 +29,7 @@ export function rate(value) {
 /** 8.2 ms, 410 ms, 1.32 s, 3m10s */
 export function span(seconds) {
   if (missing(seconds)) return NONE;
-  if (Math.abs(seconds) < 5e-8) return "0 s"; // what rounding has left
+  if (Math.abs(seconds) < 5e-8) return "0 s"; // left over by rounding
   if (seconds < 0) return `−${span(-seconds)}`;
   if (seconds < 0.0000995) return `${(1e6 * seconds).toFixed(1)} µs`;
   if (seconds < 0.000995) return `${(1e6 * seconds).toFixed(0)} µs`;
@@ -42,7 +42,7 @@ export function span(seconds) {
   return `${Math.floor(whole / 3600)}h${String(Math.floor((whole % 3600) / 60)).padStart(2, "0")}m`;
 }
 
-/** Time that has passed: 0:07, 12:30, 1:02:03 */
+/** Elapsed time: 0:07, 12:30, 1:02:03 */
 export function clock(seconds) {
   if (missing(seconds)) return NONE;
   const whole = Math.max(0, Math.floor(seconds));
@@ -64,14 +64,14 @@ export function size(value) {
   return `${value.toFixed(1)} TiB`;
 }
 
-/** A number of a decision, whose unit only its name tells. */
+/** A number of a decision; its name tells the unit. */
 export function figure(value) {
   if (missing(value)) return NONE;
   if (Number.isInteger(value)) return value.toLocaleString("en-US");
   return String(Number(value.toPrecision(4)));
 }
 
-/** The time of day of seconds since 1970. */
+/** Date and time of seconds since 1970. */
 export function day(seconds) {
   return missing(seconds) ? NONE : new Date(1000 * seconds).toLocaleString();
 }

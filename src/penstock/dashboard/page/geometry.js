@@ -1,10 +1,10 @@
-// Where things stand in the drawing: layers from left to right, or from above where there is
-// little room. The server says who stands in which layer and row.
+// Geometry of the graph: layers from left to right, or from top to bottom on narrow pages. The server
+// says which operator is in which layer and row.
 
 const ACROSS = { along: 172, aside: 146, box: [-68, -62, 68, 62], lane: 8, down: false };
 const DOWN = { along: 124, aside: 176, box: [-34, -42, 136, 44], lane: 8, down: true };
 
-/** The biggest and the smallest circle of an operator. */
+/** Largest and smallest radius of an operator. */
 export const BIG = 30;
 const SMALL = 11;
 
@@ -48,7 +48,7 @@ export class Geometry {
     );
   }
 
-  /** What joins the boxes at both ends of an edge into one shape. */
+  /** Shapes that join the boxes at both ends of an edge. */
   bands(places) {
     const last = places.length - 1;
     const found = [];
@@ -57,7 +57,7 @@ export class Geometry {
     return found;
   }
 
-  /** The two corners of a place on the side of an edge; `way` 1 is where it leaves. */
+  /** The two corners of a box where an edge leaves (`way` 1) or enters it. */
   #side([x, y], whole, way) {
     const { lane, down } = this.way;
     const [left, top, right, bottom] = whole ? this.box([x, y]) : [x - lane, y - lane, x + lane, y + lane];

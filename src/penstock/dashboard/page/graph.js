@@ -1,12 +1,12 @@
-// The dataflow as a picture: operators as circles by cost, edges by flow, pipelines as boxes,
-// instances as dots. Made once for a dataflow, then turned with every moment.
+// The graph of the dataflow: operators as circles sized by cost, edges by rate, pipelines as boxes,
+// instances as dots. Built once for a dataflow, then updated for every moment.
 
 import { el, svg } from "./dom.js";
 import { count, cut, rate, share, span } from "./format.js";
 import { BIG, Geometry, radius } from "./geometry.js";
 import { beside, flow, instances } from "./marks.js";
 
-const LEAST = 0.79; // of its size: smaller, names cannot be read
+const LEAST = 0.79; // smallest scale at which names can be read
 const GLYPHS = {
   source: "M-5,0H4M0,-4L4,0L0,4",
   sink: "M-5,-3V4H5V-3M0,-6V1M-3,-2L0,1L3,-2",
@@ -54,7 +54,7 @@ export class Graph {
         el(
           "p",
           { class: "empty" },
-          `${count(dataflow.operators.length)} operators are too many to draw; the table of pipelines has them all.`,
+          `${count(dataflow.operators.length)} operators are too many to draw; see the table of pipelines.`,
         ),
       );
       return;
@@ -92,7 +92,7 @@ export class Graph {
     if (this.frame) this.#turn();
   }
 
-  /** A long dataflow has the whole width of the page, and what else there is stands below. */
+  /** Give a long dataflow the whole width of the page. */
   #span() {
     const card = this.room.parentNode;
     card.classList.remove("long");
@@ -149,7 +149,7 @@ export class Graph {
     this.chosen(this.selected === name ? null : name);
   }
 
-  /** One operator takes part in the order of Tab; arrows lead to the others. */
+  /** One operator is in the tab order; arrow keys lead to the others. */
   #reachable(name) {
     for (const [other, node] of this.nodes) node.group.setAttribute("tabindex", other === name ? 0 : -1);
   }
@@ -202,7 +202,7 @@ export class Graph {
       cost && figures?.service ? `${span(figures.service)} · ${share(cost)}` : known ? share(cost) : "";
     node.group.setAttribute(
       "aria-label",
-      `${name}, ${node.state}, ${said}, ${rate(figures?.rate_in)} rows a second in`,
+      `${name}, ${node.state}, ${said}, ${rate(figures?.rate_in)} rows per second in`,
     );
     return r;
   }

@@ -1,9 +1,10 @@
-// The page: what comes from the server goes to the store, and from there to the parts.
+// The page: updates from the server go to the store, and from there to the parts.
 
 import { enter, Failed, follow, get } from "./api.js";
 import { Asking } from "./asking.js";
 import { Charts } from "./charts.js";
 import { Decisions } from "./decisions.js";
+import { showEvents } from "./events.js";
 import { showDetail } from "./detail.js";
 import { $, el, say } from "./dom.js";
 import { Graph } from "./graph.js";
@@ -16,7 +17,7 @@ import { theme } from "./theme.js";
 const store = new Store();
 let head = null;
 let connected = true;
-let ended = false; // the dashboard said its end, which is no accident
+let ended = false; // the dashboard ended normally
 
 const overview = new Overview(store);
 const graph = new Graph($("graph"), (name) => {
@@ -29,10 +30,11 @@ const charts = new Charts($("charts"), store, (x) => {
   if (point) go(point);
 });
 const timeline = new Timeline(store, { go, follow: toEnd, spanned });
-const decisions = new Decisions(store, (entry) => {
+function visit(entry) {
   timeline.pause();
   go(entry);
-});
+}
+const decisions = new Decisions(store, visit);
 const asking = new Asking(store);
 
 function drawMoment() {
@@ -49,6 +51,7 @@ function drawAll() {
   charts.draw();
   timeline.draw();
   decisions.draw();
+  showEvents(store, visit);
   drawMoment();
   drawHead();
 }
@@ -60,7 +63,7 @@ function drawHead() {
   badge.className = `badge ${lost ? "lost" : phase}`;
   say(badge, lost ? "connection lost" : phase);
   if (!head?.dataflow) {
-    if (head) say($("about"), `${head.run_dir} · nothing was measured yet`);
+    if (head) say($("about"), `${head.run_dir} · nothing measured yet`);
     return;
   }
   document.title = `${head.dataflow.name} · Penstock`;
@@ -79,7 +82,7 @@ function drawHead() {
   );
 }
 
-// --- moments: one question at a time, and the last one asked is the one that is shown ------------
+// --- moments: one request at a time; the last one requested is shown ----------------------------
 
 let wanted = null;
 let asked = false;
@@ -162,7 +165,7 @@ async function heard(name, told) {
     [connected, ended] = [false, true];
     notice(
       "lost",
-      `The dashboard has ended. \`penstock dashboard ${head?.run_dir ?? "RUN_DIR"}\` shows this run again.`,
+      `The dashboard has ended. To show this run again: \`penstock dashboard ${head?.run_dir ?? "RUN_DIR"}\`.`,
     );
   }
   if (!head?.dataflow) await begin();
@@ -171,7 +174,7 @@ async function heard(name, told) {
 
 function lost() {
   if (connected)
-    notice("lost", "The connection to the dashboard is lost; what is shown is not new. Trying again…", "bad");
+    notice("lost", "The connection to the dashboard is lost, so the page is out of date. Reconnecting…", "bad");
   connected = false;
   drawHead();
 }
@@ -180,7 +183,7 @@ async function back(seconds) {
   [connected, ended] = [true, false];
   notice(
     "lost",
-    `The connection was lost for ${span(seconds)} and is back since ${new Date().toLocaleTimeString()}; nothing is missing.`,
+    `The connection was lost for ${span(seconds)} and is back since ${new Date().toLocaleTimeString()}; no data is missing.`,
     "good",
   );
   await begin();
@@ -192,11 +195,11 @@ async function start() {
   drawAll();
   try {
     await begin();
-    await follow({ since: () => store.turn, heard, lost, back });
+    await follow({ since: () => `since=${store.turn}&event=${store.event}`, heard, lost, back });
   } catch (error) {
     connected = false;
     drawHead();
-    say($("about"), "Not allowed to look.");
+    say($("about"), "Access denied.");
     const input = el("input", { type: "password", "aria-label": "Token", autocomplete: "off" });
     const use = el(
       "button",
@@ -207,12 +210,12 @@ async function start() {
           location.reload();
         },
       },
-      "Use it",
+      "Use token",
     );
     notice(
       "closed",
       error instanceof Failed
-        ? `Give the token: ${error.message}.`
+        ? `A token is needed: ${error.message}.`
         : `The dashboard cannot be reached: ${error.message}`,
       "bad",
     );

@@ -1,4 +1,4 @@
-// What stands at the pipelines and edges of the picture: dots, words and numbers.
+// Labels of pipelines and edges in the graph: instances, load, rates, backlogs.
 
 import { svg } from "./dom.js";
 import { count, rate, share, span } from "./format.js";
@@ -6,7 +6,7 @@ import { width } from "./geometry.js";
 
 const missing = (value) => value === null || value === undefined;
 
-/** How many instances a pipeline has, a dot for each as far as there is room, and what is wrong. */
+/** The number of instances of a pipeline, a dot for each if there is room, and its problems. */
 export function instances(one, [left, top, , bottom], down) {
   const [x, y] = down ? [left + 72, top + 13] : [left + 10, top + 14];
   const perRow = down ? 4 : 11 - String(one.parallelism).length;
@@ -43,7 +43,7 @@ function instance(dot, { x, y }) {
   );
 }
 
-/** The line of an edge, by its rows per second. */
+/** The line of an edge, as wide as its rate. */
 export function flow(edge, path) {
   return svg("path", {
     class: `flow ${missing(edge.rate) ? "unknown" : ""}`,
@@ -53,7 +53,7 @@ export function flow(edge, path) {
   });
 }
 
-/** Rows per second at an edge, and what waits in its channel if it leads through one. */
+/** The rate of an edge, and the backlog of its channel, if it has one. */
 export function beside(edge, { middle: [x, y], end }, down) {
   const found = [];
   if (!missing(edge.rate)) {
@@ -69,7 +69,7 @@ export function beside(edge, { middle: [x, y], end }, down) {
 }
 
 function waiting(channel, x, y) {
-  const text = `${count(channel.backlog_rows)} wait`;
+  const text = `${count(channel.backlog_rows)} waiting`;
   const wide = 12 + 6.3 * text.length;
   const many = channel.backlog_seconds > 1 ? "many" : "";
   return svg(

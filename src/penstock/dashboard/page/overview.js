@@ -1,4 +1,4 @@
-// The figures on top, the table of pipelines, and what the signs of the picture mean.
+// The tiles, the table of pipelines, and the legend of the graph.
 
 import { $, el, say } from "./dom.js";
 import { count, rate, share, size, span } from "./format.js";
@@ -15,7 +15,7 @@ export class Overview {
       return { tile, value, unit, note };
     });
     $("key").append(
-      ...["size: share of the work", "width: rows a second", "box: pipeline", "dot: instance, darker when busier"].map(
+      ...["size: share of the work", "width: rows per second", "box: pipeline", "dot: instance, darker if busier"].map(
         (text) => el("span", {}, text),
       ),
     );
@@ -32,7 +32,7 @@ export class Overview {
       say(one.note, note);
       one.tile.classList.toggle("bad", Boolean(bad));
     });
-    $("table").replaceChildren(frame ? table(frame) : el("p", { class: "empty" }, "Nothing was measured yet."));
+    $("table").replaceChildren(frame ? table(frame) : el("p", { class: "empty" }, "Nothing measured yet."));
   }
 }
 
@@ -63,10 +63,10 @@ function figuresOf(frame, point) {
 
 const known = (value, words, as = count) => (value === null ? "" : `${as(value)} ${words}`);
 
-/** The constraint that is nearest to its bound, or farthest beyond it. */
+/** The constraint closest to its bound, or furthest beyond it. */
 function latency(frame) {
   const all = Object.values(frame.latency);
-  if (!all.length) return ["–", "", "no bound was given"];
+  if (!all.length) return ["–", "", "no latency constraint"];
   const known = all.filter((one) => one.mean !== null && one.mean !== undefined);
   if (!known.length) return ["–", "", `bound ${span(all[0].bound)}`];
   const worst = known.reduce((one, other) => (other.mean / other.bound > one.mean / one.bound ? other : one));
@@ -85,7 +85,7 @@ function longest(frame) {
     null,
   );
   if (!worst || worst.backlog_seconds === null || worst.backlog_seconds === undefined) return "";
-  return worst.backlog_seconds > 0 ? `${span(worst.backlog_seconds)} before ${worst.name}` : "nothing waits";
+  return worst.backlog_seconds > 0 ? `${span(worst.backlog_seconds)} before ${worst.name}` : "no backlog";
 }
 
 const COLUMNS = [

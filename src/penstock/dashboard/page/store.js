@@ -1,22 +1,23 @@
-// What the page knows of a run, and at which moment of it the page is.
+// The state of the page: what is known of the run, and which moment is shown.
 
-const MOST = 6000; // points; above it every other one of the older half goes
+const MOST = 6000; // points; beyond that, every other point of the older half is dropped
 
 export class Store {
   constructor() {
     this.points = [];
-    this.entries = [];
+    this.entries = []; // decisions
+    this.events = []; // of the run, such as restarts
     this.status = { phase: "starting", running: false };
     this.turn = 0;
     this.frame = null; // what is shown
-    this.newest = null; // the newest there is
+    this.newest = null; // the newest frame
     this.following = true;
     this.x = 0; // the moment that is shown
-    this.span = 0; // seconds to the end that charts show; 0: all
+    this.span = 0; // seconds before the end that charts show; 0 for all
     this.chosen = null; // an operator
   }
 
-  /** Take in what came; whether there was anything. */
+  /** Add an update from the server. Returns true if there is something new. */
   add(news) {
     this.status = news.status ?? this.status;
     const first = this.turn === 0;
@@ -24,6 +25,7 @@ export class Store {
       if (!this.points.length || point.turn > this.points.at(-1).turn) this.points.push(point);
     }
     for (const entry of news.entries ?? []) this.#put(entry);
+    for (const event of news.events ?? []) if (event.number > this.event) this.events.push(event);
     if (this.points.length > MOST) {
       const half = this.points.length >> 1;
       this.points = this.points.filter((_, n) => n >= half || n % 2 === 0);
@@ -46,7 +48,7 @@ export class Store {
     this.x = frame.x ?? this.x;
   }
 
-  /** Look at a moment of before; `frame` is the flow then. */
+  /** Show an earlier moment; `frame` is the flow at that moment. */
   goTo(frame) {
     this.following = false;
     this.#show(frame);
@@ -57,7 +59,12 @@ export class Store {
     if (this.newest) this.#show(this.newest);
   }
 
-  /** From when to when charts reach. */
+  /** Number of the last known event. */
+  get event() {
+    return this.events.at(-1)?.number ?? 0;
+  }
+
+  /** Start and end of the charts. */
   get range() {
     const last = this.points.at(-1)?.x ?? 1;
     const first = this.points[0]?.x ?? 0;
@@ -65,7 +72,7 @@ export class Store {
     return [from, Math.max(last, from + 1)];
   }
 
-  /** The point at a moment, or the last one before it. */
+  /** The last point at or before a moment. */
   at(x = this.x) {
     let [low, high] = [0, this.points.length - 1];
     while (low < high) {
@@ -76,7 +83,7 @@ export class Store {
     return this.points[low] ?? null;
   }
 
-  /** The neighbours of the moment among points or decisions. */
+  /** The next or previous point or decision, seen from the moment shown. */
   beside(list, way) {
     const eps = 1e-3;
     return way > 0 ? list.find((one) => one.x > this.x + eps) : list.findLast((one) => one.x < this.x - eps);

@@ -1,4 +1,4 @@
-// Light or dark: what the system says, until somebody says otherwise.
+// Light or dark theme: the system's, until the user chooses one.
 
 import { say } from "./dom.js";
 

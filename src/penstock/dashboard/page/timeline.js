@@ -1,9 +1,9 @@
-// The bar of time: every decision on it, a moment to choose, and a run to play.
+// The time bar: shows every decision, selects a moment, plays a run.
 
 import { $, say, svg } from "./dom.js";
 import { clock, day } from "./format.js";
 
-const THUMB = 8; // half of the knob: where the way of a range input begins
+const THUMB = 8; // px: half the thumb of a range input, where its track begins
 const SHAPES = {
   changed: "M0,-6L4.5,3H-4.5Z",
   vetoed: "M0,-5L4,0L0,5L-4,0Z",
@@ -13,7 +13,7 @@ const SHAPES = {
 };
 
 export class Timeline {
-  /** `go` looks at a moment (a point or a decision), `follow` at the newest. */
+  /** `go` shows a moment (a point or a decision), `follow` the newest one. */
   constructor(store, { go, follow, spanned }) {
     Object.assign(this, { store, go, follow });
     this.strip = $("strip");

@@ -130,6 +130,10 @@ class Log:
         marks = (e.mark for e in reversed(self.entries) if e.stop <= row and e.mark is not None)
         return next(marks, None)
 
+    def entry(self, row: int) -> int | None:
+        """The number of the last entry that ends at or before a row."""
+        return next((e.sequence for e in reversed(self.entries) if e.stop <= row), None)
+
     def low(self, row: int, origin: str) -> int | None:
         """How many rows of a channel upstream are all in the rows before `row`, if known."""
         found = next((e.origins for e in reversed(self.entries) if e.stop <= row), {})
@@ -217,6 +221,11 @@ class Channel:
     def mark(self) -> int | None:
         """The event-time mark of all rows that were written."""
         return self.log.mark(self.log.end)
+
+    def entry(self, row: int) -> int | None:
+        """The number of the last entry that ends at or before a row."""
+        with self._lock:
+            return self.log.entry(row)
 
     def origins(self, row: int) -> dict[str, tuple[int, int]]:
         """The origins of the rows before a row, as far as entries still say so."""

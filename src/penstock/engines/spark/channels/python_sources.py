@@ -78,6 +78,10 @@ class NumberedReader(DataSourceStreamReader):
         """The mark of the rows before a row, if there is one."""
         return None
 
+    def entry(self, row: int) -> int | None:
+        """The last entry of a log before a row, where one without rows has to start a batch."""
+        return None
+
     def initialOffset(self) -> dict[str, Any]:
         return self._offset(self.first)
 
@@ -95,13 +99,13 @@ class NumberedReader(DataSourceStreamReader):
         if valve.admission is not None:
             end = min(end, start["row"] + max(1, valve.admission // self.inputs))
         end = max(int(end), start["row"])
-        mark, known = self.mark(end), start.get("mark")
-        if mark is None or (known is not None and mark <= known):
-            mark = known
-        if end == start["row"] and mark == known:
+        mark = _later(self.mark(end), start.get("mark"))
+        entry = _later(self.entry(end), start.get("entry"))
+        found = self._offset(end, mark, entry)
+        if found == start:
             return dict(start)
         self._beat = self._beat_now(valve)
-        return self._offset(end, mark)
+        return found
 
     def partitions(self, start: Any, end: Any) -> list[SourcePartition]:
         first, stop = start["row"], end["row"]
@@ -117,9 +121,12 @@ class NumberedReader(DataSourceStreamReader):
     def pieces(self, first: int, stop: int) -> list[FileRange]:
         return []
 
-    def _offset(self, row: int, mark: int | None = None) -> dict[str, Any]:
-        known = {} if mark is None else {"mark": mark}
-        return {"row": row, "of": self.input, **known}
+    def _offset(
+        self, row: int, mark: int | None = None, entry: int | None = None
+    ) -> dict[str, Any]:
+        known = {"mark": mark, "entry": entry}
+        rest = {name: value for name, value in known.items() if value is not None}
+        return {"row": row, "of": self.input, **rest}
 
     def _beat_now(self, valve: Valve) -> int:
         return int(time.time() / valve.cadence) if valve.cadence > 0 else -1
@@ -127,6 +134,10 @@ class NumberedReader(DataSourceStreamReader):
     def _due(self, valve: Valve) -> bool:
         """True if the cadence allows a batch; a common beat keeps several inputs in step."""
         return valve.cadence <= 0 or self._beat_now(valve) != self._beat
+
+
+def _later(found: int | None, known: int | None) -> int | None:
+    return known if found is None else found if known is None else max(found, known)
 
 
 class GeneratorReader(NumberedReader):
@@ -150,6 +161,7 @@ class ChannelReader(NumberedReader):
     """Reads a channel. Option: channel. With the hidden column in the schema, marks are rows.
 
     Options clock and origin: marks come from this clock, not from the channel (see `event_clock`).
+    Option entries: what the log says of origins is passed on, also by entries without rows.
     """
 
     def __init__(self, options: Any, schema: StructType) -> None:
@@ -160,6 +172,7 @@ class ChannelReader(NumberedReader):
         self.log = Log(self.store)
         self.clock: str | None = options.get("clock")
         self.origin: str = options.get("origin", "")
+        self.passes_on = "entries" in options
         self.upstream = self.input.partition(">")[0]
 
     def available(self, valve: Valve) -> int:
@@ -176,6 +189,9 @@ class ChannelReader(NumberedReader):
             return self.log.mark(row)
         read = row if self.origin == self.upstream else self.log.low(row, self.origin)
         return None if read is None else EventClock.load(Path(self.clock), self.origin).at(read)
+
+    def entry(self, row: int) -> int | None:
+        return self.log.entry(row) if self.passes_on else None
 
     def commit(self, end: Any) -> None:
         self.log.forget(end["row"])

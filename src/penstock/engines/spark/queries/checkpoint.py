@@ -41,12 +41,18 @@ def planned(checkpoint: Path, epoch: int, batch: int) -> dict[str, int]:
 
 def marks(checkpoint: Path, epoch: int, batch: int | None = None) -> dict[str, int]:
     """Event-time marks that arrived with a batch (by default the last committed), by input."""
+    return _noted("mark", checkpoint, epoch, batch)
+
+
+def entries(checkpoint: Path, epoch: int) -> dict[str, int]:
+    """The last log entry that has come for good, by input that passes on what entries say."""
+    return _noted("entry", checkpoint, epoch)
+
+
+def _noted(name: str, checkpoint: Path, epoch: int, batch: int | None = None) -> dict[str, int]:
     number = _latest(checkpoint / "commits") if batch is None else batch
-    found = {}
-    for offset in _offsets(checkpoint / "offsets" / str(number), epoch) if number >= 0 else ():
-        if offset.get("mark") is not None:
-            found[offset["of"]] = offset["mark"]
-    return found
+    offsets = _offsets(checkpoint / "offsets" / str(number), epoch) if number >= 0 else ()
+    return {offset["of"]: offset[name] for offset in offsets if offset.get(name) is not None}
 
 
 def watermark(checkpoint: Path, batch: int) -> int:

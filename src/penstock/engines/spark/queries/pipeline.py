@@ -291,6 +291,8 @@ class RunningPipeline:
             origin, lag = self.context.times.clocks[self._clock]
             reader = reader.options(clock=str(self._clock_path), origin=origin)
             columns = columns or struct_of(schema)
+        elif self._passes_on(entry):
+            reader = reader.options(entries="true")
         if columns is None:
             return reader.schema(struct_of(schema)).load()
         if lag is not None:
@@ -445,7 +447,13 @@ class RunningPipeline:
         return frame.coalesce(most) if crowded else frame
 
     def owes_mark(self, entry: Input) -> bool:
-        """True if an input has an event-time mark that no batch has brought here yet."""
+        """True if an input has an event-time mark, or origins, that no batch has brought yet."""
+        if self._passes_on(entry):
+            channel = self.context.channel(entry.upstream)
+            last = channel.entry(channel.end)
+            come = checkpoint.entries(self.checkpoint, self.wired.epoch).get(entry.key, -1)
+            if last is not None and come < last:
+                return True
         if self._clock is not None and self._clocks(entry):
             there = self._clock_mark(entry)
         elif self.context.times.marked(entry.upstream):
@@ -468,6 +476,13 @@ class RunningPipeline:
     def _clocks(self, entry: Input) -> bool:
         """True if the rows of an input go into the operator with the clock."""
         return bool(entry.upstream) and self._clock in self.context.graph.reachable(entry.operator)
+
+    def _passes_on(self, entry: Input) -> bool:
+        """True if what an input's log says of origins goes on to the output."""
+        times, graph = self.context.times, self.context.graph
+        clocked = self._clock is not None and self._clocks(entry)
+        ends = (entry.upstream, self.tail) if entry.upstream and not clocked else ()
+        return bool(ends) and all(times.notes_origins(graph, end) for end in ends)
 
     def _clock_mark(self, entry: Input) -> int | None:
         """The mark that an input brings once everything in its channel is read."""

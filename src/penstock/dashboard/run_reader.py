@@ -1,4 +1,4 @@
-"""A run directory as the dashboard sees it: read when somebody looks, and only what is new."""
+"""Reads a run directory incrementally, whenever a page asks for it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from penstock.dashboard.entries import Entry, grouped
-from penstock.dashboard.frame import Frame, frame
-from penstock.dashboard.points import Point, points
+from penstock.dashboard.view_model import (
+    Entry,
+    Frame,
+    Point,
+    event_entry,
+    frame,
+    grouped,
+    points,
+)
 from penstock.dataflow import structure
 from penstock.dataflow.graph import CycleError, Graph
 from penstock.drawing.layout import layout
@@ -22,25 +28,26 @@ from penstock.store import history, mailbox, run_directory, run_options, timelin
 from penstock.store.history import RecordedTransition, TurnTime
 
 DRAWN = 300
-"""Operators that a page draws; more are a table, not a picture."""
+"""Dataflows with more operators are shown as a table, not drawn."""
 
-_FULL = 2000  # points that are kept; above it they are thinned to half
-_FRESH = 0.4  # seconds for which nobody reads again
-_SILENT = 15.0  # seconds without a turn after which a running flow is silent
-_ENDING = 3.0
+_FULL = 2000  # points kept at most; then they are thinned to half
+_FRESH = 0.4  # seconds before the directory is read again
+_SILENT = 15.0  # seconds without a turn after which a notice is shown
+_ENDING = 3.0  # seconds after the last turn in which a summary may still come
 
 
 @dataclass(frozen=True)
-class News:
-    """What came since a turn: `points` to add, `entries` to add or to put in place of others."""
+class Update:
+    """What is new since a turn: points and events to add, entries to add or to replace."""
 
     turn: int
     points: list[Point] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
+    events: list[Entry] = field(default_factory=list)
 
 
 def check(run_dir: Path) -> None:
-    """Say what is wrong with a run directory, if anything. Raises `RunDirectoryError`."""
+    """Raise `RunDirectoryError` if the directory holds no readable run."""
     if not run_dir.exists():
         raise RunDirectoryError(f"there is no run directory '{run_dir}'")
     if not run_dir.is_dir():
@@ -55,7 +62,7 @@ def check(run_dir: Path) -> None:
 
 @contextmanager
 def _translated(run_dir: Path) -> Iterator[None]:
-    """What goes wrong with files that another version wrote, or another hand, in our words."""
+    """Turn errors caused by files of another version into `RunDirectoryError`."""
     try:
         yield
     except CycleError as error:
@@ -65,11 +72,11 @@ def _translated(run_dir: Path) -> Iterator[None]:
         raise RunDirectoryError(why) from None
 
 
-class Recording:
-    """The history of a run directory so far, and how the run is. May be asked from any thread.
+class RunReader:
+    """The history of a run directory so far, and the state of the run. Thread-safe.
 
-    What is read again and again is cheap: the turns since the last look. A directory whose run has
-    not begun yet is empty, not wrong.
+    Reading again is cheap: only turns since the last read. A run that has not started yet is empty,
+    not an error.
     """
 
     def __init__(self, run_dir: Path, clock: Callable[[], float] = time.time) -> None:
@@ -84,16 +91,17 @@ class Recording:
         self._drawn: dict[str, Any] | None = None
         self._points: list[Point] = []
         self._entries: list[Entry] = []
+        self._events: list[Entry] = []
         self._x: dict[int, float] = {}
         self._shift = 0.0
         self._last: TurnTime | None = None
         self._mixed = False
         self._trouble: str | None = None
 
-    # --- what the page asks for -----------------------------------------------------------------
+    # --- what the page requests -------------------------------------------------------------------
 
     def head(self) -> dict[str, Any]:
-        """What does not change while a run goes on: the dataflow, and where it is drawn."""
+        """What stays the same during a run: the dataflow and its layout."""
         with self._lock:
             self._refresh()
             asked = run_options.read(self.run_dir)
@@ -109,16 +117,17 @@ class Recording:
                 shown |= self._drawn
             return shown
 
-    def since(self, turn: int) -> News:
-        """What came after a turn; with 0, everything."""
+    def since(self, turn: int, event: int = 0) -> Update:
+        """What is new after a turn and after the event of a number; 0 for everything."""
         with self._lock:
             self._refresh()
             added = [p for p in self._points if p["turn"] > turn]
             told = [e for e in self._entries if e["last"] > turn or _open(e)]
-            return News(self._last.turn if self._last else 0, added, told)
+            happened = [e for e in self._events if e["number"] > event]
+            return Update(self._last.turn if self._last else 0, added, told, happened)
 
     def moment(self, turn: int | None = None) -> Frame | None:
-        """The flow at a turn, or at the newest; None where nothing was measured."""
+        """The flow at a turn, by default the newest; None if nothing was measured yet."""
         with self._lock:
             self._refresh()
             if self._graph is None or self._last is None:
@@ -127,7 +136,7 @@ class Recording:
             wanted = self._last.turn if turn is None or newest else turn
             found = next(history.recorded_snapshots(self.run_dir, [wanted]), None)
             if found is None:
-                raise RunDirectoryError(f"turn {wanted} is not in the history any more")
+                raise RunDirectoryError(f"turn {wanted} is no longer in the history")
             made = frame(self._graph, found, offers=newest and self._running())
             made["x"] = self._x.get(wanted)
             decision = next(history.decisions(self.run_dir, wanted), None)
@@ -137,7 +146,7 @@ class Recording:
             return made
 
     def status(self) -> dict[str, Any]:
-        """How the run is: starting, running, ending or over, and what is wrong if anything."""
+        """The phase (starting, running, ending or over), and what is wrong, if anything."""
         with self._lock:
             self._refresh()
             running = self._running()
@@ -150,7 +159,7 @@ class Recording:
                 "summary": None if running else self._summary(),
             }
 
-    # --- reading --------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------
 
     def _refresh(self) -> None:
         now = time.monotonic()
@@ -166,18 +175,18 @@ class Recording:
 
     def _read(self) -> None:
         if not self.run_dir.is_dir():
-            raise RunDirectoryError(f"the run directory '{self.run_dir}' is not there any more")
+            raise RunDirectoryError(f"the run directory '{self.run_dir}' no longer exists")
         if self._graph is None:
             if not (self.run_dir / history.DATAFLOW).exists():
-                return  # it has not begun
+                return  # not started yet
             run_directory.check_version(self.run_dir)
             graph = history.dataflow(self.run_dir)
-            _ = graph.topological  # says so if there is a cycle, before anybody draws it
+            _ = graph.topological  # raises if there is a cycle, before the graph is drawn
             self._graph = graph
         since = self._last.turn if self._last else 0
         found = history.turn_times(self.run_dir, since)
         if self._last is not None and (not found or found[0].turn != self._last.turn):
-            self._begin()  # another history than before
+            self._begin()  # the history was replaced
             self._read()
             return
         new = found if self._last is None else found[1:]
@@ -186,9 +195,10 @@ class Recording:
             self._add_points(found, new)
             self._last = new[-1]
         self._add_entries(new)
+        self._add_events()
 
     def _place(self, new: list[TurnTime]) -> None:
-        """Turns on one axis: a run that continues another begins where that ended."""
+        """Put turns on one time axis: a continued run begins where the previous one ended."""
         before = self._last
         for one in new:
             if before is not None and one.run != before.run:
@@ -199,7 +209,7 @@ class Recording:
             before = one
 
     def _add_points(self, found: list[TurnTime], new: list[TurnTime]) -> None:
-        """Rates are between two turns, so the turn before the first new one is read again."""
+        """Add points; rates need two turns, so the last known turn is read again."""
         if len(found) > _FULL:
             turns = timeline.chosen(found, timeline.step(found, _FULL // 2))
             seen = history.recorded_snapshots(self.run_dir, turns)
@@ -211,7 +221,7 @@ class Recording:
             self._points = self._points[:-1:2] + self._points[-1:]
 
     def _add_entries(self, new: list[TurnTime]) -> None:
-        """Changes of before are read again until it is known what they cost."""
+        """Add decisions; earlier changes are read again until their cost is settled."""
         first = new[0].turn if new else None
         waiting = [e["turn"] for e in self._entries if _open(e)]
         since = min((t for t in (first, *waiting) if t is not None), default=None)
@@ -225,6 +235,12 @@ class Recording:
             known = (one for one in told if one["turn"] in self._x)
             self._entries += self._placed(grouped(known, changes, before))
 
+    def _add_events(self) -> None:
+        known = self._events[-1]["number"] if self._events else 0
+        for one in history.events(self.run_dir, known):
+            x = self._x.get(one.turn, max(0.0, one.event.at))
+            self._events.append({**event_entry(one), "x": x})
+
     def _settle(self, changes: dict[int, RecordedTransition]) -> None:
         for n, one in enumerate(self._entries):
             if _open(one) and one["turn"] in changes:
@@ -234,7 +250,7 @@ class Recording:
     def _placed(self, entries: list[Entry]) -> list[Entry]:
         return [{**one, "x": self._x.get(one["turn"])} for one in entries]
 
-    # --- how it is ------------------------------------------------------------------------------
+    # --- state of the run -------------------------------------------------------------------------
 
     def _running(self) -> bool:
         try:
@@ -256,16 +272,16 @@ class Recording:
     def _notice(self, running: bool) -> str | None:
         if self._mixed:
             return (
-                "two processes have written to this run directory; their turns are mixed here, "
-                "so stop one of them"
+                "two processes write to this run directory, so their turns are mixed; stop one of "
+                "them"
             )
         age = self._age()
         if running and age is not None and age > _SILENT:
-            return f"the flow runs, but has written nothing for {age:.0f} s"
+            return f"the flow is running but has recorded nothing for {age:.0f} s"
         return None
 
     def _summed_up(self) -> bool:
-        """Whether the summary is that of the last run, and not of one that it continues."""
+        """True if the summary belongs to the last run, not to one that it continues."""
         try:
             written = (self.run_dir / "summary.json").stat().st_mtime
         except OSError:
@@ -278,7 +294,7 @@ class Recording:
 
 
 def _drawn(graph: Graph) -> dict[str, Any]:
-    """The dataflow, and where its operators stand; very many are not drawn."""
+    """The dataflow and its layout; no layout if it has too many operators."""
     placed = layout(graph).to_json() if len(graph.operators) <= DRAWN else None
     return {"dataflow": structure.to_json(graph), "layout": placed}
 

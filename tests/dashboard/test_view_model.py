@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.dashboard.frame import frame, level
+from penstock.dashboard.view_model import frame, level
 from penstock.metrics.snapshot import (
     ChannelMetrics,
     InstanceMetrics,

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.dashboard import recording
-from penstock.dashboard.recording import Recording, check
+from penstock.dashboard import run_reader
+from penstock.dashboard.run_reader import RunReader, check
 from penstock.errors import InvalidInput, RunDirectoryError
+from penstock.metrics.events import Event, EventKind
 from penstock.store import history, timeline
 from penstock.store.run_directory import RunDirectory
 from penstock.testing import MemoryEngine
@@ -28,12 +29,12 @@ GRAPH = flow().graph
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every look reads."""
-    monkeypatch.setattr(recording, "_FRESH", 0.0)
+    monkeypatch.setattr(run_reader, "_FRESH", 0.0)
 
 
 def test_points_are_the_lines_of_the_history(past: Path) -> None:
-    found = Recording(past).since(0).points
-    lines = [*timeline.lines(history.recorded_snapshots(past))]
+    found = RunReader(past).since(0).points
+    lines = [*timeline.samples(history.recorded_snapshots(past))]
     assert len(found) == len(lines) > 100
     running = [n for n, one in enumerate(lines) if one.offered is not None and one.offered >= 0]
     assert len(running) > 100
@@ -48,18 +49,18 @@ def test_a_turn_of_the_same_instant_has_the_rates_of_the_one_before(tmp_path: Pa
     turns = ticks(GRAPH, tmp_path / "engine", 3)
     run_dir = tmp_path / "run"
     run_dir.mkdir()
-    one = Recording(run_dir)
+    one = RunReader(run_dir)
     history.keep_dataflow(run_dir, GRAPH)
     with closing(history.History(run_dir, lambda: WALL)) as keep:
         for tick in (*turns, turns[-1]):
             keep.append(tick)
             one.since(0)  # read turn by turn, as while a run goes on
-    for found in (one.since(0).points, Recording(run_dir).since(0).points):
+    for found in (one.since(0).points, RunReader(run_dir).since(0).points):
         assert [p["offered"] for p in found] == [None, 115.0, 125.0, 125.0]
 
 
 def test_every_decision_of_the_history_is_in_exactly_one_entry(past: Path) -> None:
-    entries = Recording(past).since(0).entries
+    entries = RunReader(past).since(0).entries
     told = {one["turn"]: one for one in history.decisions(past)}
     assert sum(one["times"] for one in entries) == len(told)
     made = {one.turn: one.transition for one in history.transitions(past)}
@@ -76,7 +77,7 @@ def test_a_history_that_grows_reads_like_one_that_is_whole(tmp_path: Path) -> No
     turns = ticks(GRAPH, tmp_path / "engine", 20)
     whole, grown = tmp_path / "whole", tmp_path / "grown"
     write(whole, GRAPH, turns)
-    growing = Recording(grown)
+    growing = RunReader(grown)
     grown.mkdir()
     seen = growing.since(0)
     assert (seen.turn, seen.points, seen.entries) == (0, [], [])
@@ -93,7 +94,7 @@ def test_a_history_that_grows_reads_like_one_that_is_whole(tmp_path: Path) -> No
     seen = growing.since(seen.turn)
     points += seen.points
     entries.update({one["turn"]: one for one in seen.entries})
-    expected = Recording(whole).since(0)
+    expected = RunReader(whole).since(0)
     without = [{k: v for k, v in p.items() if k != "time"} for p in expected.points]
     assert [{k: v for k, v in p.items() if k != "time"} for p in points] == without
     assert [(e["turn"], e["last"], e["times"]) for e in entries.values()] == [(1, 20, 20)]
@@ -102,19 +103,19 @@ def test_a_history_that_grows_reads_like_one_that_is_whole(tmp_path: Path) -> No
 def test_a_run_that_is_continued_goes_on_where_it_ended(tmp_path: Path) -> None:
     write(tmp_path / "run", GRAPH, ticks(GRAPH, tmp_path / "one", 5))
     write(tmp_path / "run", GRAPH, ticks(GRAPH, tmp_path / "two", 5), WALL + 1000)
-    found = Recording(tmp_path / "run").since(0).points
+    found = RunReader(tmp_path / "run").since(0).points
     assert [p["x"] for p in found] == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
     assert [p["turn"] for p in found if p["first"]] == [1, 6]
-    assert Recording(tmp_path / "run").status()["trouble"] is None
+    assert RunReader(tmp_path / "run").status()["trouble"] is None
 
 
 def test_long_histories_are_thinned_and_keep_their_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recording, "_FULL", 40)
+    monkeypatch.setattr(run_reader, "_FULL", 40)
     turns = ticks(GRAPH, tmp_path / "engine", 170)
     write(tmp_path / "run", GRAPH, turns[:150])
-    one = Recording(tmp_path / "run")
+    one = RunReader(tmp_path / "run")
     found = one.since(0).points
     assert len(found) <= 40
     assert (found[0]["turn"], found[-1]["turn"]) == (1, 150)
@@ -129,7 +130,7 @@ def test_long_histories_are_thinned_and_keep_their_end(
 def test_another_history_in_the_same_place_is_read_anew(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     write(run_dir, GRAPH, ticks(GRAPH, tmp_path / "one", 9))
-    one = Recording(run_dir)
+    one = RunReader(run_dir)
     assert one.since(0).turn == 9
     shutil.rmtree(run_dir)
     write(run_dir, GRAPH, ticks(GRAPH, tmp_path / "two", 3))
@@ -137,21 +138,21 @@ def test_another_history_in_the_same_place_is_read_anew(tmp_path: Path) -> None:
 
 
 def test_a_running_flow_is_running_and_over_when_it_has_ended(tmp_path: Path) -> None:
-    one = Recording(tmp_path)
+    one = RunReader(tmp_path)
     assert one.status()["phase"] == "starting"
     with running(tmp_path, MemoryEngine()):
         assert one.status()["running"]
         assert one.status()["phase"] == "running"
-    later = Recording(tmp_path)
+    later = RunReader(tmp_path)
     assert later.status()["phase"] == "over"
     assert later.status()["summary"] == {"exact": None, "exact_reason": None}
     assert (later.head()["engine"], later.head()["policy"]) == ("memory", "static")
     write(tmp_path, GRAPH, ticks(GRAPH, tmp_path / "engine", 3), 4e9)  # continued, and killed
-    assert Recording(tmp_path).status()["summary"] is None
+    assert RunReader(tmp_path).status()["summary"] is None
 
 
 def test_a_moment_has_the_decision_of_its_turn(past: Path) -> None:
-    one = Recording(past)
+    one = RunReader(past)
     turn = next(e["turn"] for e in one.since(0).entries if e["kind"] == "changed")
     found = one.moment(turn)
     assert found is not None
@@ -165,7 +166,7 @@ def test_a_moment_has_the_decision_of_its_turn(past: Path) -> None:
 
 def test_offers_are_made_by_a_running_flow_at_its_newest_turn(tmp_path: Path) -> None:
     with running(tmp_path, MemoryEngine()):
-        one = Recording(tmp_path)
+        one = RunReader(tmp_path)
         while (found := one.moment()) is None:
             pass
         assert found["offers"]["numbers"]["split"] == ["double", "out"]
@@ -214,13 +215,13 @@ def test_a_directory_that_cannot_be_shown_says_why(
         check(tmp_path / "run")
     assert "\n" not in str(raised.value)
     if spoil is not no_dataflow:  # one without is one that has not begun
-        assert words in str(Recording(tmp_path / "run").status()["trouble"])
+        assert words in str(RunReader(tmp_path / "run").status()["trouble"])
 
 
 def test_a_directory_whose_run_has_just_begun_is_waited_for(tmp_path: Path) -> None:
     RunDirectory.open(tmp_path / "run", GRAPH, "spark").close()
     check(tmp_path / "run")
-    assert Recording(tmp_path / "run").status()["phase"] == "starting"
+    assert RunReader(tmp_path / "run").status()["phase"] == "starting"
 
 
 def test_a_directory_that_is_not_there_says_so(tmp_path: Path) -> None:
@@ -234,10 +235,10 @@ def test_a_directory_that_is_not_there_says_so(tmp_path: Path) -> None:
 def test_a_directory_that_goes_away_is_told_and_what_was_read_stays(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     write(run_dir, GRAPH, ticks(GRAPH, tmp_path / "engine", 3))
-    one = Recording(run_dir)
+    one = RunReader(run_dir)
     assert one.since(0).turn == 3
     shutil.rmtree(run_dir)
-    assert "is not there any more" in one.status()["trouble"]
+    assert "no longer exists" in one.status()["trouble"]
     assert len(one.since(0).points) == 3
 
 
@@ -247,12 +248,12 @@ def test_turns_of_two_processes_that_are_mixed_are_told(tmp_path: Path) -> None:
     with closing(sqlite3.connect(run_dir / history.FILE)) as made:
         made.execute("UPDATE snapshots SET run = 2 WHERE turn IN (3, 4)")
         made.commit()
-    assert "two processes have written" in Recording(run_dir).status()["trouble"]
+    assert "two processes have written" in RunReader(run_dir).status()["trouble"]
 
 
 def test_a_flow_that_runs_and_writes_nothing_is_told(tmp_path: Path) -> None:
     with running(tmp_path, MemoryEngine()):
-        one = Recording(tmp_path, clock=lambda: 4e9)
+        one = RunReader(tmp_path, clock=lambda: 4e9)
         while one.moment() is None:
             pass
         assert "has written nothing for" in one.status()["trouble"]
@@ -264,4 +265,23 @@ def test_a_dataflow_with_a_cycle_is_told_and_not_drawn(tmp_path: Path) -> None:
     first, second, third = GRAPH.operators
     cycle = replace(GRAPH, operators=(first, replace(second, inputs=("out",)), third))
     history.keep_dataflow(run_dir, cycle)
-    assert "has a cycle" in Recording(run_dir).status()["trouble"]
+    assert "has a cycle" in RunReader(run_dir).status()["trouble"]
+
+
+def test_events_come_once_with_their_place_on_the_time_axis(tmp_path: Path) -> None:
+    turns = ticks(GRAPH, tmp_path / "engine", 4)
+    lost = Event(3.0, EventKind.EXECUTOR_LOST, "executor 2 is gone")
+    again = Event(3.0, EventKind.RESTART, "task failed", "double")
+    write(tmp_path / "run", GRAPH, [*turns[:2], replace(turns[2], events=(lost, again)), turns[3]])
+    one = RunReader(tmp_path / "run")
+    found = one.since(0).events
+    assert [(e["number"], e["turn"], e["x"], e["kind"]) for e in found] == [
+        (1, 3, 3.0, "executor lost"),
+        (2, 3, 3.0, "restart"),
+    ]
+    assert [(e["text"], e["pipeline"], e["problem"]) for e in found] == [
+        ("executor 2 is gone", None, True),
+        ("task failed", "double", True),
+    ]
+    assert [e["number"] for e in one.since(4, 1).events] == [2]
+    assert one.since(4, 2).events == []
