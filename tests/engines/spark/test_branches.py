@@ -18,7 +18,7 @@ from penstock.engines.spark.engine import SparkEngine
 from penstock.plan import fusion
 
 from .flows import run, source
-from .test_eventtime import EVERY_20, N, jump, starts
+from .test_event_time import EVERY_20, N, jump, starts
 
 
 def slow(record: dict[str, Any]) -> bool:
