@@ -40,7 +40,7 @@ def test_every_experiment_can_be_made_in_both_sizes(experiment: Experiment) -> N
         cases = experiment.made("simulator", experiment.parameters("simulator", quick))
         assert len({case.name for case in cases}) == len(cases) > 0
     assert len({claim.what for claim in experiment.claims}) == len(experiment.claims)
-    numbered = any(claim.seed is not None for claim in experiment.claims)
+    numbered = any(claim.paper is not None for claim in experiment.claims)
     assert numbered == (experiment.name not in WITHOUT_NUMBERS)
     assert (experiment.spark is None) == bool(experiment.no_spark)
 

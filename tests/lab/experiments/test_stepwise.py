@@ -272,7 +272,7 @@ def value(experiment: Experiment, what: str, found: Data) -> float | None:
 def test_the_seeds_own_numbers_would_agree() -> None:
     found = data(linear__stepwise=(958.6, 1876.0, 1500.0, 1876.0))
     rows = tabulate(FIGURE_11, {"simulator": found})
-    linear = [r for r in rows if r.claim.what.startswith("linear") and r.claim.seed is not None]
+    linear = [r for r in rows if r.claim.what.startswith("linear") and r.claim.paper is not None]
     assert {r.cells["simulator"].verdict for r in linear} == {AGREES, GIVEN}
     assert len(linear) == 5
 

@@ -1,4 +1,4 @@
-"""The command `experiment`: what a seed reported, and what happens here."""
+"""The command `experiment`: reproduces experiments of the papers."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 _NAME = "`list`, the name of an experiment, or `all`"
 _VERDICTS = (
-    "A table has the paper's number beside the one found here, and a verdict. agrees: the effect "
-    "is within 25 percent of the paper's (5 or 10 where the table says so). better: further away, "
-    "in the direction that everybody wants. same direction: at least half of the effect, or on the "
-    "side that the paper names. weaker: less than half of it. differs: none of these. given: the "
-    "number was put in, and counts for nothing. one run: fewer than three rounds on Spark, and not "
-    "judged. not measured: the data do not say. varied: found with other parameters than the "
-    "paper's. Of a ratio the distance from 1 is compared, of a share of hits the misses."
+    "A table has the paper's number, the number found here, and a verdict. agrees: the effect is "
+    "within 25 percent of the paper's (5 or 10 where the table says so). better: larger, in the "
+    "desired direction. same direction: at least half of the effect, or in the direction that the "
+    "paper names. weaker: less than half of it. differs: none of these. given: the number was put "
+    "in and does not count. one run: fewer than three rounds on Spark, so no verdict. not "
+    "measured: the data do not have it. varied: found with parameters other than the paper's. For "
+    "a ratio, the distance from 1 is compared; for a share of hits, the misses."
 )
-_TIMES = "Times are about those at full size on two cores; with --quick it is less."
+_TIMES = "Times are estimates for the full size on two cores; --quick takes less."
 
 
 def add(commands: Any) -> None:
-    """Make the command known to the parser."""
+    """Add the command to the parser."""
     made = commands.add_parser(
         "experiment",
         help="reproduce an experiment of the papers",
@@ -64,10 +64,10 @@ def _experiment(given: argparse.Namespace, streams: Streams) -> int:
     if given.name == "list":
         return _list(streams)
     if given.jobs is not None and given.jobs < 1:
-        raise InvalidInput(f"--jobs {given.jobs}: at least one case at a time")
+        raise InvalidInput(f"--jobs {given.jobs}: must be at least 1")
     jobs = given.jobs or cores()
     if given.rounds is not None and given.engine == "simulator":
-        raise InvalidInput("--rounds is of Spark: the simulator gives the same in every round")
+        raise InvalidInput("--rounds is for Spark; the simulator is deterministic")
     rounds = ROUNDS if given.rounds is None else given.rounds
     order = Order(Path(given.out), given.seed, given.quick, given.engine, jobs=jobs, rounds=rounds)
     chosen = experiments.every() if given.name == "all" else (experiments.get(given.name),)
@@ -123,7 +123,7 @@ def _list(streams: Streams) -> int:
 
 
 def _seconds(one: Experiment) -> dict[EngineName, float | None]:
-    """The engines it runs on, with about how long it takes there."""
+    """The engines it runs on, with estimated durations in seconds."""
     from penstock_lab.experiments import times
     from penstock_lab.experiments.experiment import ENGINES
 

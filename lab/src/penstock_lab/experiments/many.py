@@ -1,4 +1,4 @@
-"""Cases beside each other: each in a process of its own, as many at a time as there are cores."""
+"""Runs simulated cases in parallel, each in its own process, one per core."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from pyspark import cloudpickle
 from penstock_lab.experiments.experiment import Case, Record, Setting
 
 _LOOK = 0.2
-"""Seconds between two looks at how far the cases are."""
+"""Seconds between two checks of the progress of the cases."""
 
 
 def cores() -> int:
-    """How many processes can run at a time here."""
+    """Number of processes that can run at a time on this machine."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -30,7 +30,7 @@ def carried_out(
 ) -> Generator[tuple[Case, list[Record]]]:
     """The cases in their order with their records; tell: as in `runner.carry_out`.
 
-    A case depends on its seed alone, so what comes out is what comes out of one after the other.
+    A case depends on its random seed alone, so the records are those of a sequential run.
     """
     spawn = multiprocessing.get_context("spawn")
     shares = spawn.Array("d", len(cases), lock=False)
@@ -60,7 +60,7 @@ _shares: Sequence[float] = ()
 
 
 def _begin(shares: Sequence[float]) -> None:
-    """In a process of the pool: a Ctrl-C is for the one that started it, and with it this ends."""
+    """Initialise a worker: it ignores Ctrl-C and ends when its parent ends."""
     global _shares
     _shares = shares
     signal.signal(signal.SIGINT, signal.SIG_IGN)

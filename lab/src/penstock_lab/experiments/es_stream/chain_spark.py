@@ -1,10 +1,10 @@
 """Es-Stream on Spark: COMMCount as a chain of operators that wait.
 
-They share the work as in the seed, 3 to 13 to 8, and take 48 ms a row together. An even plan has
+They share the work as in the paper, 3 to 13 to 8, and take 48 ms a row together. An even plan has
 the fewest that keep up with the highest rate, as many of each operator, and there Es-Stream's
 formula has as many in all; the best static plan deals these for the shortest batches. At a steady
-rate the second half is read; where it rises, how much longer it takes at the end than at first,
-and how many instances there are then, which the seed has in figure 15. The rate is the highest from
+rate the second half is read; where it rises, how much longer it takes at the end than at first, and
+how many instances there are then, which the paper has in figure 15. The rate is the highest from
 the middle of the time on.
 """
 

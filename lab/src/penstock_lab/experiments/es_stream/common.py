@@ -1,14 +1,14 @@
 """What Es-Stream's experiments have in common: its cluster and its two applications.
 
 13 machines of two cores, each with at most four instances (two workers of two). What a tuple
-takes is not printed. With all 26 cores at work the seed carries 15,000 tuples/s of COMMCount and
+takes is not printed. With all 26 cores at work the paper carries 15,000 tuples/s of COMMCount and
 13,500 of Top_N, so a tuple takes 26 / 15,000 = 1.73 ms and 1.93 ms of a core, which fits the 2.1 ms
 that it is on its way. How that is shared among operators is read off the best instances that the
-seed found by hand: 3, 13, 8 of COMMCount at 1,800 tuples/s, and 3, 10, 6, 1 of Top_N at 900. Times
-are exponential, as the seed's model has them.
+paper found by hand: 3, 13, 8 of COMMCount at 1,800 tuples/s, and 3, 10, 6, 1 of Top_N at 900. Times
+are exponential, as the paper's model has them.
 
 The weight of an instance, beta, is not printed either. It is the one with which COMMCount has the
-seed's 14 instances at 1,800 tuples/s; all other numbers of instances follow. Nor is the load up to
+paper's 14 instances at 1,800 tuples/s; all other numbers of instances follow. Nor is the load up to
 which machines are given back, zeta. It is 0.5 here: with that, any four machines can spare one and
 the others stay below the 0.7 from which on new ones are taken.
 
@@ -20,7 +20,7 @@ machine, 0.5 s for an instance, 0.2 s to restart. As in Storm, instances that ru
 are when machines come, and new ones go there. Es-Stream puts a new instance where the load is
 lowest, as it says; the others put it where the fewest are, as Storm does.
 
-A way between machines takes 0.1 ms, and none within one. The seed prints its network and its
+A way between machines takes 0.1 ms, and none within one. The paper prints its network and its
 tuples: 92 bytes, 170 with all headers, take 14 us on each of two links of 100 Mbit/s, to a switch
 and from it; what both machines take to send and to receive is our figure. Tuples go to all
 instances of an operator alike, so what R-Storm spares is having fewer machines. Es-Stream and the
@@ -112,7 +112,7 @@ def scenario(
     instances: Mapping[str, int],
     nodes: int | None = None,
 ) -> Scenario:
-    """An application on the seed's cluster. nodes: those to start with, enough if not given."""
+    """An application on the paper's cluster. nodes: those to start with, enough if not given."""
     graph = _graph(app)
     pipelines = [Pipeline(("clicks",))]
     for name in app.operators[:-1]:

@@ -8,7 +8,7 @@ The best static plan is that of all deals of 52 whose slowest operator and whose
 carry most. R-Storm puts them where EvenScheduler does, since they fill all machines, so that what
 is read for it is the same.
 
-The plans that the seed compares in its figures 1 and 2 have 24 instances. What EvenScheduler, DRS
+The plans that the paper compares in its figures 1 and 2 have 24 instances. What EvenScheduler, DRS
 and R-Storm, on the six machines that hold them, carry with these is told beside it: it hangs on
 that number, which is not printed for this figure. So is what DRS carries with 26, one a core: its
 own bound is one of processors, each of which is an instance's alone. And so is what the instances
@@ -50,10 +50,10 @@ ROOM = common.NODES * common.INSTANCES
 FEW = 24
 APPS = (COUNT, TOP)
 KEEPING = replace(common.SEED, zeta=0.0, trigger=0.03)
-"""Es-Stream that gives no machine back: all have the same number of them, as the seed says.
+"""Es-Stream that gives no machine back: all have the same number of them, as the paper says.
 
-It looks at every step: 500 tuples/s are 0.03 of the highest rate. The seed's trigger of 0.2 is said
-of figures 14 to 17 alone, and would pass over up to five steps here.
+It looks at every step: 500 tuples/s are 0.03 of the highest rate. The paper's trigger of 0.2 is
+said of figures 14 to 17 alone, and would pass over up to five steps here.
 """
 
 
@@ -248,15 +248,15 @@ _CROWDED = (
     "another: an even plan of Top_N has one instance of each operator on every machine, and these "
     "are all as busy. Es-Stream puts a new instance where the load is lowest and moves none, so "
     "that one of its machines is full before the others are: what its own instances carry, all "
-    "put anew where the fewest are, is told below. That the seed's rivals carried far less says "
+    "put anew where the fewest are, is told below. That the paper's rivals carried far less says "
     "that they had fewer instances than the machines hold, as in the rows of 24"
 )
 _FULL = (
-    "what a tuple takes is chosen so that all cores together carry the seed's number, which nobody "
-    "can exceed: more than one step of 500 less is a difference. Es-Stream moves no instance that "
-    "runs, so that one of its machines is full before the others are. What the same instances "
-    "carry when all are put anew is told below: where they are is not all of it, how many each "
-    "operator has is the rest"
+    "what a tuple takes is chosen so that all cores together carry the paper's number, which "
+    "nobody can exceed: more than one step of 500 less is a difference. Es-Stream moves no "
+    "instance that runs, so that one of its machines is full before the others are. What the same "
+    "instances carry when all are put anew is told below: where they are is not all of it, how "
+    "many each operator has is the rest"
 )
 
 FIGURE_13 = Experiment(
@@ -306,7 +306,7 @@ FIGURE_13 = Experiment(
     quick={"rates": (*range(4_000, 11_000, 2_000), *range(11_000, 16_000, 500)), "step": 40.0},
     notes=(
         "With equal room R-Storm is the even plan: 52 instances fill all machines, so that it has "
-        "no place left to choose. 24 and 26 instances are our numbers, not the seed's for this "
+        "no place left to choose. 24 and 26 instances are our numbers, not the paper's for this "
         "figure.",
     ),
     no_spark="instances that work share its two cores however they are dealt, and of those that "

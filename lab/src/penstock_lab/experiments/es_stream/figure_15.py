@@ -198,8 +198,8 @@ def picture(data: Data) -> Figure:
 
 
 _WEIGHT = (
-    "the weight of an instance is the one with which the seed's formula has 14 instances at "
-    "1,800/s, and with that it has 21 at 3,600/s; by which weight the seed came to 24 it does not "
+    "the weight of an instance is the one with which the paper's formula has 14 instances at "
+    "1,800/s, and with that it has 21 at 3,600/s; by which weight the paper came to 24 it does not "
     "say"
 )
 
@@ -292,7 +292,7 @@ FIGURE_15 = Experiment(
            "seconds: what has waited takes longer than the rest of a phase. After the last change "
            "at the highest rate it has the instances of the best static plan, and 9 s of latency "
            "where that has 3 s.",
-           "Whether machines go at 2,700/s hangs on zeta, which the seed does not print: the load "
+           "Whether machines go at 2,700/s hangs on zeta, which the paper does not print: the load "
            "of those that held the peak is between 0.3 and 0.5 then, so that some go with the one "
            "and none with the other (above). That fewer of them go than the load alone would let "
            "go is due to their room for four instances.",

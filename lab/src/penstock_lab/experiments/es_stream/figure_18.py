@@ -2,8 +2,8 @@
 
 Figure 21 is recovery after a fault at 1,800 tuples/s of COMMCount, with intervals between backups
 from short to long, and figure 18 the same after the stateful operator was scaled. How many machines
-the seed had at work is not printed: it is the fewest that hold Es-Stream's instances here, and more
-of them are tried as well.
+the paper had at work is not printed: it is the fewest that hold Es-Stream's instances here, and
+more of them are tried as well.
 
 Figure 19: figure 18 at 900 tuples/s and an interval of 5 s, with state that has to be read first,
 over as many links as there are machines; fewer of them are tried as well.
@@ -189,12 +189,12 @@ def picture(data: Data) -> Figure:
 _ONLY = (
     "both grow with the interval in proportion, the global one faster the fewer cores all "
     "operators do it again on: here it is the eight of the four machines that hold 14 instances, "
-    "with more of them it is less (below). How many the seed had is not printed"
+    "with more of them it is less (below). How many the paper had is not printed"
 )
 _READ = (
     "what grows with the state is reading it, over 13 links here as at the flat end of figure 20, "
-    "where the seed's own ratio is 3.2; with fewer links it is less (below). How many the seed had "
-    "is not printed"
+    "where the paper's own ratio is 3.2; with fewer links it is less (below). How many the paper "
+    "had is not printed"
 )
 
 _OTHERS = (
@@ -262,7 +262,7 @@ FIGURE_18 = Experiment(
            "an interval, by a formula; and what a global rollback sends again is a load that is "
            "drawn by hand. What is simulated is how long it takes to catch up.",
            "Figure 20 is given: how long 42 MB take over links of 100 Mbit/s is arithmetic, and "
-           "how fast a checkpoint is read is the seed's own number."),
+           "how fast a checkpoint is read is the paper's own number."),
 )  # fmt: skip
 
 EXPERIMENTS = (FIGURE_18,)

@@ -156,7 +156,7 @@ def _rates(data: Data) -> tuple[int, ...]:
 
 
 def _at(data: Data, app: str, rate: int) -> Panel:
-    """The seed's four at one rate, with few instances and with as many as Es-Stream."""
+    """The paper's four at one rate, with few instances and with as many as Es-Stream."""
 
     def of(names: Sequence[str]) -> tuple[float | None, ...]:
         return tuple(steady(name, app, rate)(data) for name in names)
@@ -190,21 +190,21 @@ _QUEUES = (
 )
 _NEAR = (
     "what R-Storm spares are ways between machines, of 0.1 ms here, and its queues are those of "
-    "the even plan. The seed's 1.9 ms (COMMCount) less than the even plan cannot be ways alone: "
+    "the even plan. The paper's 1.9 ms (COMMCount) less than the even plan cannot be ways alone: "
     "half of three are spared, so that one would take 1.3 ms, and Es-Stream's own would take "
     "longer than all of its 2.1 ms. So its R-Storm has other instances, which are not printed"
 )
 _NO_QUEUES = (
     "with as many instances as Es-Stream has, no operator is busy for much more than half of the "
     "time, and little waits however they are dealt. Nor is it the ways, which Es-Stream has as "
-    "well: with ten times as long ones it is little else (below). The seed's distances need "
+    "well: with ten times as long ones it is little else (below). The paper's distances need "
     "rivals with fewer instances"
 )
 _SHORT = (
     "26 cores that do 13,500 tuples/s leave 1.9 ms of work for one, and with 52 instances it takes "
     "that and its ways here (below); 5.9 ms of work would need 80 cores, so that two thirds "
     "of it are waits and ways, of which COMMCount, with one operator less, has next to none in "
-    "the seed: with ways that are long enough for Top_N, COMMCount takes twice the seed's (below)"
+    "the paper: with ways that are long enough for Top_N, COMMCount takes twice the paper's (below)"
 )
 _IDLE = (
     "at so low a rate the rivals, with what is enough for a far higher one, have more instances "

@@ -1,18 +1,18 @@
 """Es-Stream's machines on Spark: executors that come and go with the rate, beside instances.
 
-The operators are those of es-stream-9, which wait, and the rates a thirtieth of the seed's: 60 rows
-a second, then 120, 90 and 30. A machine is an executor of Spark's cluster in one machine, with room
-for four instances as in the seed and a slot for each. What Es-Stream is told is what it is told
-elsewhere: the share at which its formula has as many instances as an even plan at the highest rate,
-as in es-stream-9, and the load up to which machines go, as in the simulated cluster. It looks as
-often in a phase as the seed's, whose phases last 60 s.
+The operators are those of es-stream-9, which wait, and the rates a thirtieth of the paper's: 60
+rows a second, then 120, 90 and 30. A machine is an executor of Spark's cluster in one machine, with
+room for four instances as in the paper and a slot for each. What Es-Stream is told is what it is
+told elsewhere: the share at which its formula has as many instances as an even plan at the highest
+rate, as in es-stream-9, and the load up to which machines go, as in the simulated cluster. It looks
+as often in a phase as the paper's, whose phases last 60 s.
 
 The even plan and the best static one have the instances that they have in es-stream-9, for the
 highest rate. Both fill all executors, so that nothing is left of R-Storm, which would have the even
 plan on fewer; and the best static plan is what DRS would deal. Dynamic allocation has the best
 static plan's instances and at first what the warm-up left it with: more executors come while tasks
 are pending for a second, and one goes that had nothing to do for a phase, which is what Spark's
-default of 60 s is in the seed.
+default of 60 s is in the paper.
 
 All start a batch once a second at most, as the two cores of one machine have executors to start and
 to feed as well. Executors are counted as Spark has them, whatever a plan says.
@@ -44,21 +44,21 @@ CADENCE = 1.0
 OWN, EVEN, BEST, DYNAMIC = "es-stream", "even", "best static", "dynamic allocation"
 WAYS = (OWN, EVEN, BEST, DYNAMIC)
 SEED = (14, 24, 19)
-"""Instances of COMMCount, which the seed prints for all rates but the last."""
+"""Instances of COMMCount, which the paper prints for all rates but the last."""
 
 PHASE = 60.0
-"""Seconds for which the seed's rates last, all but the first."""
+"""Seconds for which the paper's rates last, all but the first."""
 
 ON_SPARK = (
     f"Spark's own cluster in one machine, {CLUSTER}: machines are executors, processes that come "
     "and go, and all of them share two cores. So operators wait instead of working, the rates are "
-    "a thirtieth of the seed's, there are four executors in place of 13 machines, COMMCount alone, "
-    "and phases last 36 s in place of 60 s, with as many looks in each. An executor takes seconds "
-    "to come and some more until it is as fast as the others, and the tasks of one that goes are "
-    "begun again elsewhere. In its first seconds Spark is slow, and Es-Stream takes instances and "
-    "an executor for what waits then, so that the highest rate is beside more than the first one "
-    "needs. Latencies are those of batches, one a second at most. The even plan "
-    "and the best static one fill all executors, so that R-Storm, which would pack the one, has "
+    "a thirtieth of the paper's, there are four executors in place of 13 machines, COMMCount "
+    "alone, and phases last 36 s in place of 60 s, with as many looks in each. An executor takes "
+    "seconds to come and some more until it is as fast as the others, and the tasks of one that "
+    "goes are begun again elsewhere. In its first seconds Spark is slow, and Es-Stream takes "
+    "instances and an executor for what waits then, so that the highest rate is beside more than "
+    "the first one needs. Latencies are those of batches, one a second at most. The even plan and "
+    "the best static one fill all executors, so that R-Storm, which would pack the one, has "
     "nothing to pack, and DRS would deal the other."
 )
 
@@ -88,7 +88,7 @@ def cases(rates: Sequence[int], phase: float) -> Sequence[Case]:
 
 
 def policy(phase: float) -> EsStream:
-    """Es-Stream, which looks as often in a phase as in one of the seed's."""
+    """Es-Stream, which looks as often in a phase as in one of the paper's."""
     seed, pace = common.SEED, phase / PHASE
     return replace(chain_spark.POLICY, steady=pace * seed.steady,
                    changing=pace * seed.changing, zeta=seed.zeta, room=ROOM)  # fmt: skip

@@ -207,11 +207,11 @@ def _known(data: Data, kind: str, case: str) -> float | None:
 
 
 VISIBLE = 0.1
-"""A fall that would be seen: the seed's picture shows none where it says that there is none."""
+"""A fall that would be seen: the paper's picture shows none where it says that there is none."""
 
 ON_SPARK = (
-    "a local master with more slots than cores, and the seed's region of operators that wait, of "
-    "which a script makes what the seed's policy made: a cut in two, one in three, two replicas "
+    "a local master with more slots than cores, and the paper's region of operators that wait, of "
+    "which a script makes what the paper's policy made: a cut in two, one in three, two replicas "
     "of all, three of all. Rates are over whole batches: of the last 5 s before a change, and of "
     "the worst 3 s from then on until 3 s after it was made; more comes out from the first batch "
     "of 3 s in which it does. By hand: all queries are stopped, each after its batch, and all "
@@ -221,7 +221,7 @@ ON_SPARK = (
 
 _RESTARTS = (
     "a cut ends a query of Spark's and starts two, which then have to plan and read their first "
-    "batches, where a thread of the seed's is paused and goes on"
+    "batches, where a thread of the paper's is paused and goes on"
 )
 _DEALT = (
     "no query is stopped, the next batch is dealt to one task more; but a task more is a Python "
@@ -229,8 +229,8 @@ _DEALT = (
     "two longer on two cores"
 )
 _PREPARED = (
-    "the state is cut anew beside the query that holds it, which goes on meanwhile; the seed moves "
-    "references within one process"
+    "the state is cut anew beside the query that holds it, which goes on meanwhile; the paper "
+    "moves references within one process"
 )
 
 

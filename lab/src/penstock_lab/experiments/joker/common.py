@@ -1,10 +1,10 @@
 """What Joker's experiments have in common: its machine, what tuples cost on it, and its policy.
 
-A tuple here stands for a thousand of the seed's and takes a thousand times as long, so that rates
+A tuple here stands for a thousand of the paper's and takes a thousand times as long, so that rates
 are in thousands a second (ktps) and times in milliseconds instead of microseconds. Threads, seconds
 and ratios stay as they are.
 
-What a tuple costs follows from what the seed prints. An operator takes FIXED + MULTIPLICATION for
+What a tuple costs follows from what the paper prints. An operator takes FIXED + MULTIPLICATION for
 each multiplication, and a thread takes HOP for each tuple that it gets from another thread. One
 operator of 256 multiplications processes 500 ktps with one thread (section 5.2), and the
 seven operators of the selectivity experiment, which see 12.5 tuples and multiply 4,096 times for
@@ -12,7 +12,7 @@ one that comes, process 80 ktps (section 5.1):
 
     HOP + FIXED + 256 MULTIPLICATION = 1/500        HOP + 12.5 FIXED + 4096 MULTIPLICATION = 1/80
 
-The third number follows from where the seed's policy changes its mind: below 64 multiplications it
+The third number follows from where the paper's policy changes its mind: below 64 multiplications it
 makes two pipelines of four operators, from there on four (section 5.1). To cut two operators apart
 promises the 20 % that it asks for where one costs a quarter of a hop. Costs double from run to run,
 so this is between 32 and 64, here in the middle:
@@ -58,7 +58,7 @@ HOP = 1 / 500 - 256 * MULTIPLICATION - FIXED
 CROWDING = (13 / 12 - 1) / 12 * (HOP + FIXED + 4096 * MULTIPLICATION)
 """What a tuple takes longer for each other replica: thirteen replicas of figure 9's costly region,
 4,096 multiplications here, do twelve times as much as one. That is 0.07 us, next to nothing beside
-costly operators and much beside cheap ones, for which the seed says that the overhead of
+costly operators and much beside cheap ones, for which the paper says that the overhead of
 parallelization becomes significant (section 5.1)."""
 
 LOOKING = (0.5 - 80 / 500 + 0.5 - 160 / 500) / 2
@@ -72,7 +72,7 @@ SOURCE = 1 / 3200
 """A tuple at a source: the one of the word count, fully busy, emits 3.2 Mtps (section 5.4)."""
 
 KEYS = Keys(100_000)
-"""So many that they spread evenly: the seed calls its speed-ups linear."""
+"""So many that they spread evenly: the paper calls its speed-ups linear."""
 
 SEED = Organic(
     step="one",
@@ -84,11 +84,11 @@ SEED = Organic(
     anticipate=True,
     headroom=False,
 )
-"""The policy as the seed has it: one replica more of a whole region that has a key, never less, by
+"""The policy as the paper has it: one replica more of a whole region that has a key, never less, by
 the processor time of its threads alone, and back again if no more comes through."""
 
 OURS = Organic(sources=False)
-"""The policy as it is here, but for sources, of which the seed has one thread each."""
+"""The policy as it is here, but for sources, of which the paper has one thread each."""
 
 
 def multiplying(multiplications: float, selectivity: float = 1.0, fixed: float = FIXED) -> Step:
@@ -113,10 +113,10 @@ def scenario(
     crowding: float = CROWDING,
     grain: float = 1.0,
 ) -> Scenario:
-    """A dataflow on the seed's machine of 24 hardware threads, as it starts: a thread a region.
+    """A dataflow on the paper's machine of 24 hardware threads, as it starts: a thread a region.
 
     Sources always have something to emit, so they are held back by what follows, or by their own
-    thread. Queues hold what one thread does in about a second, which the seed does not print.
+    thread. Queues hold what one thread does in about a second, which the paper does not print.
     Changes take less than a second, as it says: threads stand still for half of one here, and new
     ones take 0.2 s more, which is a choice. grain: tuples for each that would else be there, each
     so much cheaper; finer where costly ones are too few to be dealt evenly, coarser where cheap

@@ -2,7 +2,7 @@
 
 The tenth replica of ten that are alike brings a ninth more, less what they are in each other's way,
 and 10 % is what Joker's policy asks for. So near to it a single run says little, and what is told
-is the median of some, as the seed tells averages of three.
+is the median of some, as the paper tells averages of three.
 """
 
 from __future__ import annotations

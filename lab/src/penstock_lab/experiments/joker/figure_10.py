@@ -49,7 +49,7 @@ FEW = Keys(200, 0.5)
 
 
 def selective(seconds: float, keys: Keys = common.KEYS, source: float = 230.0) -> Scenario:
-    """The seed's region, saturated by a source of 230 ktps."""
+    """The paper's region, saturated by a source of 230 ktps."""
     graph = common.workload("selectivity")
     steps = {
         f"multiply-{n}": common.multiplying(count, fixed=FIXED) for n, count in enumerate(COUNTS, 1)
@@ -72,7 +72,7 @@ def cases(seconds: float, profile: float) -> Sequence[Case]:
 
 
 def _fixed(way: str, replicas: int, keys: Keys = common.KEYS) -> Play:
-    """The region as it starts or cut as the seed tries first, with so many replicas."""
+    """The region as it starts or cut as the paper tries first, with so many replicas."""
     scenario = selective(20.0, keys, 1000.0)
     names = [n for n in scenario.graph.topological if n.split("-")[0] in ("multiply", "select")]
     at = names.index("select-2")
@@ -162,16 +162,16 @@ def picture(data: Data) -> Figure:
 
 _LINEAR = (
     "two replicas do nearly twice as much here, as keys spread evenly; with 200 keys of which some "
-    "come often, one replica gets more than the other, and the second brings less, as in the seed "
+    "come often, one replica gets more than the other, and the second brings less, as in the paper "
     "(below)"
 )
 _FULL = (
     "three replicas can already do more than the source emits here (below), so the cut that is "
-    "the fifth attempt brings nothing and is taken back; in the seed they do less, and it stays"
+    "the fifth attempt brings nothing and is taken back; in the paper they do less, and it stays"
 )
 _AGAIN = (
     "a cut brings rather less with two or three replicas than with one here, as four tuples for "
-    "each cross it and replicas are in each other's way there, too (below); in the seed it brings "
+    "each cross it and replicas are in each other's way there, too (below); in the paper it brings "
     "4, 9 and 14 %, by what it does not say"
 )
 

@@ -1,7 +1,7 @@
 """Joker's figure 11: when a thread counts as too busy.
 
 One operator of 256 multiplications, and a rate that doubles from 40 to 640 ktps, while one thread
-does 500. A thread of the seed is busier than its tuples make it: above 0.5 at 160 ktps, and above
+does 500. A thread of the paper is busier than its tuples make it: above 0.5 at 160 ktps, and above
 0.8 at 320 and at half of 640. That it is above 0.5 at 160 and not at 80 is given here
 (`joker.LOOKING`), and what it does at 320 and 640 is read off. Tried as well are threads that sleep
 as soon as they have nothing to do.
@@ -132,10 +132,10 @@ _IDLE = (
 )
 
 _AGAIN = (
-    "here it is our `organic`, not the seed: it adds a second replica five seconds after the rate "
+    "here it is our `organic`, not the paper: it adds a second replica five seconds after the rate "
     "has doubled, when its average over 30 s still holds the lower rate before. What then comes "
     "because more was sent counts as gained by the replica, which stays, and a third one is tried. "
-    "The seed finds that one replica does as much, and takes the second back"
+    "The paper finds that one replica does as much, and takes the second back"
 )
 
 _JUST_DOUBLED = (

@@ -4,9 +4,9 @@ Figure 12: figure 5's four operators with other thresholds of throughput. Figure
 operators of which the shares of a thread's time are printed (0.75 and 0.10, 0.45 and 0.40), so that
 the hop is the rest; a thread does 100 ktps here, which is not printed and does not matter. To give
 a tuple to another thread takes half as long as to get one, which is a choice: from 0.07 of it to
-all of it the cuts of figure 14 bring too little, as in the seed, and those of figure 15 enough.
+all of it the cuts of figure 14 bring too little, as in the paper, and those of figure 15 enough.
 Tried as well is that it takes nothing, as in the other experiments, whose hop follows from rates.
-Figure 14 ends when the source is full: it emits what five replicas do, as the seed's algorithm
+Figure 14 ends when the source is full: it emits what five replicas do, as the paper's algorithm
 resolves that bottleneck in four steps of one replica each; figure 15 has all threads.
 """
 
@@ -115,7 +115,7 @@ FIGURE_12 = Experiment(
     no_spark="of operators that wait the n-th slot brings 1/n more until there is none left, so "
     "that where each threshold ends is arithmetic; those that work have two cores",
     notes=(
-        "The seed, which prints no numbers here, says that cheap operators lose drastically with "
+        "The paper, which prints no numbers here, says that cheap operators lose drastically with "
         "0.2; here they lose more than costly ones, as each replica is in the way of the others, "
         "which is much beside what cheap ones take.",
         STATIC,
@@ -162,7 +162,7 @@ def shared(
 
 
 def split(seconds: float, profile: float, draws: int) -> Sequence[Case]:
-    """draws: of each flow under the seed's policy."""
+    """draws: of each flow under the paper's policy."""
     found: list[Case] = []
     for name, shares, source, grain, thresholds in (
         ("unequal", (0.75, 0.10), _FULL * _THREAD, 1, (0.2, 0.1)),
@@ -223,7 +223,7 @@ def _less(data: Data) -> float:
 
 
 def _after(name: str, way: str) -> Read:
-    """The throughput of a way over that with the seed's threshold."""
+    """The throughput of a way over that with the paper's threshold."""
     return lambda d: common.after(d, f"{name}, {way}") / common.after(d, f"{name}, 0.2")
 
 
@@ -252,11 +252,11 @@ def picture_14(data: Data) -> Figure:
 
 
 _EACH = (
-    "a cut is tried before each replica and taken back, as in the seed; how often depends on when "
+    "a cut is tried before each replica and taken back, as in the paper; how often depends on when "
     "the source is full"
 )
 _ALONE = (
-    "replicas are less in each other's way here, by what thirteen of figure 9 do; in the seed the "
+    "replicas are less in each other's way here, by what thirteen of figure 9 do; in the paper the "
     "execution congests after eight"
 )
 WAYS = {"organic": "our own policy", common.BEST: "the best static plan"}
@@ -304,7 +304,7 @@ FIGURE_14 = Experiment(
         Claim("equal operators, 90 % beside 20 %: how much less speed-up, as a share", 0.4, _less,
               neutral=0.0, why=_ALONE),
         Claim(f"{told('equal', 0.9)}: replicas", 8.0, _replicas, why=_ALONE),
-        *(Claim(f"{name} operators: throughput of {words} beside that of the seed's with 20 %",
+        *(Claim(f"{name} operators: throughput of {words} beside that of the paper's with 20 %",
                 None, _after(name, way))
           for name in ("unequal", "equal") for way, words in WAYS.items()),
     ))),
@@ -313,11 +313,11 @@ FIGURE_14 = Experiment(
     quick={"seconds": 290.0, "profile": 20.0, "draws": 1},
     no_spark="what a cut promises is what operators cost beside a hop between threads, and the hop "
     "of Spark is a query of its own, with what each of its batches costs",
-    notes=("Numbers of the seed's policy are medians of some draws.",
+    notes=("Numbers of the paper's policy are medians of some draws.",
            "Given: which cuts are tried, as the shares of the operators are printed and what a cut "
-           "promises is the seed's own formula; which of them stay, as what it takes to give a "
+           "promises is the paper's own formula; which of them stay, as what it takes to give a "
            "tuple to another thread is chosen so; and how often one is tried, and so how long it "
-           "takes, as the source is full after as many changes as the seed says. What is found is "
+           "takes, as the source is full after as many changes as the paper says. What is found is "
            "what the policy ends with where operators are equal.",
            STATIC, ONE_MACHINE),
 )  # fmt: skip

@@ -4,7 +4,7 @@ Why replicas alone end at about ten: an eleventh would bring a tenth more, less 
 each other's way, and a change has to bring more than that.
 
 What is tried to show why cheap operators do not gain by both: the same with hops that cost nothing
-and a source that is never full; and why they gain more by replicas than in the seed: the same with
+and a source that is never full; and why they gain more by replicas than in the paper: the same with
 replicas that are as much in each other's way as the counters of the word count.
 """
 
@@ -154,7 +154,7 @@ _ORDER = (
     "first all of them are used"
 )
 _HOPS = (
-    "by the seed's own rates a hop costs as much as five of the cheap operators, so every cut "
+    "by the paper's own rates a hop costs as much as five of the cheap operators, so every cut "
     "wastes threads, and both ways end where the source is full; with free hops and a source that "
     "is never full both do more than either alone with cheap operators, too (below)"
 )
@@ -199,7 +199,7 @@ FIGURE_5 = Experiment(
             "x",
             1.0,
             only="simulator",
-            why="the seed has twice as much by two pipelines, and no more by four; where time is "
+            why="the paper has twice as much by two pipelines, and no more by four; where time is "
             "only that of hops and operators, twice as much means hops that cost nothing, and then "
             "four pipelines do four times as much (below)",
         ),
@@ -336,7 +336,7 @@ FIGURE_6 = Experiment(
     quick={"seconds": 280.0, "profile": 20.0},
     no_spark="its operators work, for which there are two cores; where operators wait, a cut and a "
     "replica are worth a slot each, however long the region is (joker-5)",
-    notes=("The seed gives no numbers for this figure.", _CHANCE, STATIC, ONE_MACHINE),
+    notes=("The paper gives no numbers for this figure.", _CHANCE, STATIC, ONE_MACHINE),
 )  # fmt: skip
 
 EXPERIMENTS = (FIGURE_5, FIGURE_6)

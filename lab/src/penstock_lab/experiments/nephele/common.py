@@ -22,13 +22,13 @@ from penstock_lab.experiments.rivals import DynamicAllocation, best_static, scal
 PAPER = "Nephele: elastic stream processing with latency guarantees"
 
 HELD = 3
-"""Numbers that a buffer of 16 KiB holds. In the seed's figure 3 they are almost 3 s on their way
+"""Numbers that a buffer of 16 KiB holds. In the paper's figure 3 they are almost 3 s on their way
 while 10,000 a second go over 50 times 200 channels: a number a second on each, and buffers on
 both sides of the tester in which a number waits half the time that they take to fill."""
 
 
 PRINTED = LatencyPolicy(tolerance=0.0, rho_target=LatencyPolicy.rho_max)
-"""The strategy as the seed prints it: instances may be as busy as Rebalance has them, up to where
+"""The strategy as the paper prints it: instances may be as busy as Rebalance has them, up to where
 they are a bottleneck, and are changed for a single one too. Else the policy keeps a reserve for
 loads that rise and lets small savings be, for engines on which a change costs more than there."""
 
@@ -79,7 +79,7 @@ def _writers(graph: Graph, plan: Plan) -> Iterator[tuple[Pipeline, int]]:
 
 @dataclass(frozen=True)
 class Fewest:
-    """The fewest instances that meet all bounds in as many windows as the seed's policy did, 91 %.
+    """The fewest instances that meet all bounds in as many windows as the paper's policy did, 91 %.
 
     trial: what is run to find out, made for each try; whole: what is run with what was found, and
     with a hundredth more of each as long as that meets a bound less often.

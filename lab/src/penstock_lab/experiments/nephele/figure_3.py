@@ -1,6 +1,6 @@
 """Nephele's figure 3: why batching alone cannot guarantee latency.
 
-With as few testers as it takes there are, beside the seed's: our own policy, the best static plan
+With as few testers as it takes there are, beside the paper's: our own policy, the best static plan
 and Spark's dynamic allocation, all with the time of a test of batching for 20 ms.
 """
 
@@ -25,11 +25,11 @@ from penstock_lab.experiments.nephele.common import (
 from penstock_lab.experiments.play import Play
 
 RATES = tuple(range(10_000, 90_000, 10_000))
-"""Numbers a second, step by step. The seed's steps are 10,000 apart, as its text on figure 6 says;
+"""Numbers a second, step by step. The paper's steps are 10,000 apart, as its text on figure 6 says;
 the last is not printed, but it is well above the 63,000 that the best configuration carries."""
 
 PEAKS = {"instant flushing": 40_000, "batching for 20 ms": 52_000, "16 KiB buffers": 63_000}
-"""Numbers a second that the seed's 200 testers carried with each way of shipping. What system
+"""Numbers a second that the paper's 200 testers carried with each way of shipping. What system
 calls and packets cost is no part of the simulation, so these are given to it: the time of a test
 with all its shipping is 200 testers / peak. What follows from that is what is read off."""
 
@@ -42,7 +42,7 @@ TONES = {
     "dynamic allocation": 3,
 }
 SCALED = ("elastic", "best static", "dynamic allocation")
-"""Cases with other numbers of testers than the seed's 200."""
+"""Cases with other numbers of testers than the paper's 200."""
 
 
 def cases(step: float) -> Sequence[Case]:
@@ -66,7 +66,7 @@ def _fixed(way: str, step: float) -> Scenario:
 
 
 def _elastic(step: float) -> Scenario:
-    """Not in the seed's figure: what it argues for, with as many nodes as it has later."""
+    """Not in the paper's figure: what it argues for, with as many nodes as it has later."""
     service = 200 / PEAKS["batching for 20 ms"]
     return prime_tester(200, step=step, rates=RATES, service=service, ends=50)
 
@@ -187,7 +187,7 @@ def picture(data: Data) -> Figure:
 
 
 JAMS = {"instant flushing": 3, "batching for 20 ms": 5, "16 KiB buffers": 6}
-"""The steps in which the seed's queues only grow. With the peaks given, so is the first step with
+"""The steps in which the paper's queues only grow. With the peaks given, so is the first step with
 a rate that is none below them."""
 
 FIGURE_3 = Experiment(
@@ -274,13 +274,13 @@ FIGURE_3 = Experiment(
     no_spark="it is about when the channels between tasks ship what is in their buffers, and Spark "
     "ships batches",
     notes=(
-        "Simulated is the seed's graph, which the workload prime-tester has too: sources, testers "
+        "Simulated is the paper's graph, which the workload prime-tester has too: sources, testers "
         "and sinks, 50, 200 and 50 of them. What 200 testers carry with each way of shipping, and "
-        "how many numbers a buffer holds, are the seed's numbers and put in. So is the step in "
+        "how many numbers a buffer holds, are the paper's numbers and put in. So is the step in "
         "which batching misses its bound, as testers that carry 52,000 numbers/s are 96 % busy "
         "with 50,000; and that waits rise ever faster is what any queue does.",
         "Storm, the fourth configuration of the figure, is not repeated: it ships at once as "
-        "instant flushing does, and the seed has both to compare two systems' code, which is no "
+        "instant flushing does, and the paper has both to compare two systems' code, which is no "
         "part of a simulation.",
     ),
 )

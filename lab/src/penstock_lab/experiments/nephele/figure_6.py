@@ -151,7 +151,7 @@ def picture_6(data: Data) -> Figure:
 
 SMOOTH = (
     "the simulated cluster has no stragglers, no garbage collection and no bursts beyond chance, "
-    "so queues are shorter than the seed's and fewer testers keep the bound"
+    "so queues are shorter than the paper's and fewer testers keep the bound"
 )
 
 FIGURE_6 = Experiment(
@@ -236,9 +236,9 @@ FIGURE_6 = Experiment(
     spark_size={"step": 30.0, "rate": 225, "latency": "2s"},
     on_spark=prime_tester_spark.ON_SPARK,
     notes=(
-        "Simulated is the seed's graph, which the workload prime-tester has too: 32 sources, the "
+        "Simulated is the paper's graph, which the workload prime-tester has too: 32 sources, the "
         "testers and 32 sinks. The time of a test is not printed, and taken so that 36 testers can "
-        "do for the warm-up and 175 for the peak. The strategy is as the seed prints it, without "
+        "do for the warm-up and 175 for the peak. The strategy is as the paper prints it, without "
         "the reserve that the policy keeps if nothing else is said.",
     ),
 )

@@ -115,7 +115,7 @@ def _loaded(scenario: Scenario, rates: Mapping[float, float]) -> Scenario:
 def provisioned(scenario: Scenario) -> Scenario:
     """For the peak of 6,734 tweets a second, known beforehand: the fewest that are 70 % busy then.
 
-    That is what somebody provisions who knows load and costs; it is not in the seed.
+    That is what somebody provisions who knows load and costs; it is not in the paper.
     """
     share = {"hot-topics": 1.0, "filter": 1.0, "sentiment": 0.2}
     steps = scenario.model.steps
@@ -203,12 +203,12 @@ def picture(data: Data) -> Figure:
 _TOPICS = (
     "how many tweets of the peak passed the filter is not printed. What is added is between what "
     "all those need that come on top of the usual ones, as here, and what all of the peak would "
-    "(row below), and so is the seed's number"
+    "(row below), and so is the paper's number"
 )
 
 _CALMER = (
     "simulated tweets follow days and nights with 5 % of chance every 5 s and one peak, and the "
-    "cluster has no stragglers. The seed's bursts are real ones, and most of what it misses is in "
+    "cluster has no stragglers. The paper's bursts are real ones, and most of what it misses is in "
     "them"
 )
 
@@ -311,10 +311,11 @@ FIGURE_8 = Experiment(
     spark=twitter_spark.cases,
     spark_size={"rate": 240, "bound": "3s", "seconds": 100.0, "tasks": (3, 4, 5)},
     notes=(
-        "Simulated is the seed's graph: tweets go to hot topics, which are merged, and to filters, "
-        "which pass what is hot on to sentiments. The workload twitter-sentiment does so too, with "
-        "operators before these that parse tweets and find their hashtags. The strategy is as the "
-        "seed prints it, without the reserve that the policy keeps if nothing else is said.",
+        "Simulated is the paper's graph: tweets go to hot topics, which are merged, and to "
+        "filters, which pass what is hot on to sentiments. The workload twitter-sentiment does "
+        "so too, with operators before these that parse tweets and find their hashtags. The "
+        "strategy is as the paper prints it, without the reserve that the policy keeps if "
+        "nothing else is said.",
         "In the one run on Spark a static plan that was found by trying meets both bounds more "
         "often than the policy and costs less.",
     ),

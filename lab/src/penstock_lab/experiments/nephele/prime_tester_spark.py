@@ -2,15 +2,15 @@
 
 Testers wait for 5 ms instead of reckoning, so that two cores can run more than two. The bound is
 that of a system that works in batches: seconds. The static testers are the fewest that the peak
-does not jam, as in the seed. The best static plan has the fewest that meet the bound at the peak in
-91 % of looks, as often as the seed's policy does: the static testers if these do, or else one more
-after the other is tried, with the highest rate alone. Its hours follow, being static: those of the
-static testers and of so many tasks more.
+does not jam, as in the paper. The best static plan has the fewest that meet the bound at the peak
+in 91 % of looks, as often as the paper's policy does: the static testers if these do, or else one
+more after the other is tried, with the highest rate alone. Its hours follow, being static: those of
+the static testers and of so many tasks more.
 
 All of these have a local master. Dynamic allocation needs a cluster, so it has one in this machine,
 with the plan of the static testers: one executor at first, more while tasks are pending for a
 second, fewer when one had nothing to do for a step, which is what Spark's default of 60 s is in the
-seed. All other times are Spark's defaults.
+paper. All other times are Spark's defaults.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ ON_SPARK = (
     "starting and feeding these takes of the same two cores, so that its latencies are worse for "
     "that too. It follows the tasks of a batch, of which there are as many at any rate, and so it "
     "asks for all that these need at once and gives none back. One that had nothing to do goes "
-    "after a step instead of 60 s, which are a step in the seed."
+    "after a step instead of 60 s, which are a step in the paper."
 )
 
 
@@ -79,7 +79,7 @@ TRIAL = 20.0
 
 
 def swing(rate: int, step: float) -> str:
-    """Four rates up and down where the seed has six: a step is longer than the guard's cool-down.
+    """Four rates up and down where the paper has six: a step is longer than the guard's cool-down.
 
     They are the rate, and two, three and four times as much.
     """
@@ -277,7 +277,7 @@ def _static_kept(at: int) -> Read:
 
 
 def hours_claims(saved: float) -> tuple[Claim, ...]:
-    """saved: what the seed's longest bound saves of the hours at its shortest."""
+    """saved: what the paper's longest bound saves of the hours at its shortest."""
     ends = (("shorter", 0), ("longer", -1))
     return (
         Claim("waiting testers: share of the hours at the shorter bound that the longer saves",

@@ -35,11 +35,11 @@ from penstock_lab.experiments.stela.scale_out import (
 )
 
 _GRAPHS = (
-    "What is simulated are the layouts of the seed's figure 5 as its authors have published them "
+    "What is simulated are the layouts of the paper's figure 5 as its authors have published them "
     "with the tasks, executors and workers of Table I, not the workloads of the same names here. "
     "The sources of page load and processing pause for 50 ms before each line there, and the other "
     "components take no time to speak of: none of them is congested, so that Stela gives its slots "
-    "to the source. The seed says that it found the most congested bolts. In other "
+    "to the source. The paper says that it found the most congested bolts. In other "
     "published versions components wait: rows below have these, with sources that emit more than "
     "is carried (waiting), and with those that pause (paused)."
 )
@@ -51,27 +51,28 @@ _NO_ETP = (
 )
 _TWICE = (
     "as published the sources are the slowest components, and with four more executors for four "
-    "they emit twice as much; the seed's 1.8 times are less than that, and the same for both too"
+    "they emit twice as much; the paper's 1.8 times are less than that, and the same for both too"
 )
 _KEYS = (
-    "as in the seed Stela gives slots to the congested operator closest to the sink, a join. As "
+    "as in the paper Stela gives slots to the congested operator closest to the sink, a join. As "
     "published, more than half of its tuples have the same key and stay with one instance whatever "
-    "it gets; with even keys it gains more than in the seed (row below), which is between the two"
+    "it gets; with even keys it gains more than in the paper (row below), which is between the two"
 )
 _MOVED = (
     "executors that wait, as published, do as much on another machine, so that least link load "
-    "neither gains nor loses; by what it lost in the seed, which had four processors for the four "
+    "neither gains nor loses; by what it lost in the paper, which had four processors for the four "
     "or five executors of a machine, it does not say"
 )
 _SOONER = (
-    "The seed says that Stela is calm sooner than least link load too, but for network monitoring. "
-    "Which of them is, is chance here where both take some 90 s: another seed turns it round, so "
-    "that it is not counted."
+    "The paper says that Stela is calm sooner than least link load too, but for network "
+    "monitoring. Which of them is, is chance here where both take some 90 s: another random seed "
+    "reverses it, so that it is not counted."
 )
 _MACHINES = (
-    "in the seed the default scheduler lost a fifth, as heavy bolts came together on some machines "
-    "it says. Components that take no time, as published, lose nothing when they are dealt out "
-    "anew; nor do those that wait, or that work on the one processor of a machine (rows below)"
+    "in the paper the default scheduler lost a fifth, as heavy bolts came together on some "
+    "machines it says. Components that take no time, as published, lose nothing when they are "
+    "dealt out anew; nor do those that wait, or that work on the one processor of a machine (rows "
+    "below)"
 )
 
 

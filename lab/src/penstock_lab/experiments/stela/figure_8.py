@@ -213,10 +213,10 @@ _PLACE = (
     "it does not matter which machines go as long as all instances find a place on the rest. Those "
     "that wait, as published, do as much there; those that work take turns on the processors, of "
     "which ETP knows nothing, so that Stela's choice is no better than others (rows below). It "
-    "matters where they find none: the seed's 32 worker processes fill the four places of each "
+    "matters where they find none: the paper's 32 worker processes fill the four places of each "
     "machine, of which half are left. The fewer of those that went find one, the less is kept, "
-    "down to nothing (rows below). The seed's two groups, with 0.2 and 0.6, are between, but "
-    "Storm's scheduler and the one that the seed's authors have published find a place for all"
+    "down to nothing (rows below). The paper's two groups, with 0.2 and 0.6, are between, but "
+    "Storm's scheduler and the one that the paper's authors have published find a place for all"
 )
 
 FIGURE_8 = Experiment(

@@ -3,7 +3,7 @@
 The executors are those of a cluster in this machine, with four slots each. Views are tagged and
 then scored, both by key, with state that has a part for each instance, and with a wait for each
 row. More comes than is scored, so that rows wait before that, and all throughput depends on it. As
-in the seed every executor has one component at first: the parts of the score are put on two of
+in the paper every executor has one component at first: the parts of the score are put on two of
 them, those of the tags on the other two. There Spark leaves them. The task of the source, which has
 no state, runs anywhere.
 

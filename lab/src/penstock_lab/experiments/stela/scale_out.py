@@ -21,14 +21,14 @@ SAME = (
 _STARTS = (
     "here Stela stops the components that it gives executors, for as long as their workers take to "
     "start, and the default scheduler all of them, after the 30 s that Storm waits if it is not "
-    "told otherwise. What the seed's was told it does not say; beside one that starts at once, as "
+    "told otherwise. What the paper's was told it does not say; beside one that starts at once, as "
     "Stela's does as published, Stela takes longer with network monitoring, and with the star "
     "chance decides (rows at once)"
 )
 _CALM = (
     "throughput counts as calm after four windows of 10 s at the earliest, here and there. The "
     "default scheduler stands still for 70 s here: the 30 s that Storm waits, and 40 s in which "
-    "the one processor of a machine starts four workers. In the seed it must have taken many "
+    "the one processor of a machine starts four workers. In the paper it must have taken many "
     "minutes (seconds below)"
 )
 
@@ -123,7 +123,7 @@ def _timeline(data: Data, layout: Layout) -> Panel:
 
 
 def better(layout: str, seed: float, why: str = "", **more: Any) -> Claim:
-    """By which share Stela carries more than the default scheduler, as the seed puts it."""
+    """By which share Stela carries more than the default scheduler, as the paper puts it."""
 
     def read(data: Data) -> float:
         return gain(layout, "stela", "default")(data) - 1
@@ -146,7 +146,7 @@ def calmer(layout: str, seed: float) -> Claim:
 
 
 def slower(layout: str) -> tuple[Claim, ...]:
-    """The seed says in words that Stela takes longer."""
+    """The paper says in words that Stela takes longer."""
     what = f"{layout}: convergence time beside the default scheduler"
     claim = Claim(what, None, faster(layout), neutral=1.0, side="above", why=_STARTS)
     other = replace(claim, what=f"{what} at once", read=faster(layout, AT_ONCE), basis="varied")

@@ -196,7 +196,7 @@ CLAIMS = tuple(
 
 NOTE = (
     "On Spark: a chain of three operators that wait 5 ms each, with eight slots for instances. The "
-    "seed prints what others come to for its three real applications alone. Stela gives two "
+    "paper prints what others come to for its three real applications alone. Stela gives two "
     "instances a round there, and the best static plan has as many of each operator as the slots "
     "allow."
 )

@@ -104,7 +104,7 @@ def stela(context: Context, more: int | None = None) -> Plan | None:
 def threshold(context: Context, above: float = 0.8) -> Plan | None:
     """One instance more of what is most at work, if that is more than 80 % of the time.
 
-    The seed's capacity is that of operators behind the sources.
+    The paper's capacity is that of operators behind the sources.
     """
     assert context.latest is not None
     one = observe(context.latest, LATENCY)

@@ -157,31 +157,31 @@ def picture(data: Data) -> Figure:
 _THREADS = (
     "the more an instance costs beside its work, the earlier too many of them hurt, which ends the "
     "search: a row below for nothing, and one for 5 % of a processor instead of 1 %. How much it "
-    "was in the seed is not printed"
+    "was in the paper is not printed"
 )
 _STUCK = (
-    "the others do less here than in the seed. The threshold looks at what is behind the sources, "
+    "the others do less here than in the paper. The threshold looks at what is behind the sources, "
     "and ends where its one source, of 4,000 tweets/s, has no more to give. Stela gives instances "
     "to sources once nothing counts as congested (of skewed keys one instance is at its limit, and "
     "all of them together are not), takes none back, and loses with dozens of them what it had; "
     "beside its best round the distance is shorter but in SWC (rows below)"
 )
 _SOON_THERE = (
-    "Stela does more here than in the seed: with an instance for each machine in a round it has "
+    "Stela does more here than in the paper: with an instance for each machine in a round it has "
     "most of what six machines carry by its fourth round, 7,600 tweets/s of the 9,800 of the best "
     "static plan (WC) and 12,000 of 12,900 (TSA), so that little is left to be ahead by. Beside "
     "its best round it is less still (rows below)"
 )
 _ONE_EACH = (
-    "one instance of each is further from what the source brings here than in the seed: a source "
+    "one instance of each is further from what the source brings here than in the paper: a source "
     "brings 4,000 tweets/s, one counter carries 2,080 (WC), one that keeps a tweet for 1 ms "
     "carries 950 (SWC) and one language detector 2,500 (TSA), and profiling gives them two to four "
-    "at once. That SWC gained no more than 0.21 by that in the seed says that its one instance "
+    "at once. That SWC gained no more than 0.21 by that in the paper says that its one instance "
     "keeps many tweets at a time; ours waits for one after the other"
 )
 
 _SIXTEEN = (
-    "the seed's three steps to 48:24:24 are of 16:8:8, which neither equation (1) with its slice "
+    "the paper's three steps to 48:24:24 are of 16:8:8, which neither equation (1) with its slice "
     "of 0.3 nor division by what they have in common can give; here they are of 2:1:1. With a "
     "slice of 0.06, steps are of 17:9:9 (rows below)"
 )
@@ -193,9 +193,9 @@ _ONE_MS = (
 
 _TUNED = (
     "no operator of the diamond takes twice its least time in the plan that the second step ends "
-    "with (row below), which by the seed's own rule, with k = 2, ends profiling before a single "
+    "with (row below), which by the paper's own rule, with k = 2, ends profiling before a single "
     "instance is tried, and next to nothing is left to gain beside the best static plan. In the "
-    "seed the operator bound by I/O was short of instances with four for one of the others, so "
+    "paper the operator bound by I/O was short of instances with four for one of the others, so "
     "that it must have taken more than four times as long as they; here those that wait for 5 ms "
     "take longest"
 )
@@ -251,7 +251,7 @@ FIGURE_11 = Experiment(
             48,
             _instances("star", "centre"),
             why="with 0.3 ms of a processor for a record, 18 of them fill all processors; how long "
-            "the seed's waited for I/O is not printed",
+            "the paper's waited for I/O is not printed",
         ),
         Claim(
             "WC: stepwise beside the best other",
@@ -294,7 +294,7 @@ FIGURE_11 = Experiment(
             better="higher",
             why="an instance more doubles what one instance was the limit of, as long as the "
             "processors last, so that the threshold gains in each application (row below); in "
-            "the seed it gained next to nothing, for which it gives no reason",
+            "the paper it gained next to nothing, for which it gives no reason",
         ),
         *(
             Claim(

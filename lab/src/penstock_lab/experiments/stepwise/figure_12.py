@@ -27,7 +27,7 @@ from penstock_lab.experiments.stepwise.common import (
 from penstock_lab.experiments.stepwise.contest import Contest
 
 DEPTHS = {6: 0.335, 8: 0.24, 12: 0.205}
-"""By how much the seed's final plans carry more than the first ones, by depth."""
+"""By how much the paper's final plans carry more than the first ones, by depth."""
 
 NODES = (6, 10, 14)
 BEST = ", best static"
@@ -138,8 +138,8 @@ def picture(data: Data) -> Figure:
 
 _FIRST = (
     "the first round leaves most of the machines idle here, since four instances that wait 5 ms "
-    "carry 800 records a second; the seed's carried nearly what its machines could, with operators "
-    "of which it does not say how many are of which kind"
+    "carry 800 records a second; the paper's carried nearly what its machines could, with "
+    "operators of which it does not say how many are of which kind"
 )
 
 _DEEP = (

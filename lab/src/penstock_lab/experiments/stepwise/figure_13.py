@@ -73,7 +73,7 @@ def picture(data: Data) -> Figure:
 
 _FOUR = (
     "Given: what operators of the word count take is chosen such that four machines can carry "
-    "6,000 tweets a second, since the seed does not print it."
+    "6,000 tweets a second, since the paper does not print it."
 )
 
 _MISSED = (
@@ -99,7 +99,7 @@ FIGURE_13 = Experiment(
             0.571,
             _most_saved,
             better="higher",
-            why="stepwise profiling takes six machines for 6,000 tweets/s where the seed's took "
+            why="stepwise profiling takes six machines for 6,000 tweets/s where the paper's took "
             "four, so that less is saved beside Stela's ten",
         ),
         Claim(

@@ -143,7 +143,7 @@ def picture(data: Data) -> Figure:
 _COARSE = (
     "the first round is bound by its one source whatever the slice is; later ones with coarse "
     "ratios carry less, until so many instances are added that the processors are the bound, which "
-    "cost nothing here and throughput in the seed"
+    "cost nothing here and throughput in the paper"
 )
 
 _FINE = (

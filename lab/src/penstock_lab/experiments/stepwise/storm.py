@@ -1,6 +1,6 @@
 """The applications of stepwise profiling on its platform, to be simulated.
 
-The seed ran Storm on virtual machines with two processors each, one worker a machine. What it
+The paper ran Storm on virtual machines with two processors each, one worker a machine. What it
 does not print follows from these:
 
 - To fetch a tweet of some 3 kB from the queue server, or to write it away, takes a round trip of
@@ -10,7 +10,7 @@ does not print follows from these:
 - 10,000 random numbers take 1 ms, as in the workloads here. All threads of a worker draw them from
   one seed, which only one of them can move on at a time: two beside each other draw as many as
   one alone. Among other work it is as likely that both draw as the square of their share of it.
-- Of the word count the seed prints that tasks of parser, splitter and counter relate as 2:2:3,
+- Of the word count the paper prints that tasks of parser, splitter and counter relate as 2:2:3,
   that a tweet has 12 words, and that four machines carry 6,000 tweets a second. Parser and splitter
   take 0.3 ms and the counter 0.04 ms for a word, round times with which this relation holds and
   the eight processors are 85 % busy at 6,000. Words follow Zipf's law.
@@ -20,7 +20,7 @@ does not print follows from these:
   machines in turn. What ran before has no say in where it runs.
 - Queues hold 1,024 records for an instance, which is Storm's default.
 - Every instance takes 1 % of a processor, at work or not, since Storm keeps two threads for it that
-  are woken and switched. The seed says that too many instances cost throughput and not how much:
+  are woken and switched. The paper says that too many instances cost throughput and not how much:
   the figure is a choice.
 """
 
@@ -52,7 +52,7 @@ FETCH = Step(Gamma(0.25e-3, _VARIES), cpu=0.2)
 
 @dataclass(frozen=True)
 class App:
-    """An application on the seed's platform.
+    """An application on the paper's platform.
 
     load: more than it carries, from each source; interference: between busy threads of a machine.
     """
@@ -109,9 +109,9 @@ def linear(kinds: str = "ccc", load: str = "6000/s") -> App:
 def mixed(depth: int, turns: bool = False) -> str:
     """The name of a chain of operators of all kinds, so many with the source, of each as many.
 
-    The seed mixes them and does not say which comes where. Here those of a kind are neighbours, so
-    that each machine gets its part of every kind when instances are dealt in turn, as the seed says
-    of its scheduler. turns: kinds take turns instead; in the ratio of 1:1:4 they go round six
+    The paper mixes them and does not say which comes where. Here those of a kind are neighbours, so
+    that each machine gets its part of every kind when instances are dealt in turn, as the paper
+    says of its scheduler. turns: kinds take turns instead; in the ratio of 1:1:4 they go round six
     machines at once, and all that are bound by the processor meet on the same ones.
     """
     kinds = ("ciw" * depth)[: depth - 1]
