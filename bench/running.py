@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from penstock import Dataflow, Discard, Generator
+from penstock.engines.spark.changes.execution import Execution
 from penstock.engines.spark.changes.interruption import gap
-from penstock.engines.spark.changes.quiescence import quiesce
+from penstock.engines.spark.changes.planner import stop_steps
+from penstock.engines.spark.changes.spark_pipelines import SparkPipelines
 from penstock.engines.spark.engine import SparkEngine
 from penstock.plan import fusion
 from penstock.plan.plan import Plan
@@ -86,7 +88,8 @@ def restarted(engine: SparkEngine, operator: str, output: str) -> float:
     spec = engine.plan.pipeline_of(operator)
     pipeline = engine.pipelines[spec.name]
     began = time.time()
-    quiesce(engine, [spec])
+    steps = tuple(stop_steps(engine.flow.graph, engine.plan, [spec]))
+    Execution(SparkPipelines(engine.flow), steps).run_unrecorded()
     pipeline.turn(open=True, admission=spec.admission, cadence=spec.cadence)
     pipeline.start()
     ended = time.time()

@@ -42,9 +42,9 @@ def seen(engine: SparkEngine) -> dict[str, Any]:
     until(lambda: len(engine.observer.outputs["sums"]) >= before + 3)
     pipeline = engine.pipelines["numbers"]
     return {
-        "executors": engine.executors.ids(),
+        "executors": engine.flow.executors.ids(),
         "plan": engine.plan.executors,
-        "state": sorted(pipeline.placement(engine.executors).values(), key=str),
+        "state": sorted(pipeline.placement(engine.flow.executors).values(), key=str),
     }
 
 
@@ -57,7 +57,7 @@ def main(run_dir: Path) -> None:
     engine.apply(engine.plan.with_pipeline("numbers", parallelism=4, ceiling=4))
     until(lambda: len(engine.observer.outputs.get("sums", ())) >= 3)
     found: dict[str, Any] = {"start": seen(engine)}
-    first, second = engine.executors.ids()
+    first, second = engine.flow.executors.ids()
     found["unknown"] = refusal(engine, executors=1, leaving=("77",))
     left = engine.apply(replace(engine.plan, executors=1, leaving=(first,)))
     found["left"] = {**seen(engine), "changes": left.changes, "expected": [second]}

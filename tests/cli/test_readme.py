@@ -14,11 +14,11 @@ from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.load_profile import parse
 from penstock.metrics.catalog import VOCABULARY
 from penstock.plan import fusion
-from penstock.views.chronicle import HEAD
+from penstock.store.timeline import HEAD
 from penstock.views.prometheus import family
 
 from ..docs.blocks import blocks
-from ..report import statuses
+from ..views import statuses
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

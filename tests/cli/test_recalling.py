@@ -21,9 +21,8 @@ from pyarrow import csv, parquet
 
 from penstock.engines.memory import MemoryEngine
 from penstock.metrics.snapshot import OperatorMetrics
-from penstock.store import tables
+from penstock.store import tables, timeline
 from penstock.store.history import FILE, moments, snapshots
-from penstock.views import chronicle
 
 from ..control.doubles import running
 from .conftest import Run
@@ -49,7 +48,7 @@ def test_the_history_of_a_run_is_told(penstock: Run) -> None:
     code, out, err = penstock("history", "mine")
     said = out.splitlines()
     assert (code, err) == (0, "")
-    assert said[0] == chronicle.HEAD
+    assert said[0] == timeline.HEAD
     change = "[   0:03] tweets: parallelism 1 -> 4 (0 ms without output): scripted: count=4"
     place = said.index(change)
     assert said[place - 1].startswith("[   0:03]      1,000      1,000 ")

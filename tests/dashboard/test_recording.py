@@ -16,9 +16,8 @@ from penstock.dashboard import recording
 from penstock.dashboard.recording import Recording, check
 from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput, RunDirectoryError
-from penstock.store import history
+from penstock.store import history, timeline
 from penstock.store.run_directory import RunDirectory
-from penstock.views import chronicle
 from tests.control.doubles import flow, running
 
 from .runs import WALL, ticks, write
@@ -34,7 +33,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_points_are_the_lines_of_the_history(past: Path) -> None:
     found = Recording(past).since(0).points
-    lines = [*chronicle.lines(history.seen(past))]
+    lines = [*timeline.lines(history.seen(past))]
     assert len(found) == len(lines) > 100
     running = [n for n, one in enumerate(lines) if one.offered is not None and one.offered >= 0]
     assert len(running) > 100

@@ -157,7 +157,7 @@ def _share(changes: list[requests.Request], step: int, steps: int) -> list[reque
 def _apply(engine: SparkEngine, change: requests.Request) -> None:
     """Ask for a change; a refused one must do no harm either."""
     try:
-        engine.apply(change.apply(engine.plan, engine.site.graph))
+        engine.apply(change.apply(engine.plan, engine.flow.site.graph))
         print(f"    {change}")
     except (Refused, InvalidPlan) as error:
         print(f"    {change} refused: {error}")

@@ -24,7 +24,7 @@ from penstock.policies.shared import rates
 from penstock.policies.shared.topology import Topology
 from penstock.policies.stela.policy import Stela
 from penstock.policies.stela.strategies import LeastLinkLoad, RoundRobin, RoundRobinMemory
-from tests.models import dags
+from tests.policies import dags
 from tests.policies.queues import chain
 
 

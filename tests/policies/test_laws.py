@@ -25,7 +25,7 @@ from penstock.policies.base import registry
 from penstock.policies.base.policy import Context
 from penstock.policies.shared import queueing, rates
 from penstock.policies.shared.topology import Topology
-from tests.models import dags
+from tests.policies import dags
 from tests.strategies import few
 
 SETTINGS: Mapping[str, tuple[str, ...]] = {

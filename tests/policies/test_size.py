@@ -30,7 +30,7 @@ from penstock.policies.shared import rates
 from penstock.policies.shared.topology import Topology
 from penstock.policies.stela.policy import Stela, scale_in, scale_out
 from penstock.policies.stela.strategies import LeastLinkLoad, RoundRobin
-from tests.models import dags
+from tests.policies import dags
 from tests.speed import within
 
 MANY = 10_000

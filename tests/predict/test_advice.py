@@ -22,7 +22,7 @@ from penstock.policies.shared.topology import Topology
 from penstock.predict.advice import advise, replay
 from penstock.store import history, run_options
 from penstock.store.history import dataflow, seen, transitions
-from tests.models import dags
+from tests.policies import dags
 
 from ..control.doubles import FakeTime, Watcher, flow
 

@@ -73,7 +73,7 @@ def _advise(given: argparse.Namespace, streams: Streams) -> int:
 
 def _lines(found: Iterable[Advice], *, whole: bool = False) -> Iterator[str]:
     """A line each time that something else is wanted; `whole`: also if nothing is."""
-    from penstock.views import text
+    from penstock import text
 
     before: object = None
     for one in found:

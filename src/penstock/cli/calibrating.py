@@ -69,7 +69,7 @@ def _calibrate(given: argparse.Namespace, streams: Streams) -> int:
 
 
 def _fitted(found: Calibration, out: str | None) -> Iterator[str]:
-    from penstock.views import text
+    from penstock import text
 
     quality, batch, node = found.quality, found.batch, found.node
     yield (
@@ -126,7 +126,7 @@ def _whatif(given: argparse.Namespace, streams: Streams) -> int:
 
 
 def _told(answer: Prediction) -> Iterator[str]:
-    from penstock.views import text
+    from penstock import text
 
     rate = f"{text.rate(answer.alone.offered)} rows/s offered"
     yield (
@@ -146,7 +146,7 @@ def _told(answer: Prediction) -> Iterator[str]:
 
 
 def _outcome(title: str, one: PredictedRun) -> Iterator[str]:
-    from penstock.views import text
+    from penstock import text
 
     kept = "" if one.throughput >= 0.97 * one.offered else ", so it falls behind"
     yield f"{title}: {text.rate(one.throughput)} rows/s{kept}"

@@ -15,7 +15,7 @@ from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from penstock.views import text
+from penstock import text
 
 GIB = 1024**3
 _INSTALL_JAVA = (

@@ -76,10 +76,9 @@ def add(commands: Any) -> None:
 
 def _history(given: argparse.Namespace, streams: Streams) -> int:
     from penstock.dataflow import duration
-    from penstock.store import history
+    from penstock.store import history, timeline
     from penstock.store.run_directory import local
     from penstock.store.serialization import plain
-    from penstock.views import chronicle
 
     home = local(given.run_dir)
     graph = history.dataflow(home)
@@ -91,12 +90,12 @@ def _history(given: argparse.Namespace, streams: Streams) -> int:
         raise InvalidInput("--at and --out are for --snapshot: which moment, and where to")
     moments = _since(given, home)
     first = moments[0].turn if moments else 0
-    every = chronicle.step(moments) if given.every is None else duration.seconds(given.every)
+    every = timeline.step(moments) if given.every is None else duration.seconds(given.every)
     if every <= 0:
         raise InvalidInput(f"there is no line every '{given.every}'")
-    lines = [*chronicle.lines(history.seen(home, chronicle.chosen(moments, every)))]
+    lines = [*timeline.lines(history.seen(home, timeline.chosen(moments, every)))]
     told, made = [*history.decisions(home, first)], [*history.transitions(home, first)]
-    events = [*chronicle.events(made, told)]
+    events = [*timeline.events(made, told)]
     shown = {
         "flow": graph.name,
         "every_s": every,
@@ -110,13 +109,13 @@ def _history(given: argparse.Namespace, streams: Streams) -> int:
 
 
 def _page(flow: str, lines: list[Any], events: list[Any]) -> list[str]:
-    from penstock.views import chronicle
+    from penstock.store import timeline
 
     if not lines:
         return [f"{flow}: nothing was measured yet"]
-    page, again = [chronicle.HEAD], False
-    for one in chronicle.in_order(lines, events):
-        if isinstance(one, chronicle.Line) and one.first:
+    page, again = [timeline.HEAD], False
+    for one in timeline.in_order(lines, events):
+        if isinstance(one, timeline.Sample) and one.first:
             if again:
                 page.append("--- continued ---")
             again = True

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from itertools import islice, tee
 from typing import Any
 
+from penstock.store import timeline
 from penstock.store.history import Seen
 from penstock.store.serialization import plain
-from penstock.views import chronicle
-from penstock.views.chronicle import Line
+from penstock.store.timeline import Sample
 
 Point = dict[str, Any]
 
@@ -21,7 +21,7 @@ def points(seen: Iterable[Seen], before: Point | None = None) -> Iterator[Point]
     `before` is the point of the first turn where it is known; it does not come again.
     """
     one, other = tee(seen)
-    pairs = zip(chronicle.lines(one), other, strict=True)
+    pairs = zip(timeline.lines(one), other, strict=True)
     for line, now in islice(pairs, 0 if before is None else 1, None):
         made = _point(line, now)
         if before is not None and not line.first and line.at == before["at"]:
@@ -30,7 +30,7 @@ def points(seen: Iterable[Seen], before: Point | None = None) -> Iterator[Point]
         yield made
 
 
-def _point(line: Line, now: Seen) -> Point:
+def _point(line: Sample, now: Seen) -> Point:
     shown: Point = plain(
         {
             "turn": line.turn,

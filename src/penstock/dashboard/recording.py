@@ -18,9 +18,8 @@ from penstock.dataflow import serialization
 from penstock.dataflow.graph import CycleError, Graph
 from penstock.drawing.layout import layout
 from penstock.errors import PenstockError, RunDirectoryError
-from penstock.store import history, mailbox, run_directory, run_options
+from penstock.store import history, mailbox, run_directory, run_options, timeline
 from penstock.store.history import Changed, Moment
-from penstock.views import chronicle
 
 DRAWN = 300
 """Operators that a page draws; more are a table, not a picture."""
@@ -202,7 +201,7 @@ class Recording:
     def _add_points(self, found: list[Moment], new: list[Moment]) -> None:
         """Rates are between two turns, so the turn before the first new one is read again."""
         if len(found) > _FULL:
-            turns = chronicle.chosen(found, chronicle.step(found, _FULL // 2))
+            turns = timeline.chosen(found, timeline.step(found, _FULL // 2))
             seen = history.seen(self.run_dir, turns)
         else:
             seen = history.seen(self.run_dir, since=found[0].turn)

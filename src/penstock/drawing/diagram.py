@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from penstock import text
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import Operator, State
 from penstock.drawing.layout import Layout, Route, layout
@@ -20,7 +21,6 @@ from penstock.drawing.sketch import Box, Curve, Dot, Label, Shape, Sketch
 from penstock.metrics import derived
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
-from penstock.views import text
 
 WARM, HOT = 0.7, 0.9
 """Shares of the time at work from which a pipeline is busy, and too busy."""
@@ -98,7 +98,7 @@ class _Diagram:
         return _EDGE + _WIDE / 2 + layer * (_WIDE + _GAP), _EDGE + _HIGH / 2 + row * pitch
 
     def area(self, name: str, pad: float = 0.0, foot: float = 0.0) -> _Area:
-        place = self.layout.places[name]
+        place = self.layout.positions[name]
         x, y = self.at(place.layer, place.row)
         wide, high = _WIDE / 2 + pad, _HIGH / 2 + pad
         return _Area(x - wide, y - high, x + wide, y + high + foot)
@@ -156,7 +156,7 @@ class _Diagram:
 
     def edge(self, route: Route) -> Curve:
         """Level through every layer on the way, with a bend between two layers."""
-        (first, *between, last) = [self.at(place.layer, place.row) for place in route.places]
+        (first, *between, last) = [self.at(place.layer, place.row) for place in route.positions]
         start = (first[0] + _WIDE / 2, first[1])
         steps: list[tuple[float, ...]] = []
         at = start

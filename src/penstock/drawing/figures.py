@@ -1,7 +1,7 @@
-"""Pictures as values: what is to be seen, before it is drawn.
+"""Charts as values: what to show, before it is laid out.
 
-A `Figure` holds panels, a panel holds lines or groups of bars, levels to keep to and decisions
-that were taken. `save` draws it; the same figure gives the same bytes.
+A `Figure` holds panels; a panel holds lines or groups of bars, reference levels and decisions.
+`save` draws a figure; the same figure gives the same bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Numbers = tuple[float | None, ...]
 class Line:
     """Values over x; None is a gap. A step holds its value until the next x.
 
-    tone: which colour of the palette, the next one if not given. faint: in the background.
+    tone: index of its colour, by default its position. faint: in the background.
     """
 
     label: str
@@ -36,7 +36,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Bars:
-    """One bar for each category of the panel; None is no bar. spread: a deviation of each."""
+    """One bar for each category of the panel; None is no bar. spread: error bars."""
 
     label: str
     values: Numbers
@@ -46,7 +46,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Level:
-    """A horizontal line to stay below, or to reach: a constraint, or a number of the seed's."""
+    """A horizontal reference line: a latency bound, or a number that a paper reports."""
 
     value: float
     label: str
@@ -54,7 +54,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Mark:
-    """A decision: when, and in a word or two what. size: how much it changes, beside others."""
+    """A decision: when, and a short label. size: how much it changes, compared with others."""
 
     at: float
     label: str = ""
@@ -63,11 +63,10 @@ class Mark:
 
 @dataclass(frozen=True)
 class Panel:
-    """A pair of axes. x and y: what they show and its unit, `latency (ms)`.
+    """A pair of axes. x and y: what they show, with the unit: `latency (ms)`.
 
-    categories: names of the groups, where bars are shown; log: the y axis in powers of ten; top:
-    where the y axis ends, for lines that leave the picture; marked: whose decisions the marks are,
-    for the legend.
+    categories: names of the groups of bars. log: logarithmic y axis. top: upper end of the y axis,
+    where lines are cut off. marked: legend entry of the marks.
     """
 
     x: str
@@ -93,7 +92,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels under each other, or in several columns. note: a line below, such as the source."""
+    """Panels below each other, or in several columns. note: a line below, such as the source."""
 
     title: str
     panels: tuple[Panel, ...]
@@ -102,7 +101,11 @@ class Figure:
 
 
 def save(figure: Figure, path: str | Path) -> tuple[Path, Path]:
-    """Draw a figure as PNG and SVG beside each other; any suffix of the path is replaced."""
-    from penstock.drawing import matplotlib_figures
+    """Draw a figure as PNG and SVG beside each other; the suffix of the path is replaced.
 
-    return matplotlib_figures.save(figure, Path(path))
+    Raises `PenstockError` if matplotlib is missing, which rasterises the PNG.
+    """
+    from penstock.drawing import charts, files
+
+    drawn, base = charts.chart(figure), Path(path)
+    return files.save(drawn, base.with_suffix(".png")), files.save(drawn, base.with_suffix(".svg"))

@@ -1,12 +1,16 @@
-"""Where the operators of a dataflow stand in a drawing: a layered layout, computed from the graph.
+"""Layered graph layout: where the operators of a dataflow go in a drawing.
 
-Sources stand left, sinks right, every edge leads from a layer to a later one. An edge that is
-longer than one layer passes the layers between in a lane of its own, which all readers of one
-operator share, so that no edge runs through a box. The same graph always gives the same layout.
+Sources are left, sinks right, and every edge leads from a layer to a later one. An edge longer than
+one layer runs through the layers between in a lane of its own, which all readers of one operator
+share, so that no edge runs through a box. The same graph always gives the same layout.
+
+Layers by longest path, order by barycentres with exchanges, rows by isotonic regression: Sugiyama's
+method. Graphs too large for it get a simpler layout in linear time. See docs/decisions/0024.
 """
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_right, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,16 +18,18 @@ from itertools import pairwise
 from typing import Any
 
 from penstock.dataflow.graph import Graph
-from penstock.drawing.lanes import Point, bundled
 
-_SWEEPS = 12  # passes over the layers, forth and back; more of them hardly change anything
-_EFFORT = 60_000  # points and pieces of edges that are looked at in all: drawing is not slow
-_STRAIGHT = (8.0, 1.0, 1.0)  # weight of a piece of an edge, by the operators at its ends
+_SWEEPS = 12  # passes over the layers; more of them hardly change anything
+_EFFORT = 60_000  # nodes and edge segments visited at most, so that drawing stays fast
+_STRAIGHT = (8.0, 1.0, 1.0)  # weight of an edge segment, by the number of operators at its ends
+
+Node = tuple[str, int]
+"""An operator in its own layer, or the lane of its edges in a later one."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """Layers count from the left; rows run from 0 downwards, at least 1 apart in a layer."""
+class Position:
+    """Layers count from the left; rows from 0 downwards, at least 1 apart within a layer."""
 
     layer: int
     row: float
@@ -31,18 +37,18 @@ class Place:
 
 @dataclass(frozen=True)
 class Route:
-    """An edge: the places it passes, one in each layer, from its source to its target."""
+    """An edge: its positions from source to target, one in each layer."""
 
     source: str
     target: str
-    places: tuple[Place, ...]
+    positions: tuple[Position, ...]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A place for every operator, a route for every edge, and how much room that takes."""
+    """A position for every operator, a route for every edge, and the size of the whole."""
 
-    places: Mapping[str, Place]
+    positions: Mapping[str, Position]
     routes: tuple[Route, ...]
     layers: int
     rows: float
@@ -50,7 +56,7 @@ class Layout:
     @property
     def crossings(self) -> int:
         """How often two edges cross."""
-        steps = {pair for route in self.routes for pair in pairwise(route.places)}
+        steps = {pair for route in self.routes for pair in pairwise(route.positions)}
         between: dict[int, list[tuple[float, float]]] = {}
         for one, other in steps:
             between.setdefault(one.layer, []).append((one.row, other.row))
@@ -60,26 +66,26 @@ class Layout:
         return {
             "layers": self.layers,
             "rows": self.rows,
-            "operators": {n: {"layer": p.layer, "row": p.row} for n, p in self.places.items()},
+            "operators": {n: {"layer": p.layer, "row": p.row} for n, p in self.positions.items()},
             "edges": [
-                {"from": r.source, "to": r.target, "rows": [p.row for p in r.places]}
+                {"from": r.source, "to": r.target, "rows": [p.row for p in r.positions]}
                 for r in self.routes
             ],
         }
 
 
 def layout(graph: Graph) -> Layout:
-    """Place a dataflow. Raises `CycleError` where there is no forwards."""
+    """Lay out a dataflow. Raises `CycleError` if it has a cycle."""
     layer = layers(graph)
     last = {n: max((layer[r] - 1 for r in graph.successors[n]), default=layer[n]) for n in layer}
-    pieces = sum(last[n] - at + 1 + len(graph.successors[n]) for n, at in layer.items())
-    if pieces > _EFFORT:
-        rows = bundled(graph, layer, last)
+    segments = sum(last[n] - at + 1 + len(graph.successors[n]) for n, at in layer.items())
+    if segments > _EFFORT:
+        rows = _bundled_rows(graph, layer, last)
     else:
         mesh = _Mesh.of(graph, layer)
         rows = _rows(mesh, _order(mesh))
     lanes = {
-        name: [Place(at, rows[name, at]) for at in range(layer[name], last[name] + 1)]
+        name: [Position(at, rows[name, at]) for at in range(layer[name], last[name] + 1)]
         for name in graph.topological
     }
 
@@ -96,10 +102,10 @@ def layout(graph: Graph) -> Layout:
 
 
 def layers(graph: Graph) -> dict[str, int]:
-    """The layer of every operator: behind all it reads, and as near to its readers as pays.
+    """The layer of every operator: after all its inputs, and close to its readers if that pays.
 
-    The longest path from a source decides. An operator that more edges leave than enter then
-    moves up to its first reader: a source that is joined late does not trail a long edge.
+    The longest path from a source decides. An operator with more readers than inputs then moves up
+    to its first reader, so that a source that is joined late does not trail a long edge.
     """
     layer: dict[str, int] = {}
     for name in graph.topological:
@@ -115,22 +121,22 @@ def _inputs(graph: Graph, name: str) -> list[str]:
     return [i for i in dict.fromkeys(graph[name].inputs) if i in graph]
 
 
-# --- points and the edges between them ----------------------------------------------------------
+# --- nodes and edge segments --------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Mesh:
-    """All points, by layer, in the order written; `before` and `after` are the neighbours."""
+    """All nodes by layer, in the order written; `before` and `after` are their neighbours."""
 
-    columns: tuple[tuple[Point, ...], ...]
-    before: Mapping[Point, Sequence[Point]]
-    after: Mapping[Point, Sequence[Point]]
-    operators: frozenset[Point]
+    columns: tuple[tuple[Node, ...], ...]
+    before: Mapping[Node, Sequence[Node]]
+    after: Mapping[Node, Sequence[Node]]
+    operators: frozenset[Node]
 
     @classmethod
     def of(cls, graph: Graph, layer: Mapping[str, int]) -> _Mesh:
-        columns: list[list[Point]] = [[] for _ in range(1 + max(layer.values(), default=-1))]
-        after: dict[Point, list[Point]] = {}
+        columns: list[list[Node]] = [[] for _ in range(1 + max(layer.values(), default=-1))]
+        after: dict[Node, list[Node]] = {}
         for name in graph.topological:
             readers = [layer[reader] for reader in graph.successors[name]]
             for at in range(layer[name], max(readers, default=layer[name] + 1)):
@@ -138,10 +144,10 @@ class _Mesh:
                 follow = [(name, at + 1)] if at + 1 < max(readers, default=0) else []
                 follow += [(r, at + 1) for r in graph.successors[name] if layer[r] == at + 1]
                 after[name, at] = follow
-        before: dict[Point, list[Point]] = {point: [] for point in after}
-        for point, follow in after.items():
+        before: dict[Node, list[Node]] = {node: [] for node in after}
+        for node, follow in after.items():
             for one in follow:
-                before[one].append(point)
+                before[one].append(node)
         return cls(tuple(map(tuple, columns)), before, after, frozenset(layer.items()))
 
     @property
@@ -152,11 +158,11 @@ class _Mesh:
 
 # --- the order within each layer ----------------------------------------------------------------
 
-Columns = Sequence[Sequence[Point]]
+Columns = Sequence[Sequence[Node]]
 
 
 def _order(mesh: _Mesh) -> Columns:
-    """The order with the fewest crossings of those tried, which begin with the order written."""
+    """The order with the fewest crossings found, starting from the order written."""
     best: Columns = mesh.columns
     fewest = _crossings(mesh, best)
     for start in (mesh.columns, _by_depth(mesh)):
@@ -171,27 +177,27 @@ def _order(mesh: _Mesh) -> Columns:
     return best
 
 
-def _sweep(mesh: _Mesh, columns: list[list[Point]], *, forth: bool) -> None:
-    """Order every layer by the middle of its neighbours, then exchange what is still better so."""
+def _sweep(mesh: _Mesh, columns: list[list[Node]], *, forth: bool) -> None:
+    """Order every layer by the barycentre of its neighbours, then exchange adjacent nodes."""
     step, neighbours = (1, mesh.before) if forth else (-1, mesh.after)
     for at in range(len(columns))[::step]:
         if 0 <= at - step < len(columns):
-            beside = {point: n for n, point in enumerate(columns[at - step])}
-            rank: dict[Point, float] = {}
-            for n, point in enumerate(columns[at]):
-                met = [beside[one] for one in neighbours[point]]
-                rank[point] = sum(met) / len(met) if met else n
+            beside = {node: n for n, node in enumerate(columns[at - step])}
+            rank: dict[Node, float] = {}
+            for n, node in enumerate(columns[at]):
+                met = [beside[one] for one in neighbours[node]]
+                rank[node] = sum(met) / len(met) if met else n
             columns[at].sort(key=rank.__getitem__)
     for at in range(len(columns)):
         _exchange(mesh, columns, at)
 
 
-def _exchange(mesh: _Mesh, columns: list[list[Point]], at: int) -> None:
-    """Exchange neighbours in a layer whose edges cross less then."""
+def _exchange(mesh: _Mesh, columns: list[list[Node]], at: int) -> None:
+    """Exchange adjacent nodes of a layer where that removes crossings."""
     column, sides = columns[at], []
     for other, neighbours in ((at - 1, mesh.before), (at + 1, mesh.after)):
         if 0 <= other < len(columns):
-            where = {point: n for n, point in enumerate(columns[other])}
+            where = {node: n for n, node in enumerate(columns[other])}
             sides.append({p: sorted(where[one] for one in neighbours[p]) for p in column})
     for n in range(len(column) - 1):
         upper, lower = column[n], column[n + 1]
@@ -200,29 +206,29 @@ def _exchange(mesh: _Mesh, columns: list[list[Point]], at: int) -> None:
 
 
 def _met(upper: Sequence[int], lower: Sequence[int]) -> int:
-    """Crossings of the edges of two points, one above the other, with sorted ends."""
+    """Crossings between the edges of two adjacent nodes, given the sorted ends of their edges."""
     return sum(len(upper) - bisect_right(upper, end) for end in lower)
 
 
 def _by_depth(mesh: _Mesh) -> Columns:
-    """An order in which what belongs together was met together: depth first from the left."""
-    columns: list[list[Point]] = [[] for _ in mesh.columns]
-    met: set[Point] = set()
-    for start in (point for column in mesh.columns for point in column):
+    """A starting order by depth-first search, which keeps connected nodes together."""
+    columns: list[list[Node]] = [[] for _ in mesh.columns]
+    met: set[Node] = set()
+    for start in (node for column in mesh.columns for node in column):
         stack = [start]
         while stack:
-            point = stack.pop()
-            if point not in met:
-                met.add(point)
-                columns[point[1]].append(point)
-                stack.extend(reversed((*mesh.after[point], *mesh.before[point])))
+            node = stack.pop()
+            if node not in met:
+                met.add(node)
+                columns[node[1]].append(node)
+                stack.extend(reversed((*mesh.after[node], *mesh.before[node])))
     return columns
 
 
 def _crossings(mesh: _Mesh, columns: Columns) -> int:
     found = 0
     for left, right in pairwise(columns):
-        where = {point: n for n, point in enumerate(right)}
+        where = {node: n for n, node in enumerate(right)}
         found += _inversions((n, where[o]) for n, p in enumerate(left) for o in mesh.after[p])
     return found
 
@@ -240,39 +246,39 @@ def _inversions(pairs: Iterable[tuple[float, float]]) -> int:
 # --- rows ---------------------------------------------------------------------------------------
 
 
-def _rows(mesh: _Mesh, columns: Columns) -> dict[Point, float]:
-    """Every point as near to its neighbours as its order and the distance allow.
+def _rows(mesh: _Mesh, columns: Columns) -> dict[Node, float]:
+    """Rows that minimise the squared heights of all edges; segments of long edges weigh more.
 
-    What is made small is the sum of the squared heights of all edges, long ones weighing more.
-    Passes that look to one side only carry news far; those that follow, to both sides, settle it.
+    The first passes look to one side only, which carries changes far; the last, to both sides,
+    settle them.
     """
     rows = {p: n - (len(column) - 1) / 2 for column in columns for n, p in enumerate(column)}
     for sweep in range(2 * mesh.sweeps):
         forth, settling = sweep % 2 == 0, sweep >= mesh.sweeps
         for column in columns[:: 1 if forth else -1]:
             wanted, weights = [], []
-            for point in column:
-                near = mesh.before[point] if forth else mesh.after[point]
-                near = (*mesh.before[point], *mesh.after[point]) if settling or not near else near
-                pull = [_pull(mesh, point, one) for one in near]
+            for node in column:
+                near = mesh.before[node] if forth else mesh.after[node]
+                near = (*mesh.before[node], *mesh.after[node]) if settling or not near else near
+                pull = [_pull(mesh, node, one) for one in near]
                 weights.append(sum(pull) or 1.0)
                 middle = sum(w * rows[p] for w, p in zip(pull, near, strict=True)) / weights[-1]
-                wanted.append(middle if near else rows[point])
+                wanted.append(middle if near else rows[node])
             rows.update(zip(column, _apart(wanted, weights), strict=True))
     top = min(rows.values(), default=0.0)
-    return {point: round(row - top, 6) for point, row in rows.items()}
+    return {node: round(row - top, 6) for node, row in rows.items()}
 
 
-def _pull(mesh: _Mesh, one: Point, other: Point) -> float:
-    """How much an edge resists being steep: a bend in a lane is the least necessary."""
+def _pull(mesh: _Mesh, one: Node, other: Node) -> float:
+    """Weight of a segment: bends in a lane are the least necessary."""
     return _STRAIGHT[(one in mesh.operators) + (other in mesh.operators)]
 
 
 def _apart(wanted: Sequence[float], weights: Sequence[float]) -> Iterator[float]:
-    """The rows nearest to those wanted, by weighted squares, that keep a distance of one.
+    """The rows nearest to those wanted, by weighted squares, that are at least 1 apart.
 
-    With one row less for each place in the order the condition is "not falling", and the nearest
-    such series is found by joining neighbours that fall into their mean.
+    After subtracting each node's index the condition is "not falling": isotonic regression, solved
+    by pooling adjacent violators.
     """
     blocks: list[tuple[float, float, int]] = []
     for n, (row, weight) in enumerate(zip(wanted, weights, strict=True)):
@@ -288,3 +294,53 @@ def _apart(wanted: Sequence[float], weights: Sequence[float]) -> Iterator[float]
         for _ in range(members):
             yield mean + n
             n += 1
+
+
+# --- graphs that are too large to be untangled --------------------------------------------------
+
+
+def _bundled_rows(
+    graph: Graph, layer: Mapping[str, int], last: Mapping[str, int]
+) -> dict[Node, float]:
+    """Rows in linear time: operators near their inputs, long edges in shared lanes below them.
+
+    last: the last layer that the edges of an operator pass.
+    """
+    own = _operator_rows(graph, layer)
+    rows: dict[Node, float] = {(name, layer[name]): row for name, row in own.items()}
+    below = 1 + max(own.values(), default=-1.0)
+    for name, lane in _lanes(layer, last).items():
+        for at in range(layer[name] + 1, last[name] + 1):
+            rows[name, at] = below + lane
+    return rows
+
+
+def _operator_rows(graph: Graph, layer: Mapping[str, int]) -> dict[str, float]:
+    """Rows of operators: ordered in each layer by the mean row of their inputs, and centred."""
+    columns: dict[int, list[str]] = {}
+    for name in graph.topological:
+        columns.setdefault(layer[name], []).append(name)
+    widest = max(map(len, columns.values()), default=0)
+    rows: dict[str, float] = {}
+    for _, names in sorted(columns.items()):
+        wanted = {}
+        for name in names:
+            read = [rows[one] for one in graph[name].inputs if one in graph]
+            wanted[name] = sum(read) / len(read) if read else 0.0
+        top = (widest - len(names)) / 2
+        for n, name in enumerate(sorted(names, key=wanted.__getitem__)):
+            rows[name] = top + n
+    return rows
+
+
+def _lanes(layer: Mapping[str, int], last: Mapping[str, int]) -> dict[str, int]:
+    """A lane for every operator with long edges: the uppermost that is free in those layers."""
+    free: list[int] = []
+    taken: list[tuple[int, int]] = []
+    lanes: dict[str, int] = {}
+    for name in sorted((n for n in layer if last[n] > layer[n]), key=layer.__getitem__):
+        while taken and taken[0][0] <= layer[name]:
+            heapq.heappush(free, heapq.heappop(taken)[1])
+        lanes[name] = heapq.heappop(free) if free else len(taken)
+        heapq.heappush(taken, (last[name], lanes[name]))
+    return lanes

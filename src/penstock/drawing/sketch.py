@@ -1,6 +1,6 @@
-"""Drawings as values: boxes, curves, dots and words, each with a role that gives it its colours.
+"""Drawings as values: boxes, curves, dots and labels, each with a role that sets its colours.
 
-A sketch knows nothing of files; `svg.py` and `raster.py` draw it.
+A sketch knows nothing about files: `svg.py` and `files.py` render it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Anchor = Literal["start", "middle", "end"]
 
 @dataclass(frozen=True)
 class Box:
-    """A rectangle with round corners; hint: what more there is to say of it."""
+    """A rectangle with rounded corners. hint: the tooltip."""
 
     x: float
     y: float
@@ -27,7 +27,10 @@ class Box:
 
 @dataclass(frozen=True)
 class Curve:
-    """From the first point on: a point is a straight line, three are a curve with two handles."""
+    """A path. A step of two numbers is a straight line, of six a Bézier curve (two handles, end).
+
+    dash: lengths of dashes and gaps in turn; empty is a solid line.
+    """
 
     start: tuple[float, float]
     steps: tuple[tuple[float, ...], ...]
@@ -35,11 +38,13 @@ class Curve:
     width: float = 1.5
     arrow: bool = False
     hint: str = ""
+    dash: tuple[float, ...] = ()
+    opacity: float = 1.0
 
 
 @dataclass(frozen=True)
 class Dot:
-    """A filled circle around a point."""
+    """A filled circle."""
 
     x: float
     y: float
@@ -50,7 +55,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Label:
-    """Words on a base line."""
+    """Text on a baseline. angle: degrees, counter-clockwise."""
 
     x: float
     y: float
@@ -59,6 +64,7 @@ class Label:
     size: float = 11.0
     anchor: Anchor = "start"
     bold: bool = False
+    angle: float = 0.0
 
 
 Shape = Box | Curve | Dot | Label
@@ -66,7 +72,7 @@ Shape = Box | Curve | Dot | Label
 
 @dataclass(frozen=True)
 class Sketch:
-    """Shapes in the order in which they are drawn, on a page that has a size."""
+    """Shapes in drawing order, on a page of a given size."""
 
     title: str
     width: float
@@ -76,7 +82,7 @@ class Sketch:
 
 @dataclass(frozen=True)
 class Tone:
-    """What a role is filled and outlined with, on white and on black; None is not at all."""
+    """Fill and outline of a role on a light and on a dark page; None draws nothing."""
 
     fill: str | None
     line: str | None
@@ -84,8 +90,8 @@ class Tone:
     dark_line: str | None
 
 
-def _fields(role: str, tone: Tone) -> dict[str, Tone]:
-    """A field, and the two layers of one that is put together from pieces."""
+def _layered(role: str, tone: Tone) -> dict[str, Tone]:
+    """A role, plus its outline and its fill as two layers for areas made of several shapes."""
     return {
         role: tone,
         f"{role}-rim": Tone(tone.line, tone.line, tone.dark_line, tone.dark_line),
@@ -93,12 +99,27 @@ def _fields(role: str, tone: Tone) -> dict[str, Tone]:
     }
 
 
+SERIES = ("#0072b2", "#d55e00", "#009e73", "#8e5a9b", "#e69f00", "#56b4e9", "#4d4d4d")
+"""Colours of series in charts: Okabe and Ito's, which the colour-blind can tell apart."""
+
+_SERIES_DARK = ("#5fb0e8", "#f08a3c", "#35c79f", "#c39ad0", "#f0b840", "#8fd0f5", "#b5bdc6")
+
+
+def _series() -> dict[str, Tone]:
+    """For each colour, `line0` to draw curves and `fill0` to fill bars."""
+    found = {}
+    for n, (light, dark) in enumerate(zip(SERIES, _SERIES_DARK, strict=True)):
+        found[f"line{n}"] = Tone(None, light, None, dark)
+        found[f"fill{n}"] = Tone(light, None, dark, None)
+    return found
+
+
 TONES: Mapping[str, Tone] = {
     "page": Tone("#ffffff", None, "#14181d", None),
     "box": Tone("#ffffff", "#b6c0cc", "#1d232b", "#46515f"),
-    **_fields("pipeline", Tone("#f1f5f9", "#9aa9ba", "#191f27", "#4c5a6b")),
-    **_fields("pipeline-warm", Tone("#fff6e0", "#d99a12", "#2b2413", "#b98516")),
-    **_fields("pipeline-hot", Tone("#fdebe9", "#cf3b2e", "#301816", "#d9564a")),
+    **_layered("pipeline", Tone("#f1f5f9", "#9aa9ba", "#191f27", "#4c5a6b")),
+    **_layered("pipeline-warm", Tone("#fff6e0", "#d99a12", "#2b2413", "#b98516")),
+    **_layered("pipeline-hot", Tone("#fdebe9", "#cf3b2e", "#301816", "#d9564a")),
     "edge": Tone(None, "#8796a7", None, "#66758a"),
     "head": Tone("#8796a7", None, "#66758a", None),
     "source": Tone("#12876f", None, "#35b597", None),
@@ -114,5 +135,10 @@ TONES: Mapping[str, Tone] = {
     "faint": Tone("#5a6878", None, "#9aa8b8", None),
     "warning": Tone("#8a5c00", None, "#e6b450", None),
     "alarm": Tone("#b3261e", None, "#ff8a80", None),
+    "grid": Tone(None, "#e4e8ec", None, "#2b333d"),
+    "axis": Tone(None, "#6e7a87", None, "#9aa8b8"),
+    "level": Tone(None, "#b3261e", None, "#ff8a80"),
+    "mark": Tone(None, "#1b2733", None, "#e6ebf1"),
+    **_series(),
 }
-"""The colours of every role. Words have a contrast of 4.5 or more with what they stand on."""
+"""Colours of every role. Text has a contrast of at least 4.5:1 on its background."""

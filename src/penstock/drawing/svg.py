@@ -1,4 +1,4 @@
-"""Sketches as SVG: no scripts, nothing from elsewhere, light or dark as the reader has it."""
+"""Sketches as SVG: no scripts, nothing external, light or dark as the reader prefers."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from penstock.drawing.sketch import TONES, Box, Curve, Dot, Label, Shape, Sketch
 
 LIGHT = ('body[data-jp-theme-light="true"]', ".vscode-light")
 DARK = ('body[data-jp-theme-light="false"]', ".vscode-dark")
-"""Pages that are so whatever the reader's system says: notebooks have themes of their own."""
+"""Selectors of notebook pages whose theme overrides the system's."""
 
 _FONT = "font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif"
 
 
-def svg(sketch: Sketch, *, inline: bool = False, still: bool = False) -> str:
-    """The sketch as a file, or to stand inside a page; `still`: light, whatever the reader has."""
+def svg(sketch: Sketch, *, inline: bool = False, light: bool = False) -> str:
+    """Render a sketch as an SVG document.
+
+    inline: for use inside an HTML page. light: always light, whatever the reader prefers.
+    """
     width, height = _number(sketch.width), _number(sketch.height)
     name = "" if inline else ' xmlns="http://www.w3.org/2000/svg"'
     return "\n".join(
         [
             f'<svg{name} class="penstock-sketch" viewBox="0 0 {width} {height}" width="{width}" '
             f'height="{height}" role="img" aria-label="{escape(clean(sketch.title))}">',
-            f"<style>{style(still)}</style>",
+            f"<style>{stylesheet(light)}</style>",
             f'<rect class="page" width="{width}" height="{height}" rx="8"/>',
             *map(_shape, sketch.shapes),
             "</svg>",
@@ -31,8 +34,8 @@ def svg(sketch: Sketch, *, inline: bool = False, still: bool = False) -> str:
 
 
 @cache
-def style(still: bool = False) -> str:
-    """The colours of all roles, for both kinds of page, or for light ones alone."""
+def stylesheet(light_only: bool = False) -> str:
+    """CSS rules with the colours of all roles."""
     light = [_rule(role, tone.fill, tone.line) for role, tone in TONES.items()]
     dark = [_rule(role, tone.dark_fill, tone.dark_line) for role, tone in TONES.items()]
     themed = [f"{page} {rule}" for page in LIGHT for rule in light]
@@ -43,13 +46,13 @@ def style(still: bool = False) -> str:
             f".penstock-sketch{{{_FONT};max-width:100%;height:auto}}",
             ".penstock-sketch .bold{font-weight:600}",
             *light,
-            *([] if still else both),
+            *([] if light_only else both),
         ]
     )
 
 
 def clean(text: str) -> str:
-    """What may stand in XML: other control characters become a mark that something was there."""
+    """Text that may stand in XML: control characters are replaced by U+FFFD."""
     return "".join(c if c in "\t\n" or (ord(c) >= 32 and _allowed(c)) else "\ufffd" for c in text)
 
 
@@ -73,24 +76,32 @@ def _shape(shape: Shape) -> str:
         case Curve():
             return _curve(shape)
         case Label():
-            bold = " bold" if shape.bold else ""
-            size = _attributes(x=shape.x, y=shape.y)
-            return (
-                f'<text class="{shape.role}{bold}" {size} font-size="{_number(shape.size)}" '
-                f'text-anchor="{shape.anchor}">{escape(clean(shape.text))}</text>'
-            )
+            return _label(shape)
+
+
+def _label(label: Label) -> str:
+    bold = " bold" if label.bold else ""
+    place = _attributes(x=label.x, y=label.y)
+    if label.angle:
+        x, y = _number(label.x), _number(label.y)
+        place += f' transform="rotate({_number(-label.angle)} {x} {y})"'
+    return (
+        f'<text class="{label.role}{bold}" {place} font-size="{_number(label.size)}" '
+        f'text-anchor="{label.anchor}">{escape(clean(label.text))}</text>'
+    )
 
 
 def _curve(curve: Curve) -> str:
     path = [f"M{_points(curve.start)}"]
     path += [("L" if len(step) == 2 else "C") + _points(step) for step in curve.steps]
-    drawn = _tag(
-        "path",
-        curve.role,
-        f'd="{"".join(path)}" style="fill:none" stroke-width="{_number(curve.width)}" '
-        'stroke-linecap="round" stroke-linejoin="round"',
-        curve.hint,
-    )
+    look = f'd="{"".join(path)}" style="fill:none" stroke-width="{_number(curve.width)}"'
+    if curve.dash:
+        look += f' stroke-dasharray="{_points(curve.dash)}"'
+    else:
+        look += ' stroke-linecap="round" stroke-linejoin="round"'
+    if curve.opacity < 1:
+        look += f' opacity="{curve.opacity:g}"'
+    drawn = _tag("path", curve.role, look, curve.hint)
     if not curve.arrow:
         return drawn
     x, y = curve.steps[-1][-2:]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from penstock import text
 from penstock.drawing.figures import Figure, Level, Line, Mark, Panel
 from penstock.report.story import Point, Story
-from penstock.views import text
 
 _MINUTES = 600.0  # seconds from which on minutes are easier to read
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.drawing import figures, raster
+from penstock.drawing import files
+from penstock.drawing.charts import chart
 from penstock.drawing.diagram import diagram
-from penstock.drawing.figures import Figure
 from penstock.errors import InvalidInput, PenstockError
 from penstock.report.curves import curves
 from penstock.report.page import page
@@ -45,20 +45,11 @@ def write(story: Story, out: str | Path | None = None, now: float | None = None)
 
 def _pictures(story: Story, path: Path) -> tuple[Path, ...]:
     here = story.busiest
-    flow = diagram(story.graph) if here is None else diagram(story.graph, here.plan, here.snapshot)
-    drawn = [raster.save(flow, path.with_name(f"{path.stem}-dataflow.png"))]
-    figure = curves(story)
-    if figure.panels:
-        course, beside = figures.save(_bare(figure), path.with_name(f"{path.stem}-course.png"))
-        beside.unlink()  # the page has its own
-        drawn.append(course)
-    return tuple(drawn)
-
-
-def _bare(figure: Figure) -> Figure:
-    """Without words at its marks: there is nothing to point with on paper."""
-    panels = (
-        replace(one, marks=tuple(replace(mark, label="") for mark in one.marks))
-        for one in figure.panels
+    shown = (story.graph,) if here is None else (story.graph, here.plan, here.snapshot)
+    pictures = [(diagram(*shown), "dataflow")]
+    course = curves(story)
+    if course.panels:
+        pictures.append((chart(course), "course"))
+    return tuple(
+        files.save(sketch, path.with_name(f"{path.stem}-{name}.png")) for sketch, name in pictures
     )
-    return replace(figure, panels=tuple(panels))

@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
+from penstock import text
 from penstock.dataflow import duration
-from penstock.drawing import charts, style
+from penstock.drawing.charts import chart
 from penstock.drawing.diagram import diagram
-from penstock.drawing.markup import Child, Html, joined, pairs, table, tag
+from penstock.drawing.markup import Child, Html, joined, pairs, stylesheet, table, tag
 from penstock.drawing.svg import svg
 from penstock.report import prose
 from penstock.report.choices import Choice, merged
 from penstock.report.curves import curves
 from penstock.report.story import Level, Made, Story
 from penstock.store.run_options import Terms
-from penstock.views import text
 
 MOST = 1000
 """Rows of a table; of more, the first ones are shown and the rest is counted."""
@@ -54,7 +54,7 @@ def page(story: Story, written: float | None = None) -> str:
             '<meta http-equiv="Content-Security-Policy" '
             "content=\"default-src 'none'; style-src 'unsafe-inline'\">",
             tag("title", title),
-            f"<style>{style.sheet()}\nbody{{margin:0}}\n"
+            f"<style>{stylesheet()}\nbody{{margin:0}}\n"
             ".penstock main{max-width:1120px;margin:0 auto;padding:30px 22px 60px}</style>",
             f'</head><body class="penstock">{body}</body></html>\n',
         )
@@ -173,8 +173,8 @@ def _happened(story: Story) -> Iterator[Child]:
     if not story.points:
         return
     note = "Ticks on top of a picture are changes of the plan; point at one to read it."
-    drawn = Html(charts.chart(curves(story)))
-    yield _figure(drawn, note if story.changes else "")
+    sketch = chart(curves(story), width=1060, height=150, titled=False)
+    yield _figure(svg(sketch, inline=True), note if story.changes else "")
     busiest = story.busiest
     if busiest is not None:
         drawn = Html(svg(diagram(story.graph, busiest.plan, busiest.snapshot), inline=True))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from penstock import text
 from penstock.control.summary import LatencySummary
 from penstock.report.story import Story
-from penstock.views import text
 
 _EXACT = {
     True: "The sinks hold exactly what the input says.",

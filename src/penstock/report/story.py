@@ -21,12 +21,11 @@ from penstock.metrics.snapshot import Snapshot
 from penstock.plan.plan import Plan
 from penstock.plan.transition import Transition
 from penstock.report.choices import Choice, choices
-from penstock.store import history, mailbox, run_directory
+from penstock.store import history, mailbox, run_directory, timeline
 from penstock.store import run_options as terms
 from penstock.store.history import Changed, Moment
 from penstock.store.run_options import Terms
-from penstock.views import chronicle
-from penstock.views.chronicle import Line
+from penstock.store.timeline import Sample
 
 MOST = 1500
 """Turns that are looked at; of a longer run an even choice of them."""
@@ -40,7 +39,7 @@ class Point:
     """A turn: `x` seconds of running since the beginning, what was measured, under which plan."""
 
     x: float
-    line: Line
+    line: Sample
     plan: Plan
     snapshot: Snapshot
 
@@ -123,7 +122,7 @@ def story(run_dir: str | Path) -> Story:
     seen = [*history.seen(home, _chosen(moments))]
     points = tuple(
         Point(places[line.turn], line, one.plan, one.snapshot)
-        for line, one in zip(chronicle.lines(seen), seen, strict=True)
+        for line, one in zip(timeline.lines(seen), seen, strict=True)
     )
     tally = _tally(graph, points)
     made = [one for one in history.transitions(home) if one.turn in places]
@@ -185,7 +184,7 @@ def _places(moments: Iterable[Moment]) -> dict[int, float]:
 def _chosen(moments: Sequence[Moment]) -> list[int]:
     if len(moments) <= MOST:
         return [one.turn for one in moments]
-    return chronicle.chosen(moments, chronicle.step(moments, MOST))
+    return timeline.chosen(moments, timeline.step(moments, MOST))
 
 
 def _tally(graph: Graph, points: Iterable[Point]) -> Tally:

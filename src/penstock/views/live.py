@@ -10,11 +10,12 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from penstock import text
 from penstock.control.status import Status
-from penstock.views import panes, text
-from penstock.views.news import News
+from penstock.views import panes
+from penstock.views.notices import News
 from penstock.views.panes import Note
-from penstock.views.textgraph import textgraph
+from penstock.views.pipeline_graph import textgraph
 from penstock.views.trace import Trace
 
 _NOTES = 8

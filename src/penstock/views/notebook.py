@@ -11,20 +11,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import singledispatch
 from typing import Protocol, runtime_checkable
 
+from penstock import text
 from penstock.control.summary import LatencySummary, Summary
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import CycleError, Graph
-from penstock.drawing import charts, style
+from penstock.drawing.charts import chart
 from penstock.drawing.diagram import diagram, heat
 from penstock.drawing.figures import Figure
-from penstock.drawing.markup import Child, Html, table, tag
+from penstock.drawing.markup import Child, Html, stylesheet, table, tag
 from penstock.drawing.svg import svg
 from penstock.metrics import derived
 from penstock.metrics.snapshot import LatencyMetrics, Snapshot
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.transition import Transition
-from penstock.views import text
 from penstock.views.explain import admission_text, cadence_text
 
 _DOTS = 24
@@ -46,7 +46,7 @@ class Tabled(Protocol):
 
 def html(value: object) -> str:
     """A value as markup that can stand in any page."""
-    return tag("div", Html(f"<style>{style.sheet()}</style>"), body(value), class_="penstock note")
+    return tag("div", Html(f"<style>{stylesheet()}</style>"), body(value), class_="penstock note")
 
 
 @singledispatch
@@ -54,7 +54,7 @@ def body(value: object) -> Child:
     """What is inside; for other types, register a function of their own."""
     if isinstance(value, Tabled):
         heads, rows = value.table()
-        drawn = (_picture(_chart(one), one.title) for one in value.figures())
+        drawn = (_picture(svg(chart(one), light=True), one.title) for one in value.figures())
         return [tag("h3", value.title), table(heads, rows), drawn]
     return tag("code", repr(value))
 
@@ -63,13 +63,6 @@ def _picture(drawing: str, words: str) -> Html:
     """A drawing as an image: a notebook that is not trusted shows images, and no other drawing."""
     data = base64.b64encode(drawing.encode()).decode()
     return tag("figure", tag("img", src=f"data:image/svg+xml;base64,{data}", alt=words))
-
-
-def _chart(figure: Figure) -> str:
-    """A chart that needs no page around it."""
-    look = f"svg{{{style.LIGHT};background:#fff;font-family:sans-serif}}{charts.STYLE}"
-    head, rest = charts.chart(figure).split(">", 1)
-    return f'{head} xmlns="http://www.w3.org/2000/svg"><style>{look}</style>{rest}'
 
 
 def _pairs(rows: Iterable[tuple[str, Child]]) -> Html:
@@ -88,7 +81,7 @@ def _(flow: Dataflow) -> Child:
 @body.register
 def _(graph: Graph) -> Child:
     try:
-        drawn: Child = _picture(svg(diagram(graph), still=True), f"dataflow {graph.name}")
+        drawn: Child = _picture(svg(diagram(graph), light=True), f"dataflow {graph.name}")
     except CycleError as error:
         drawn = tag("p", f"it cannot be drawn, for it has a cycle: {error}", class_="bad")
     bounds = [

@@ -11,11 +11,11 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from penstock import text
 from penstock.control.status import Status
 from penstock.metrics import derived
 from penstock.metrics.snapshot import LatencyMetrics, PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
-from penstock.views import text
 from penstock.views.trace import Trace
 
 _PHASES = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TextIO
 
+from penstock import text
 from penstock.control.status import Status
 from penstock.metrics.snapshot import Snapshot
-from penstock.views import text
-from penstock.views.news import News
+from penstock.views.notices import News
 
 
 class PlainView:

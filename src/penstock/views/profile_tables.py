@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from penstock import text
+from penstock.policies.stepwise.capacity import CapacityPoint, DataflowRank, ResourceNeed
 from penstock.policies.stepwise.profile import Profile, ProfilingRound, was_kept
-from penstock.views import text
-
-if TYPE_CHECKING:
-    from penstock.policies.stepwise.capacity import CapacityPoint, DataflowRank, ResourceNeed
-    from penstock.predict.profiling import Profiled
 
 
-def profile_tables(found: Profiled) -> RenderableType:
+class ProfilingResult(Protocol):
+    """What the tables need of a finished profiling run."""
+
+    @property
+    def flow(self) -> str: ...
+
+    @property
+    def profile(self) -> Profile: ...
+
+    @property
+    def complete(self) -> bool: ...
+
+    @property
+    def offered(self) -> float | None: ...
+
+    @property
+    def carried_all(self) -> bool: ...
+
+
+def profile_tables(found: ProfilingResult) -> RenderableType:
     """Features and ratios, the rounds, and what came of them."""
     words: list[RenderableType] = ["", _features(found.profile), "", _rounds(found.profile), ""]
     final = found.profile.final
@@ -27,7 +43,7 @@ def profile_tables(found: Profiled) -> RenderableType:
     return Group(*words)
 
 
-def remarks(found: Profiled) -> list[str]:
+def remarks(found: ProfilingResult) -> list[str]:
     """What has to be known about a profile before it is believed."""
     said = []
     if not found.complete:

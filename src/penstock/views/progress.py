@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TextIO
 
+from penstock import text
 from penstock.control.loop import Tick
 from penstock.control.status import Status
-from penstock.views import text
-from penstock.views.news import News
+from penstock.views.notices import News
 
 
 class ProgressView:

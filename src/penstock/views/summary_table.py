@@ -6,8 +6,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from penstock import text
 from penstock.control.summary import LatencySummary, Summary
-from penstock.views import text
 
 _EXACT = {
     True: ("yes: the sinks hold what the input says", "green"),

@@ -87,7 +87,8 @@ def test_a_moved_ceiling_is_measured_exact_and_leaves_its_neighbours_alone(
 ) -> None:
     flow, plan = branches(None)  # records come as long as the change takes
     engine = start(flow, plan, make_before_break=shadow)
-    until(lambda: len(engine.observer.outputs.get("two", ())) > 3, "some batches")
+    outputs_of = engine.observer.outputs
+    until(lambda: all(len(outputs_of.get(n, ())) > 3 for n in ("one", "two")), "some batches")
     query = engine.pipelines["two"].query.runId
     outputs = len(engine.observer.outputs["two"])
     engine.apply(plan.with_pipeline("one", ceiling=5))

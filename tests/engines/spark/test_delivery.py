@@ -315,7 +315,7 @@ def test_reports_that_spark_has_thrown_away_are_counted(
     spark.conf.set(key, "2")  # one report is kept
     try:
         engine = start(flow)
-        engine._supervisor.stop()  # nobody looks while the batches run
+        engine.flow.supervisor.stop()  # nobody looks while the batches run
         until(lambda: len(engine.rows("out")) == 120, "all rows")
         engine.stop()
     finally:

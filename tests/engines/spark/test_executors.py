@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import count
+from threading import RLock
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engines.spark.changes.executors import Executors, chosen, spread
+from penstock.engines.spark.changes.interruption import Changes
 from penstock.engines.spark.engine import SparkEngine
+from penstock.engines.spark.running_flow import RunningFlow
 from penstock.errors import Refused
 from penstock.plan.plan import Pipeline, Plan
 from penstock.store.run_directory import Wiring
@@ -151,10 +154,12 @@ def test_a_plan_has_the_executors_that_spark_has() -> None:
 def running(cluster: Cluster) -> SparkEngine:
     """An engine with nothing in it but its executors."""
     engine: Any = SparkEngine()
-    engine._state, engine._began = "running", 0.0
-    engine._executors = cluster.executors()
-    engine._wiring = Wiring(1, Plan((Pipeline(("a",)),)), {})
-    engine._supervisor = SimpleNamespace(raise_failure=lambda: None, failure=None)
-    engine._gauges = SimpleNamespace(snapshot=lambda at, plan, **how: None)
+    flow: Any = object.__new__(RunningFlow)
+    flow.executors, flow.lock, flow.limits = cluster.executors(), RLock(), {"a": 0}
+    flow.wiring = Wiring(1, Plan((Pipeline(("a",)),)), {})
+    flow.transitions, flow.window, flow._began = Changes(), 5.0, 0.0
+    flow.supervisor = SimpleNamespace(raise_failure=lambda: None, failure=None)
+    flow.gauges = SimpleNamespace(snapshot=lambda at, plan, **how: None)
+    engine._state, engine.flow = "running", flow
     found: SparkEngine = engine
     return found

@@ -60,13 +60,34 @@ def test_state_that_is_not_in_rocksdb_is_refused_before_anything_is_touched(tmp_
     assert files(tmp_path) == {f"state-count/{name}": text for name, text in before.items()}
 
 
-def test_a_cut_leaves_no_copy_behind(tmp_path: Path) -> None:
+def test_a_copy_is_kept_until_it_is_discarded(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path / "state-count", ROCKSDB)
     spark: Any = Manager()
     assert repartition.repartition(spark, folder, 5)
     assert repartition.partitions(folder) == 5
+    assert repartition.partitions(tmp_path / "state-count.before") == 3
+    repartition.discard_copy(folder)
+    repartition.discard_copy(folder)
     assert [f.name for f in tmp_path.iterdir()] == ["state-count"]
+    assert repartition.partitions(folder) == 5
     assert not repartition.repartition(spark, folder, 5)
+
+
+def test_without_a_guard_there_is_no_copy(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path / "state-count-000002", ROCKSDB)
+    spark: Any = Manager()
+    assert repartition.repartition(spark, folder, 5, guarded=False)
+    assert [f.name for f in tmp_path.iterdir()] == ["state-count-000002"]
+
+
+def test_a_second_attempt_begins_with_the_state_as_it_was(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path / "state-count", ROCKSDB)
+    before = files(folder)
+    spark: Any = Manager()
+    for _ in range(2):
+        assert repartition.repartition(spark, folder, 5)
+        assert repartition.partitions(folder) == 5
+        assert files(tmp_path / "state-count.before") == before
 
 
 @pytest.mark.parametrize("links", [True, False])
@@ -86,21 +107,17 @@ def test_a_cut_that_fails_in_the_middle_is_undone(
     spark: Any = Manager(fail)
     with pytest.raises(RuntimeError, match="in the middle"):
         repartition.repartition(spark, folder, 5)
+    repartition.restore(folder)
     assert files(folder) == before
     assert [f.name for f in tmp_path.iterdir()] == ["state-count"]
 
 
-def test_a_cut_that_a_crash_interrupts_is_undone_by_the_next_start(tmp_path: Path) -> None:
+def test_a_copy_that_a_crash_cut_off_is_not_put_back(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path / "state-count", ROCKSDB)
     before = files(folder)
-    copy = repartition._copied(folder)
-    Manager().repartition(str(folder), 5, True)
-    assert files(folder) != before
-    assert files(copy) == before
-    (tmp_path / "state-other.draft").mkdir()  # a copy that was not complete says nothing
-    repartition.undo(tmp_path)
+    (tmp_path / "state-count.draft").mkdir()
+    repartition.restore(folder)
     assert files(folder) == before
-    assert not copy.exists()
 
 
 @pytest.mark.spark

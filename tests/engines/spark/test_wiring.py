@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -10,24 +11,24 @@ from penstock.dataflow.connectors import Discard, Files, Generator
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
 from penstock.engines.spark.changes import wiring as wirings
-from penstock.engines.spark.run_context import Site
 from penstock.plan.plan import Pipeline, Plan
 from penstock.store.run_directory import Wired, Wiring
 from tests.strategies import WORDS, nothing
 
 
-class Ended:
-    """A channel of which only the end is asked for."""
-
-    def __init__(self, end: int) -> None:
-        self.end = end
-
-
-def site(graph: Graph, **ends: int) -> Site:
-    made = Site(None, graph, {}, None, None, 100)  # type: ignore[arg-type]
-    channels: Any = {name: Ended(end) for name, end in ends.items()}
-    made.channels.update(channels)
-    return made
+def following(
+    old: Wiring,
+    after: Plan,
+    changed: str,
+    positions: Mapping[str, int],
+    successors: Mapping[str, Wired] | None = None,
+    **ends: int,
+) -> Wiring:
+    """The next wiring of `words`; ends: rows in the channels of operators."""
+    names = frozenset(changed.split())
+    return wirings.following(
+        words(), old, after, names, positions, ends.__getitem__, successors or {}
+    )
 
 
 def words(source: Any = None) -> Graph:
@@ -49,7 +50,7 @@ FUSED = plan("tweets split count counts")
 
 
 def test_a_new_run_begins_at_row_0() -> None:
-    assert wirings.first(site(words()), APART) == Wiring(
+    assert wirings.first(words(), APART) == Wiring(
         1,
         APART,
         {
@@ -60,10 +61,9 @@ def test_a_new_run_begins_at_row_0() -> None:
 
 
 def test_a_pipeline_that_does_not_change_keeps_its_wiring() -> None:
-    at = site(words(), tweets=0, split=70)
-    old = wirings.first(at, APART)
+    old = wirings.first(words(), APART)
     after = plan("tweets", "split", "count counts")
-    new = wirings.following(at, old, after, frozenset({"tweets", "split"}), {"tweets": 30}, {})
+    new = following(old, after, "tweets split", {"tweets": 30}, tweets=0, split=70)
     assert new.number == 2
     assert new.pipelines["count"] is old.pipelines["count"]
     assert new.pipelines["tweets"] == Wired("run-000002-tweets", 2, {"tweets": 30}, 1)
@@ -71,9 +71,8 @@ def test_a_pipeline_that_does_not_change_keeps_its_wiring() -> None:
 
 
 def test_a_new_edge_begins_at_the_end_of_its_channel() -> None:
-    at = site(words(), split=311096)
-    old = wirings.first(at, FUSED)
-    new = wirings.following(at, old, APART, frozenset({"tweets", "count"}), {"tweets": 105894}, {})
+    old = wirings.first(words(), FUSED)
+    new = following(old, APART, "tweets count", {"tweets": 105894}, split=311096)
     assert new.pipelines == {
         "tweets": Wired("run-000002-tweets", 2, {"tweets": 105894}, 1),
         "count": Wired("state-count", 2, {"split>count": 311096}, 1),
@@ -81,19 +80,17 @@ def test_a_new_edge_begins_at_the_end_of_its_channel() -> None:
 
 
 def test_a_merged_pipeline_goes_on_where_its_head_was() -> None:
-    at = site(words(), split=500)
-    old = wirings.first(at, APART)
+    old = wirings.first(words(), APART)
     positions = {"tweets": 79362, "split>count": 500}
-    new = wirings.following(at, old, FUSED, frozenset({"tweets"}), positions, {})
+    new = following(old, FUSED, "tweets", positions)
     assert new.pipelines == {"tweets": Wired("state-count", 2, {"tweets": 79362}, 1)}
 
 
 def test_state_stays_with_its_operator_and_a_foreign_position_with_its_source() -> None:
-    files = site(words(Files("in", WORDS)))
-    own = site(words())
+    files, own = words(Files("in", WORDS)), words()
 
-    def name(at: Site, operators: str) -> str:
-        return wirings.checkpoint_name(at, Pipeline(tuple(operators.split())), 7, None)
+    def name(graph: Graph, operators: str) -> str:
+        return wirings.checkpoint_name(graph, Pipeline(tuple(operators.split())), 7, None)
 
     assert name(own, "tweets split") == "run-000007-tweets"
     assert name(own, "split") == "run-000007-split"
@@ -119,20 +116,19 @@ def test_state_is_cut_as_the_plan_says_or_one_part_each(
     parallelism: int, ceiling: int | None, now: int | None, parts: int
 ) -> None:
     spec = Pipeline(("count", "counts"), parallelism, ceiling=ceiling)
-    assert wirings.partitions(site(words()), spec, now) == parts
+    assert wirings.partitions(words(), spec, now) == parts
 
 
 def test_without_state_there_is_nothing_to_cut() -> None:
-    assert wirings.partitions(site(words()), Pipeline(("tweets", "split"), 4), None) == 4
+    assert wirings.partitions(words(), Pipeline(("tweets", "split"), 4), None) == 4
 
 
 def test_a_successor_brings_its_own_wiring() -> None:
-    at = site(words(), split=10)
-    old = wirings.first(at, APART)
+    old = wirings.first(words(), APART)
     ready = {"count": Wired("state-count-000002", 2, {"split>count": 4}, 5)}
-    new = wirings.following(at, old, APART, frozenset({"count"}), {"split>count": 9}, ready)
+    new = following(old, APART, "count", {"split>count": 9}, ready, split=10)
     assert new.pipelines == {**old.pipelines, **ready}
-    later = wirings.following(at, new, FUSED, frozenset({"tweets"}), {"tweets": 7}, {})
+    later = following(new, FUSED, "tweets", {"tweets": 7})
     assert later.pipelines["tweets"].checkpoint == "state-count-000002"
     assert later.pipelines["tweets"].partitions == 5
 
@@ -142,4 +138,4 @@ def test_global_state_is_in_one_part() -> None:
     tweets = flow.source("tweets", Generator(nothing, WORDS))
     tweets.process_all("last", nothing, schema=WORDS).sink("out", Discard())
     spec = Pipeline(("tweets", "last", "out"), 4, ceiling=4)
-    assert wirings.partitions(site(flow.graph), spec, None) == 1
+    assert wirings.partitions(flow.graph, spec, None) == 1

@@ -32,7 +32,7 @@ from penstock_lab.experiments.stela import scale_out_spark as stela_spark
 from penstock_lab.experiments.table import tabulate
 from penstock_lab.experiments.verdict import ROUNDS
 from penstock_lab.experiments.waiting import Part
-from tests.report import statuses
+from tests.views import statuses
 
 SHOWN = [e for e in experiments.every() if e.spark is not None]
 

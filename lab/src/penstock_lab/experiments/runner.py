@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from penstock import text
 from penstock.errors import InvalidInput, Refused
-from penstock.views import text
 from penstock_lab.experiments import many, times
 from penstock_lab.experiments.experiment import Case, EngineName, Experiment, Record, Setting
 from penstock_lab.experiments.store import Store

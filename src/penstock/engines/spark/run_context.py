@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.dataflow import operators as op
-from penstock.dataflow.connectors import Generator
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.load_profile import Load, parse
 from penstock.dataflow.schema import Schema
+from penstock.engines.spark import pipeline_graph
 from penstock.engines.spark.channels.batch_size import Pace
 from penstock.engines.spark.channels.channel import Channel
 from penstock.engines.spark.channels.event_time import EventTimes
@@ -24,18 +23,6 @@ from penstock.store.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@dataclass(frozen=True)
-class Input:
-    """A place where rows enter a pipeline. `upstream` is empty for a source inside it."""
-
-    operator: str
-    upstream: str = ""
-
-    @property
-    def key(self) -> str:
-        return f"{self.upstream}>{self.operator}" if self.upstream else self.operator
 
 
 @dataclass
@@ -92,42 +79,13 @@ class Site:
     @property
     def foreign_rows(self) -> int:
         """Rows that sources of Spark's own have given so far."""
-        sources = (s.name for s in self.graph.sources if self.generator(s.name) is None)
-        return sum(self.tally(name).rows for name in sources)
-
-    def generator(self, source: str) -> Generator | None:
-        body = self.graph[source].body
-        if isinstance(body, op.Read) and isinstance(body.source, Generator):
-            return body.source
-        return None
+        sources = pipeline_graph.spark_sources(self.graph, tuple(self.graph.by_name))
+        return sum(self.tally(source.name).rows for source in sources)
 
     def load(self, source: str) -> Load:
         """The load profile of a generator."""
         if source not in self.loads:
-            generator = self.generator(source)
+            generator = pipeline_graph.generator(self.graph, source)
             assert generator is not None
             self.loads[source] = parse(generator.load)
         return self.loads[source]
-
-    def inputs(self, operators: tuple[str, ...]) -> tuple[Input, ...]:
-        """Where rows enter a pipeline of these operators."""
-        inside = set(operators)
-        found = []
-        for name in operators:
-            operator = self.graph[name]
-            if isinstance(operator.body, op.Read):
-                found.append(Input(name))
-            found += [Input(name, i) for i in operator.inputs if i not in inside]
-        return tuple(found)
-
-    def tail(self, operators: tuple[str, ...]) -> str:
-        """The operator whose output leaves the pipeline; the sink itself if it is alone."""
-        steps = [n for n in operators if not isinstance(self.graph[n].body, op.Write)]
-        return steps[-1] if steps else operators[0]
-
-    def sinks(self, operators: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(n for n in operators if isinstance(self.graph[n].body, op.Write))
-
-    def feeds(self, operators: tuple[str, ...]) -> bool:
-        """Whether something outside reads the pipeline's output."""
-        return any(s not in operators for s in self.graph.successors[self.tail(operators)])

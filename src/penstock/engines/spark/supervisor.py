@@ -44,7 +44,7 @@ class Supervisor:
         self._changes = changes
         self._lock = lock
         self._restarts: dict[str, int] = {}
-        self._held: dict[str, Mapping[str, int]] = {}
+        self._kept: dict[str, Mapping[str, int]] = {}
         self._halt = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="penstock-supervisor", daemon=True)
         self.failure: FlowFailed | None = None
@@ -79,14 +79,14 @@ class Supervisor:
         if rows:
             pipeline.turn(admission=rows)
 
-    def hold(self, name: str, rows: Mapping[str, int]) -> None:
-        """Keep rows in channels, from these on, until the hold of that name is let go."""
+    def keep_rows(self, name: str, rows: Mapping[str, int]) -> None:
+        """Keep rows in channels, from these on, until `release_rows` is called with that name."""
         with self._lock:
-            self._held[name] = rows
+            self._kept[name] = rows
 
-    def let_go(self, name: str) -> None:
+    def release_rows(self, name: str) -> None:
         with self._lock:
-            self._held.pop(name, None)
+            self._kept.pop(name, None)
 
     def give_up(self, reason: str) -> None:
         """Stop everything: the flow cannot go on."""
@@ -121,8 +121,8 @@ class Supervisor:
 
     def _clean(self) -> None:
         for operator, channel in tuple(self._site.channels.items()):
-            held = [rows[operator] for rows in self._held.values() if operator in rows]
-            channel.clean(min([self._gauges.slowest(operator), *held]))
+            kept = [rows[operator] for rows in self._kept.values() if operator in rows]
+            channel.clean(min([self._gauges.slowest(operator), *kept]))
 
     def _look_at_changes(self) -> None:
         watched = self._changes.watched

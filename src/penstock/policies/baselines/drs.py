@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from penstock.dataflow.graph import Constraint
 from penstock.errors import InvalidInput
@@ -21,6 +21,14 @@ from penstock.policies.shared import observation, queueing, rates, scaling
 from penstock.policies.shared.queueing import Server, Staffing
 from penstock.policies.shared.rates import Inflow
 from penstock.policies.shared.topology import Topology
+
+
+@dataclass(frozen=True)
+class DrsMemory:
+    """When the policy looked last, in seconds of the run."""
+
+    looked_at: float
+    version: Literal[1] = 1
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,7 @@ class Drs:
     catch_up: float = rates.CATCH_UP
 
     name = "drs"
+    memory_type = DrsMemory
 
     def __post_init__(self) -> None:
         options.check(
@@ -55,13 +64,13 @@ class Drs:
             raise InvalidInput(f"drs: slack is {self.slack:g}, it must be below 1")
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
-        last = -math.inf if memory is None else memory
+        last = -math.inf if memory is None else memory.looked_at
         seen = observation.look(context, last, self.adjust)
         if isinstance(seen, Decision):
             return seen, memory
         flows = rates.predicted_inflow(seen.topology, seen.measured, catch_up=math.inf)
         late = rates.predicted_inflow(seen.topology, seen.measured, catch_up=self.catch_up)
-        return _Look(self, context, seen.topology, flows, late).decision(), context.now
+        return _Look(self, context, seen.topology, flows, late).decision(), DrsMemory(context.now)
 
 
 class _Look:

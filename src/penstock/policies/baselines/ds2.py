@@ -12,12 +12,13 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from penstock.errors import InvalidInput
 from penstock.metrics import derived, windows
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.plan.decision import Decision
+from penstock.plan.plan import Plan
 from penstock.policies.base import messages, options
 from penstock.policies.base.policy import Context
 from penstock.policies.shared import rates, scaling
@@ -26,6 +27,20 @@ from penstock.policies.shared.topology import Topology
 
 _ROUNDING = 1e-9
 """Instances more than a whole number that are an error of floating point, not a need."""
+
+
+@dataclass(frozen=True)
+class Ds2Memory:
+    """What the policy remembers between windows.
+
+    plan: the plan that was in force; needs: the instances each pipeline needed in the last windows
+    under it; measured_until: the end of the last window that counted.
+    """
+
+    plan: Plan | None = None
+    needs: tuple[Mapping[str, float], ...] = ()
+    measured_until: float = -math.inf
+    version: Literal[1] = 1
 
 
 @dataclass(frozen=True)
@@ -40,6 +55,7 @@ class Ds2:
     """
 
     name: ClassVar[str] = "ds2"
+    memory_type: ClassVar[Any] = Ds2Memory
     headroom: float = 0.0
     slack: float = 0.0
     activation: int = 3
@@ -67,12 +83,13 @@ class Ds2:
             need = needed(topology, seen, self.headroom, self.catch_up)
         except NotMeasured as why:
             return Decision(None, str(why)), memory
-        plan, needs, last = memory if memory is not None else (None, (), -math.inf)
-        if plan != context.plan:
-            needs, last = (), -math.inf
-        if windows.begins_after(context.latest, last):
-            needs, last = (*needs, need)[-self.activation :], context.latest.at
-        after = (context.plan, needs, last)
+        before = memory or Ds2Memory()
+        if before.plan != context.plan:
+            before = Ds2Memory(context.plan)
+        after, needs = before, before.needs
+        if windows.begins_after(context.latest, before.measured_until):
+            needs = (*needs, need)[-self.activation :]
+            after = Ds2Memory(context.plan, needs, context.latest.at)
         if len(needs) < self.activation:
             said = f"{len(needs)} of {self.activation} windows seen"
             return Decision(None, said, _numbers(need)), after

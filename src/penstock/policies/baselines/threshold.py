@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 from penstock.errors import InvalidInput
 from penstock.metrics import derived
@@ -20,6 +20,19 @@ from penstock.policies.shared.topology import Topology
 
 
 @dataclass(frozen=True)
+class ThresholdMemory:
+    """What the policy remembers between windows.
+
+    calm_windows: for how many windows in a row each pipeline has been below the lower threshold;
+    measured_until: the end of the last window that counted.
+    """
+
+    calm_windows: Mapping[str, int] = field(default_factory=dict)
+    measured_until: float = -math.inf
+    version: Literal[1] = 1
+
+
+@dataclass(frozen=True)
 class Threshold:
     """More instances for pipelines busy above a threshold, fewer for those far below another.
 
@@ -29,6 +42,7 @@ class Threshold:
     """
 
     name: ClassVar[str] = "threshold"
+    memory_type: ClassVar[Any] = ThresholdMemory
     above: float = 0.8
     below: float = 0.4
     step: int = 1
@@ -56,10 +70,10 @@ class Threshold:
         busy, lacking = _busy(topology, latest)
         if lacking:
             return Decision(None, f"not measured: {messages.listed(lacking, ', ')}"), None
-        before, last = memory or ({}, -math.inf)
-        new = window.begins_after(latest, last)
-        calm = _calm(busy, self.below, before, int(new))
-        after = (calm, latest.at if new else last)
+        before = memory or ThresholdMemory()
+        new = window.begins_after(latest, before.measured_until)
+        calm = _calm(busy, self.below, before.calm_windows, int(new))
+        after = ThresholdMemory(calm, latest.at if new else before.measured_until)
         wanted = {**self._fewer(topology, busy, calm), **self._more(context, topology, busy)}
         if not wanted:
             return Decision(None, self._quiet(context, topology, busy), _numbers(busy)), after

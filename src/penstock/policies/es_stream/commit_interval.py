@@ -7,7 +7,7 @@ commits make recovery short and cost work; under load that work is better spent 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, Literal, TypeVar
 
 from penstock.dataflow import duration
 from penstock.errors import InvalidInput
@@ -53,6 +53,18 @@ class Interval:
         return min(self.most, max(self.least, wanted))
 
 
+_Inner = TypeVar("_Inner")
+
+
+@dataclass(frozen=True)
+class BackupMemory(Generic[_Inner]):
+    """What the other policy remembers, and when an interval or the plan was changed last."""
+
+    inner: _Inner | None
+    changed_at: float
+    version: Literal[1] = 1
+
+
 class WithBackup:
     """Another policy, and the backup interval wherever that one leaves the plan as it is."""
 
@@ -64,16 +76,22 @@ class WithBackup:
     def name(self) -> str:
         return self.inner.name
 
+    @property
+    def memory_type(self) -> Any:
+        inner = getattr(self.inner, "memory_type", None)
+        return BackupMemory[inner]  # type: ignore[valid-type]
+
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
-        before, since = memory or (None, context.now)
-        decision, inner = self.inner.decide(context, before)
+        before = memory or BackupMemory(None, context.now)
+        decision, inner = self.inner.decide(context, before.inner)
+        unchanged = BackupMemory(inner, before.changed_at)
         latest = context.latest
         if decision.plan is not None:
-            return decision, (inner, context.now)
+            return decision, BackupMemory(inner, context.now)
         if latest is None or latest.load is None or not latest.settled:
-            return decision, (inner, since)
-        if context.now - since < latest.window:  # a change cannot be judged before
-            return decision, (inner, since)
+            return decision, unchanged
+        if context.now - before.changed_at < latest.window:  # a change cannot be judged before
+            return decision, unchanged
         plan, said = context.plan, []
         for pipeline in context.plan.pipelines:
             metrics = latest.pipelines.get(pipeline.name)
@@ -86,9 +104,9 @@ class WithBackup:
                 old, new = duration.text(pipeline.cadence), duration.text(round(cadence, 3))
                 said.append(f"{pipeline.name} {old} -> {new}")
         if not said:
-            return decision, (inner, since)
+            return decision, unchanged
         reason = f"{self._why(latest.load)}: state is committed every {messages.listed(said, ', ')}"
-        return Decision(plan, reason, {"load": latest.load}), (inner, context.now)
+        return Decision(plan, reason, {"load": latest.load}), BackupMemory(inner, context.now)
 
     def _why(self, load: float) -> str:
         if load > BUSY:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from penstock.errors import InvalidInput
 from penstock.metrics import derived
@@ -20,7 +20,7 @@ from penstock.plan.plan import Plan
 from penstock.policies.base import messages, options
 from penstock.policies.base.policy import Context
 from penstock.policies.es_stream import marginal_analysis, placement
-from penstock.policies.es_stream.commit_interval import Interval, WithBackup
+from penstock.policies.es_stream.commit_interval import BackupMemory, Interval, WithBackup
 from penstock.policies.shared import observation, queueing, scaling
 from penstock.policies.shared import rates as inflow
 from penstock.policies.shared.rates import Inflow
@@ -35,6 +35,7 @@ class EsStreamMemory:
     moved: bool = False
     rates: Mapping[str, float] = field(default_factory=dict)
     plan: Plan | None = None
+    version: Literal[1] = 1
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,10 @@ class EsStream:
     backup_most: float = 0.0
 
     name = "es-stream"
+
+    @property
+    def memory_type(self) -> Any:
+        return BackupMemory[EsStreamMemory] if self.backup_most > 0 else EsStreamMemory
 
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:

@@ -99,6 +99,7 @@ class Organic:
     headroom: bool = True
 
     name = "organic"
+    memory_type = OrganicMemory
 
     def __post_init__(self) -> None:
         for field, words in _CHOICES.items():
@@ -163,7 +164,7 @@ class Organic:
                 return self._try(context, state, ChangeTrial(grown, True, plan, profile))
         if self.scale_down and behind is not True:
             shrinking = ShrinkRules(
-                self.target, state.ground.homes, self.improvement, self.replicas
+                self.target, state.ground.of_operator, self.improvement, self.replicas
             )
             options = (shrinking.attempts(s, context.plan, context.graph, profile) for s in found)
             fewer = self._open(context, failed, options, context.plan)
@@ -214,7 +215,7 @@ class Organic:
         slots = context.limits.slots
         if slots is None or not any(self._still_busy(context, profile, found)):
             return ()
-        homes = {} if self.order == "fission" else state.ground.homes
+        homes = {} if self.order == "fission" else state.ground.of_operator
         attempts, gain = redistributed(found, context.plan, context.graph, profile, slots, homes)
         tried = {failure.configuration for failure in state.failed}
         if gain <= self.improvement or any(a.configuration in tried for a in attempts):

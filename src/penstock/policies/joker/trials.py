@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal
 
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import State
@@ -16,8 +18,8 @@ from penstock.policies.joker.sections import Section, representatives
 from penstock.policies.shared import bottlenecks
 from penstock.policies.shared.bottlenecks import PipelineReading, Readings
 
-Configuration = frozenset[tuple[tuple[str, ...], int]]
-"""Which operators run together with which parallelism; what an engine adds does not count."""
+Configuration = tuple[tuple[tuple[str, ...], int], ...]
+"""Operators of each pipeline with its parallelism, sorted; two plans are compared by it."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class SectionChange:
 
 def configuration(pipelines: Iterable[Pipeline]) -> Configuration:
     """What counts of some pipelines when two plans are compared."""
-    return frozenset((p.operators, p.parallelism) for p in pipelines)
+    return tuple(sorted((p.operators, p.parallelism) for p in pipelines))
 
 
 def with_changes(plan: Plan, attempts: Iterable[SectionChange]) -> Plan:
@@ -304,26 +306,29 @@ def _gain(old: float, new: float) -> float:
 
 @dataclass(frozen=True)
 class FusionGroups:
-    """What stays the same for a run: the groups of operators that belong together.
+    """Groups of operators that may run as one pipeline; the same for a whole run.
 
-    homes: for each operator the groups it is in. A group is a region, with the sinks that read
-    it, or a pipeline of the plan that the flow was started with.
+    A group is a region with the sinks that read it, or a pipeline of the plan the flow was started
+    with.
     """
 
     groups: tuple[tuple[str, ...], ...]
-    homes: Mapping[str, tuple[frozenset[str], ...]]
+
+    @cached_property
+    def of_operator(self) -> Mapping[str, tuple[frozenset[str], ...]]:
+        """The groups that each operator is in."""
+        found: dict[str, tuple[frozenset[str], ...]] = {}
+        for group in self.groups:
+            members = frozenset(group)
+            for name in group:
+                found[name] = (*found.get(name, ()), members)
+        return found
 
 
 def fusion_groups(graph: Graph, plan: Plan) -> FusionGroups:
-    """The ground of a flow that starts with a plan."""
+    """Return the groups of a flow that starts with a plan."""
     found = [(*r.operators, *_sinks_of(graph, r.operators[-1])) for r in regions(graph)]
-    groups = tuple(dict.fromkeys([*found, *(p.operators for p in plan.pipelines)]))
-    homes: dict[str, tuple[frozenset[str], ...]] = {}
-    for group in groups:
-        home = frozenset(group)
-        for name in group:
-            homes[name] = (*homes.get(name, ()), home)
-    return FusionGroups(groups, homes)
+    return FusionGroups(tuple(dict.fromkeys([*found, *(p.operators for p in plan.pipelines)])))
 
 
 def _sinks_of(graph: Graph, name: str) -> tuple[str, ...]:
@@ -348,6 +353,7 @@ class OrganicMemory:
     failed: tuple[FailedChange, ...] = ()
     calm: int = 0
     before: OrganicMemory | None = None
+    version: Literal[1] = 1
 
 
 def initial_memory(graph: Graph, plan: Plan) -> OrganicMemory:

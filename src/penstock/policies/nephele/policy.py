@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from penstock.dataflow import duration
 from penstock.dataflow.graph import Constraint
@@ -55,6 +55,7 @@ class LatencyMemory:
     too_few: Mapping[str, tuple[int, float]] = field(default_factory=dict)
     overheads: Mapping[str, crowding.Overheads] = field(default_factory=dict)
     rests: Mapping[str, float] = field(default_factory=dict)
+    version: Literal[1] = 1
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ class LatencyPolicy:
     most: int = 1000
 
     name = "latency"
+    memory_type = LatencyMemory
 
     def __post_init__(self) -> None:
         for one in fields(self):

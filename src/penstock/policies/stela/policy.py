@@ -50,6 +50,7 @@ class Stela:
     """
 
     name: ClassVar[str] = "stela"
+    memory_type: ClassVar[Any] = strategies.RoundRobinMemory
     congested: float = CONGESTED
     automatic: bool = False
     by: By = "etp"

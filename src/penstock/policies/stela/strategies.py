@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -126,11 +126,12 @@ def scale_out(context: Context, executors: int, ranking: Ranking) -> Decision:
 class RoundRobinMemory:
     """Who has had a turn in this round, and whose turn it was last, with the instances it had."""
 
-    served: frozenset[str] = frozenset()
+    served: tuple[str, ...] = ()
     turn: str | None = None
     instances: int = 0
+    version: Literal[1] = 1
 
-    def had(self, plan: Plan) -> frozenset[str]:
+    def had(self, plan: Plan) -> tuple[str, ...]:
         """Who has had a turn by now.
 
         One that was not carried out is still due: else the time between two changes would decide
@@ -139,7 +140,7 @@ class RoundRobinMemory:
         now = {p.name: p.parallelism for p in plan.pipelines}
         if self.turn is None or now.get(self.turn, 0) <= self.instances:
             return self.served
-        return self.served | {self.turn}
+        return (*self.served, self.turn)
 
 
 def next_turn(
@@ -152,12 +153,13 @@ def next_turn(
     if (why_not := slots.why_nothing_to_give(context, start)) is not None:
         return Decision(None, why_not), memory
     served = (memory or RoundRobinMemory()).had(context.plan)
-    turns = sorted(ranking, key=lambda name: name in served)
+    had = {*served}
+    turns = sorted(ranking, key=lambda name: name in had)
     turn = next((name for name in turns if start.room(name)), None)
     if turn is None:
         return slots.all_at_bounds(start, ranking), memory
-    if turn in served:
-        served = frozenset()  # the next round begins
+    if turn in had:
+        served = ()  # the next round begins
     decision = slots.one_more_instance(context, start, turn, f"{turn} is next")
     return decision, RoundRobinMemory(served, turn, start.instances(turn))
 
@@ -171,6 +173,7 @@ class _Ranked:
     """
 
     name: ClassVar[str]
+    memory_type: ClassVar[Any] = RoundRobinMemory
     congested: float = CONGESTED
     calm: float = slots.CALM
     catch_up: float = CATCH_UP

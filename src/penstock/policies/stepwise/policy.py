@@ -98,6 +98,7 @@ class Stepwise:
     calm: float = 15.0
 
     name = "stepwise"
+    memory_type = StepwiseMemory
 
     def __post_init__(self) -> None:
         options.check(
@@ -258,7 +259,7 @@ class Stepwise:
                 return self._done(context, state, f"{said}; no pipeline is left to try")
             plan = with_more_instances(kept.plan, {vertex: 1}, context.graph, context.limits)
             if plan is None:
-                tuning = replace(tuning, tried=tuning.tried | {vertex})
+                tuning = replace(tuning, tried=(*tuning.tried, vertex))
         share = kept.capacities[vertex or ""]
         words = f"{said}; {vertex} is most at work, {share:.2f}"
         state = replace(state, tuning=replace(tuning, vertex=vertex))

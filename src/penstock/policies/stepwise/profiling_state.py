@@ -41,7 +41,7 @@ class ProfiledFlow:
     """
 
     fingerprint: str
-    groups: frozenset[tuple[str, ...]]
+    groups: tuple[tuple[str, ...], ...]
     executors: int
     admissions: Mapping[str, int | None]
     cadences: Mapping[str, float] = field(default_factory=dict)
@@ -55,7 +55,7 @@ def profiled_flow(graph: Graph, plan: Plan) -> ProfiledFlow:
     sources = {plan.pipeline_of(source.name).name for source in graph.sources}
     return ProfiledFlow(
         graph.fingerprint,
-        frozenset(p.operators for p in plan.pipelines),
+        tuple(sorted(p.operators for p in plan.pipelines)),
         plan.executors,
         {name: plan.pipeline_of(name).admission for name in sorted(sources)},
         {name: plan.pipeline_of(name).cadence for name in sorted(sources)},
@@ -91,6 +91,7 @@ class StepwiseMemory:
     late: float | None = None
     calm: float | None = None
     paused: Phase | None = None
+    version: Literal[1] = 1
 
 
 def with_next_round(

@@ -119,7 +119,7 @@ class TuningState:
     """
 
     kept: ProfilingRound
-    tried: frozenset[str] = frozenset()
+    tried: tuple[str, ...] = ()
     revoked: int = 0
     vertex: str | None = None
 
@@ -134,9 +134,9 @@ def after_tuning_round(
         case "increased":
             return TuningState(seen)
         case "unchanged":
-            return TuningState(seen, tuning.tried | {tuning.vertex})
+            return TuningState(seen, (*tuning.tried, tuning.vertex))
         case _:
-            return TuningState(tuning.kept, tuning.tried | {tuning.vertex}, tuning.revoked + 1)
+            return TuningState(tuning.kept, (*tuning.tried, tuning.vertex), tuning.revoked + 1)
 
 
 def all_fast_enough(seen: ProfilingRound, features: Mapping[str, Feature], factor: float) -> bool:

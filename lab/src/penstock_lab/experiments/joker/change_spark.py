@@ -28,8 +28,6 @@ from typing import TYPE_CHECKING
 
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow
-from penstock.engines.spark.changes import repartition
-from penstock.engines.spark.queries import checkpoint
 from penstock.plan.change import Change
 from penstock.plan.plan import Pipeline, Plan
 from penstock_lab.experiments import waiting
@@ -170,25 +168,31 @@ class Changed:
 
 def by_hand(engine: SparkEngine, plan: Plan) -> None:
     """Stop all queries, each after its batch, and start all of the new plan where they ended."""
-    from penstock.engines.spark.changes.wiring import following
+    from penstock.engines.spark.changes import steps
+    from penstock.engines.spark.changes.execution import Execution
+    from penstock.engines.spark.changes.spark_pipelines import SparkPipelines
+    from penstock.engines.spark.changes.wiring import holder, partitions
 
-    running = [*engine.pipelines.values()]
+    flow = engine.flow
+    running = [*flow.pipelines.values()]
     for pipeline in running:
         pipeline.turn(open=False)
-    engine.wait(lambda: all(pipeline.quiet for pipeline in running))
-    positions: dict[str, int] = {}
-    for pipeline in running:
-        pipeline.stop()
-        engine.take_in(pipeline)
-        done = checkpoint.committed(pipeline.checkpoint, pipeline.wired.epoch)
-        positions |= {**pipeline.positions, **done}
-    names = frozenset(spec.name for spec in plan.pipelines)
-    wiring = following(engine.site, engine.wiring, plan, names, positions, {})
-    for wired in wiring.pipelines.values():
-        folder = engine.site.directory / "checkpoints" / wired.checkpoint
-        if wired.checkpoint.startswith("state-") and folder.exists():
-            repartition.repartition(engine.spark, folder, wired.partitions)
-    engine.put_in_force(wiring, [p.name for p in running], [*plan.pipelines], {})
+    flow.wait(lambda: all(pipeline.quiet for pipeline in running))
+    held = {spec.name: holder(flow.graph, spec, flow.wiring) for spec in plan.pipelines}
+    moves = [
+        steps.Repartition(spec.name, at.checkpoint, partitions(flow.graph, spec, at.partitions))
+        for spec in plan.pipelines
+        if (at := held[spec.name]) is not None
+    ]
+    names = tuple(spec.name for spec in plan.pipelines)
+    todo = (
+        *(steps.StopPipeline(pipeline.name) for pipeline in running),
+        *moves,
+        steps.CommitWiring(flow.wiring.number + 1, plan, names, {}),
+        *map(steps.StartPipeline, names),
+        *(steps.DiscardCopy(move.checkpoint) for move in moves),
+    )
+    Execution(SparkPipelines(flow), todo).run_unrecorded()
 
 
 def _wait(
@@ -242,7 +246,10 @@ class Tape:
     def _watch(self) -> None:
         while not self._halt.wait(self._every):
             # a batch has its time before its rows, so that the last time is that of these rows
-            rows, times = self._engine.site.delivered.get(SINK, 0), self._engine.observer.outputs
+            rows, times = (
+                self._engine.flow.site.delivered.get(SINK, 0),
+                self._engine.observer.outputs,
+            )
             if rows > self._rows:
                 self._rows = rows
                 at = times[SINK][-1] - self._began

@@ -185,15 +185,18 @@ class Usher:
         self._watch.close()
 
     def _seat(self, name: str, seats: tuple[int, ...]) -> bool:
-        from penstock.engines.spark.changes.rewiring import place  # slow to load: only when needed
+        # slow to load: only when needed
+        from penstock.engines.spark.changes.spark_pipelines import SparkPipelines
 
-        pipeline, there = self._engine.pipelines[name], self._engine.executors
+        flow = self._engine.flow
+        pipeline, there = flow.pipelines[name], flow.executors
         found = pipeline.placement(there)
         if None in found.values():  # no batch yet
             return False
         ids = there.ids()
         meant = {part: ids[seats[part % len(seats)]] for part in found}
-        place(self._engine, pipeline, {p: one for p, one in meant.items() if found[p] != one})
+        moved = {p: one for p, one in meant.items() if found[p] != one}
+        SparkPipelines(flow).place_state(name, moved)
         return True
 
     def _keep(self, status: Status) -> None:

@@ -1,4 +1,4 @@
-"""What a change did to the output, found out while the flow goes on."""
+"""What a change costs: its record, and its effect on the output while the flow goes on."""
 
 from __future__ import annotations
 

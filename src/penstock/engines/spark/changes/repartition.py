@@ -1,10 +1,11 @@
-"""Cutting a stopped query's state into another number of parts, with Spark's own means.
+"""Copies checkpoints, and repartitions their state with Spark's own means.
 
-Spark calls this experimental and keeps it private, so nothing else touches it. When it fails it
-leaves a checkpoint that cannot be started, so a copy as links is kept beside until it is through:
+Spark calls its repartitioning experimental and keeps it private, so nothing else touches it. When
+it fails it leaves a checkpoint that cannot be started, so a copy as links is kept beside it until
+the change is committed:
 
     state-count.draft    a copy that is being made
-    state-count.before   a complete copy: whoever finds it puts it back
+    state-count.before   a complete copy: to undo the change is to put it back
     state-count.discard  a copy that is no longer needed
 """
 
@@ -13,21 +14,25 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+import uuid
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.engines.spark.queries import checkpoint as checkpoints
 from penstock.errors import Refused
+from penstock.store.run_directory import Wired
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "RocksDBStateStoreProvider"
+_TRIES = 5
 
 
 def partitions(checkpoint: Path) -> int | None:
-    """Into how many parts the state of a checkpoint is cut now; None before its first batch."""
+    """State partitions of a checkpoint; None before its first batch."""
     settings = _settings(checkpoint)
     key = "spark.sql.streaming.internal.stateStore.partitions"
     found = settings.get(key) or settings.get("spark.sql.shuffle.partitions")
@@ -35,7 +40,7 @@ def partitions(checkpoint: Path) -> int | None:
 
 
 def check(checkpoint: Path) -> None:
-    """Raise `Refused` if Spark cannot cut the state of a checkpoint anew."""
+    """Raise `Refused` if Spark cannot repartition the state of a checkpoint."""
     provider = _settings(checkpoint).get(_PROVIDER, _ROCKSDB).rpartition(".")[2]
     if provider != _ROCKSDB:
         raise Refused(
@@ -44,28 +49,58 @@ def check(checkpoint: Path) -> None:
         )
 
 
-def repartition(spark: SparkSession, checkpoint: Path, parts: int) -> bool:
-    """Cut the state anew if it is cut differently; returns whether it had to be.
+def repartition(spark: SparkSession, checkpoint: Path, parts: int, *, guarded: bool = True) -> bool:
+    """Repartition the state of a stopped query. Returns False if it has `parts` partitions already.
 
-    Raises `Refused` if the state is not in RocksDB. If it fails, the checkpoint is as it was.
+    With `guarded` a copy is kept for `restore` until `discard_copy`; one that is there is put back
+    first. Raises `Refused` if the state is not in RocksDB.
     """
+    restore(checkpoint)
     if partitions(checkpoint) in (None, parts):
         return False
     check(checkpoint)
-    copy = _copied(checkpoint)
-    try:
-        spark._streamingCheckpointManager.repartition(str(checkpoint), parts, True)
-    except BaseException:
-        _put_back(copy, checkpoint)
-        raise
-    _discarded(copy)
+    if guarded:
+        _keep_copy(checkpoint)
+    spark._streamingCheckpointManager.repartition(str(checkpoint), parts, True)
     return True
 
 
-def undo(checkpoints: Path) -> None:
-    """Put checkpoints back whose cut a crash has interrupted: their old plan is still in force."""
-    for copy in checkpoints.glob("*.before"):
-        _put_back(copy, copy.with_suffix(""))
+def restore(checkpoint: Path) -> None:
+    """Undo a guarded repartitioning, whether it is complete or not."""
+    copy = _beside(checkpoint, "before")
+    if copy.exists():
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        copy.rename(checkpoint)
+
+
+def discard_copy(checkpoint: Path) -> None:
+    """Delete the copy that a guarded repartitioning has kept."""
+    copy, discarded = _beside(checkpoint, "before"), _beside(checkpoint, "discard")
+    if copy.exists():  # renamed first: half a copy must not be put back
+        copy.rename(discarded)
+    for left in (discarded, _beside(checkpoint, "draft")):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def copy_running(source: Path, target: Path, wired: Wired) -> dict[str, int]:
+    """Copy a checkpoint in use as of its last commit, as links, under an id of its own.
+
+    Returns the rows read as of then, by input. Spark never writes into a file that is there, so
+    links are copies. What it deletes meanwhile is older than the last commit, or comes again under
+    another name: then another try is made.
+    """
+    for _ in range(_TRIES):
+        shutil.rmtree(target, ignore_errors=True)
+        number = checkpoints.last_commit(source)
+        try:
+            shutil.copytree(source, target, copy_function=os.link, ignore=_later(source, number))
+        except (shutil.Error, FileNotFoundError):
+            continue
+        (target / "metadata").unlink()
+        (target / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
+        checkpoints.come_home(target)
+        return {**wired.first, **checkpoints.committed(target, wired.epoch)}
+    raise OSError(f"cannot copy {source}: it changes faster than it can be read")
 
 
 def _settings(checkpoint: Path) -> Mapping[str, str]:
@@ -78,13 +113,11 @@ def _settings(checkpoint: Path) -> Mapping[str, str]:
     return conf
 
 
-def _copied(checkpoint: Path) -> Path:
-    """A copy as links: Spark never writes into a file that is there."""
+def _keep_copy(checkpoint: Path) -> None:
     draft, copy = _beside(checkpoint, "draft"), _beside(checkpoint, "before")
     shutil.rmtree(draft, ignore_errors=True)
     shutil.copytree(checkpoint, draft, copy_function=_linked)
     draft.rename(copy)
-    return copy
 
 
 def _linked(source: str, target: str) -> None:
@@ -94,15 +127,24 @@ def _linked(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def _put_back(copy: Path, checkpoint: Path) -> None:
-    shutil.rmtree(checkpoint, ignore_errors=True)
-    copy.rename(checkpoint)
-
-
-def _discarded(copy: Path) -> None:
-    """Renamed first: half a copy must not be put back."""
-    shutil.rmtree(copy.rename(copy.with_suffix(".discard")), ignore_errors=True)
-
-
 def _beside(checkpoint: Path, suffix: str) -> Path:
     return checkpoint.with_name(f"{checkpoint.name}.{suffix}")
+
+
+def _later(root: Path, commit: int) -> Callable[[str, list[str]], list[str]]:
+    """What not to copy: batches after a commit, and hidden files such as drafts and checksums.
+
+    Logs have a file `7` for batch 7; state has `8.changelog` and `8.zip` after it.
+    """
+
+    def names(folder: str, entries: list[str]) -> list[str]:
+        kind = (*Path(folder).relative_to(root).parts, "")[0]
+        return [name for name in entries if name.startswith(".") or later(kind, name)]
+
+    def later(kind: str, name: str) -> bool:
+        number, dot, _ = name.replace("_", ".").partition(".")
+        if not number.isdigit() or (kind == "state") != bool(dot):
+            return False
+        return int(number) > commit + (kind == "state")
+
+    return names

@@ -1,101 +1,117 @@
-"""Which checkpoint, which epoch and which rows a pipeline starts with."""
+"""Wirings: the checkpoint, epoch, first rows and state partitions that a pipeline starts with."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from penstock.dataflow.connectors import Spark
+from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import State, Write
-from penstock.engines.spark.run_context import Site
+from penstock.engines.spark import pipeline_graph
 from penstock.plan.plan import Pipeline, Plan
 from penstock.store.run_directory import Wired, Wiring
 
 
-def first(site: Site, plan: Plan) -> Wiring:
-    """The wiring of a new run: everything begins at row 0."""
-    return Wiring(1, plan, {p.name: _wired(site, p, 1, {}, None) for p in plan.pipelines})
+def first(graph: Graph, plan: Plan) -> Wiring:
+    """The wiring of a new run: every input begins at row 0."""
+    return Wiring(1, plan, {p.name: _wired(graph, p, 1, {}, None, _empty) for p in plan.pipelines})
 
 
 def following(
-    site: Site,
+    graph: Graph,
     old: Wiring,
     plan: Plan,
-    changed: frozenset[str],
+    changed: Collection[str],
     positions: Mapping[str, int],
-    ready: Mapping[str, Wired],
+    channel_end: Callable[[str], int],
+    successors: Mapping[str, Wired],
 ) -> Wiring:
-    """The wiring after a change: pipelines named in `changed` begin where others have ended.
+    """The wiring of the next plan. Pipelines not in `changed` keep theirs.
 
-    `positions` are the rows that the stopped pipelines have read, by input; `ready` are those
-    that were wired before.
+    positions: rows that the stopped pipelines have read, by input; channel_end: rows in an
+    operator's channel; successors: pipelines that have been wired before.
     """
     number = old.number + 1
     pipelines = {
-        p.name: _wired(site, p, number, positions, old)
+        p.name: _wired(graph, p, number, positions, old, channel_end)
         if p.name in changed
         else old.pipelines[p.name]
         for p in plan.pipelines
-        if p.name not in ready
+        if p.name not in successors
     }
-    return Wiring(number, replace(plan, leaving=()), {**pipelines, **ready})
+    return Wiring(number, replace(plan, leaving=()), {**pipelines, **successors})
+
+
+def _empty(_: str) -> int:
+    return 0
 
 
 def _wired(
-    site: Site, spec: Pipeline, number: int, positions: Mapping[str, int], old: Wiring | None
+    graph: Graph,
+    spec: Pipeline,
+    number: int,
+    positions: Mapping[str, int],
+    old: Wiring | None,
+    channel_end: Callable[[str], int],
 ) -> Wired:
     begin = {}
-    for entry in site.inputs(spec.operators):
+    for entry in pipeline_graph.inputs(graph, spec.operators):
         if entry.key in positions:
             begin[entry.key] = positions[entry.key]
         elif entry.upstream and old is not None:
-            # This edge was inside a pipeline until now: whatever is in the channel is not for it.
-            begin[entry.key] = site.channel(entry.upstream).end
+            # This edge was inside a pipeline until now: older rows in the channel are not for it.
+            begin[entry.key] = channel_end(entry.upstream)
         else:
             begin[entry.key] = 0
-    held = _holder(site, spec, old)
-    parts = partitions(site, spec, None if held is None else held.partitions)
-    return Wired(checkpoint_name(site, spec, number, held), number, begin, parts)
+    held = holder(graph, spec, old)
+    parts = partitions(graph, spec, None if held is None else held.partitions)
+    return Wired(checkpoint_name(graph, spec, number, held), number, begin, parts)
 
 
-def _holder(site: Site, spec: Pipeline, old: Wiring | None) -> Wired | None:
-    """What held the state of a pipeline's stateful operator until now."""
-    for name in spec.operators:
-        if site.graph[name].stateful and old is not None:
-            return old.pipelines[old.plan.pipeline_of(name).name]
-    return None
+def holder(graph: Graph, spec: Pipeline, wiring: Wiring | None) -> Wired | None:
+    """The wiring entry that holds the state of a pipeline's stateful operator, if there is one."""
+    operator = pipeline_graph.stateful(graph, spec.operators)
+    if operator is None or wiring is None:
+        return None
+    return wiring.pipelines[wiring.plan.pipeline_of(operator.name).name]
 
 
-def checkpoint_name(site: Site, spec: Pipeline, number: int, held: Wired | None) -> str:
-    """State stays with its operator, and the position in a foreign source with that source.
+def checkpoint_name(graph: Graph, spec: Pipeline, number: int, held: Wired | None) -> str:
+    """The checkpoint of a pipeline that begins with wiring `number`.
 
-    A sink of Spark's own knows batches by their number, which must not begin again.
-    All other checkpoints are disposable: the wiring says where a pipeline begins to read.
+    State stays with its operator, and the position in one of Spark's own sources with that source.
+    A native sink knows batches by their number, which must not begin again. All other checkpoints
+    are disposable: the wiring says where their pipelines begin to read.
     """
-    for name in spec.operators:
-        if site.graph[name].stateful:
-            return f"state-{name}" if held is None else held.checkpoint
-    for name in site.sinks(spec.operators):
-        body = site.graph[name].body
+    operator = pipeline_graph.stateful(graph, spec.operators)
+    if operator is not None:
+        return f"state-{operator.name}" if held is None else held.checkpoint
+    for name in pipeline_graph.sinks(graph, spec.operators):
+        body = graph[name].body
         if isinstance(body, Write) and isinstance(body.sink, Spark):
             return f"sink-{name}"
-    for entry in site.inputs(spec.operators):
-        if not entry.upstream and site.generator(entry.operator) is None:
-            return f"source-{entry.operator}"
+    for source in pipeline_graph.spark_sources(graph, spec.operators):
+        return f"source-{source.name}"
     return f"run-{number:06d}-{spec.name}"
 
 
-def kept_together(site: Site, spec: Pipeline, checkpoint: str) -> bool:
-    """Whether a checkpoint that holds a foreign source's position is still that pipeline's own."""
-    own = checkpoint_name(site, spec, 0, None)
+def is_disposable(checkpoint: str) -> bool:
+    """True for checkpoints that nobody needs once no wiring names them."""
+    return checkpoint.startswith(("run-", "state-"))
+
+
+def kept_together(graph: Graph, spec: Pipeline, checkpoint: str) -> bool:
+    """True if a checkpoint with the position of a Spark source still belongs to that pipeline."""
+    own = checkpoint_name(graph, spec, 0, None)
     return checkpoint == own or (own.startswith("state-") and checkpoint.startswith(f"{own}-"))
 
 
-def partitions(site: Site, spec: Pipeline, now: int | None) -> int:
-    """Into how many parts the state is cut: by the plan, else as it is now if that will do."""
-    if any(site.graph[n].state is State.GLOBAL for n in spec.operators):
+def partitions(graph: Graph, spec: Pipeline, now: int | None) -> int:
+    """State partitions of a pipeline: as the plan says, else as they are if that is enough."""
+    if any(graph[n].state is State.GLOBAL for n in spec.operators):
         return 1
-    if spec.ceiling is not None or not any(site.graph[n].stateful for n in spec.operators):
+    if spec.ceiling is not None or pipeline_graph.stateful(graph, spec.operators) is None:
         return spec.ceiling or spec.parallelism
     if now is not None and now >= spec.parallelism:
         return now
@@ -103,9 +119,9 @@ def partitions(site: Site, spec: Pipeline, now: int | None) -> int:
 
 
 def default_ceiling(parallelism: int) -> int:
-    """Parts of state for so many instances: one each, so that all have the same to do.
+    """State partitions for so many instances: one each, so that all have the same amount of work.
 
-    A part more costs some 8 ms of each batch (`make bench`, partitions) and leaves instances with
-    unequal shares; to move state later holds the output for less time than a restart.
+    One more partition costs some 8 ms of each batch (`make bench`, partitions) and gives instances
+    unequal shares; moving state later holds the output for less time than a restart.
     """
     return parallelism

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 
+from penstock.engines.spark import pipeline_graph
 from penstock.engines.spark.changes.executors import Executors
 from penstock.engines.spark.measuring.batches import waits
 from penstock.engines.spark.measuring.breakdown import Estimate, Window
@@ -214,7 +215,8 @@ class Gauges:
             entry.operator: pipeline.positions[entry.key]
             for pipeline in tuple(self._pipelines.values())
             for entry in pipeline.inputs
-            if not entry.upstream and self._site.generator(entry.operator) is not None
+            if not entry.upstream
+            and pipeline_graph.generator(self._site.graph, entry.operator) is not None
         }
 
     def _taken_in(self) -> int:
@@ -223,14 +225,15 @@ class Gauges:
             max(pipeline.positions[entry.key], pipeline.taken_in.get(entry.key, 0))
             for pipeline in tuple(self._pipelines.values())
             for entry in pipeline.inputs
-            if not entry.upstream and self._site.generator(entry.operator) is not None
+            if not entry.upstream
+            and pipeline_graph.generator(self._site.graph, entry.operator) is not None
         )
 
     def offered(self, now: float) -> dict[str, int]:
         """Rows that were due by now, by source with a generator."""
         found = {}
         for source in self._site.graph.sources:
-            generator = self._site.generator(source.name)
+            generator = pipeline_graph.generator(self._site.graph, source.name)
             if generator is not None:
                 due = self._site.load(source.name).offered(now - self._clocks[source.name])
                 known = [due, generator.limit, self._limits.get(source.name)]
@@ -287,7 +290,7 @@ class Gauges:
                 if entry.upstream:
                     if pipeline.positions[entry.key] < self._site.channel(entry.upstream).end:
                         return False
-                elif self._site.generator(entry.operator) is not None:
+                elif pipeline_graph.generator(self._site.graph, entry.operator) is not None:
                     limit = self._limits.get(entry.operator)
                     if limit is None or pipeline.positions[entry.key] < limit:
                         return False

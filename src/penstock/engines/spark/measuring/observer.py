@@ -14,17 +14,19 @@ import numpy as np
 
 from penstock.dataflow.graph import Constraint
 from penstock.dataflow.operators import Read
+from penstock.engines.spark import pipeline_graph
 from penstock.engines.spark.measuring.batches import Batch, parts
 from penstock.engines.spark.measuring.breakdown import Estimate, Window
 from penstock.engines.spark.measuring.lineage import LatencyMeter, Origins, Span, scaled
 from penstock.engines.spark.measuring.meter import Report
 from penstock.engines.spark.measuring.spark_sources import Queue, left
 from penstock.engines.spark.measuring.task_statistics import Task
+from penstock.engines.spark.pipeline_graph import Input
 from penstock.engines.spark.queries.checkpoint import rows_of
 from penstock.engines.spark.queries.dead_letters import tag
 from penstock.engines.spark.queries.late_rows import LATE
 from penstock.engines.spark.queries.pipeline import RunningPipeline
-from penstock.engines.spark.run_context import Input, Site
+from penstock.engines.spark.run_context import Site
 from penstock.metrics.snapshot import LatencyMetrics
 
 _SAMPLES = 60
@@ -154,7 +156,10 @@ class Observer:
     def _arrivals(self, entry: Input, batch: Batch, pipeline: RunningPipeline) -> list[Span]:
         """When the rows of a batch reached this pipeline's input."""
         if entry.key not in batch.ranges:
-            if entry.upstream or self._site.generator(entry.operator) is not None:
+            if (
+                entry.upstream
+                or pipeline_graph.generator(self._site.graph, entry.operator) is not None
+            ):
                 return []
             earlier = self._batches.get(pipeline.name)
             before = earlier[-1].started if earlier else batch.started

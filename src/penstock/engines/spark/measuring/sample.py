@@ -9,10 +9,11 @@ import pyarrow as pa
 
 from penstock.dataflow.generator import records
 from penstock.dataflow.schema import arrow_schema as arrow
+from penstock.engines.spark import pipeline_graph
 from penstock.engines.spark.channels import channel
+from penstock.engines.spark.pipeline_graph import Input
 from penstock.engines.spark.queries.compiler import struct_of
 from penstock.engines.spark.queries.pipeline import RunningPipeline
-from penstock.engines.spark.run_context import Input
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,7 +28,7 @@ def table(pipeline: RunningPipeline, entry: Input, first: int, stop: int) -> pa.
     Rows of a channel that all its readers have committed may be gone: then there are fewer.
     """
     site = pipeline.site
-    generator = None if entry.upstream else site.generator(entry.operator)
+    generator = None if entry.upstream else pipeline_graph.generator(site.graph, entry.operator)
     if generator is not None:
         schema = generator.schema
         batches = records(generator, first, stop)

@@ -10,10 +10,10 @@ from penstock.dataflow import operators as op
 from penstock.dataflow.operators import Operator
 from penstock.engines.spark.channels.remote_files import Store
 from penstock.engines.spark.measuring import sample
+from penstock.engines.spark.pipeline_graph import Input
 from penstock.engines.spark.queries import checkpoint
 from penstock.engines.spark.queries.compiler import Compiler, Result
 from penstock.engines.spark.queries.pipeline import RunningPipeline
-from penstock.engines.spark.run_context import Input
 from penstock.engines.spark.session.flow_session import SOCKETS
 
 if TYPE_CHECKING:

@@ -17,9 +17,11 @@ from penstock.dataflow import connectors
 from penstock.dataflow import operators as op
 from penstock.dataflow.delivery import Delivery, delivery
 from penstock.dataflow.operators import Operator
+from penstock.engines.spark import pipeline_graph
 from penstock.engines.spark.changes.executors import Executors
 from penstock.engines.spark.channels import event_time
 from penstock.engines.spark.channels.valve import Valve, acknowledged
+from penstock.engines.spark.pipeline_graph import Input
 from penstock.engines.spark.queries import checkpoint, dead_letters
 from penstock.engines.spark.queries.batch_gate import Gate
 from penstock.engines.spark.queries.compiler import (
@@ -34,7 +36,7 @@ from penstock.engines.spark.queries.compiler import (
 from penstock.engines.spark.queries.dead_letters import tag
 from penstock.engines.spark.queries.late_rows import Watermark
 from penstock.engines.spark.queries.spark_checks import foreign
-from penstock.engines.spark.run_context import Input, Site
+from penstock.engines.spark.run_context import Site
 from penstock.engines.spark.session.flow_session import STATE, active, settings
 from penstock.engines.spark.session.pickling import pickled, portable
 from penstock.plan.plan import Pipeline
@@ -69,10 +71,10 @@ class RunningPipeline:
         self.site = site
         self.spec = spec
         self.wired = wired
-        self.inputs: tuple[Input, ...] = site.inputs(spec.operators)
-        self.tail = site.tail(spec.operators)
-        self.sinks = site.sinks(spec.operators)
-        self.feeds = site.feeds(spec.operators)
+        self.inputs = pipeline_graph.inputs(site.graph, spec.operators)
+        self.tail = pipeline_graph.tail(site.graph, spec.operators)
+        self.sinks = pipeline_graph.sinks(site.graph, spec.operators)
+        self.feeds = pipeline_graph.feeds(site.graph, spec.operators)
         self.lettering = tuple(n for n in spec.operators if _can_reject(site.graph[n]))
         self.query: Any = None
         self.run = ""  # Spark's id of this start of the query
@@ -118,13 +120,11 @@ class RunningPipeline:
     @property
     def foreign(self) -> tuple[Operator, ...]:
         """Sources of Spark's own in this pipeline, which have no valve."""
-        found = (self.site.graph[i.operator] for i in self.inputs if not i.upstream)
-        return tuple(o for o in found if self.site.generator(o.name) is None)
+        return pipeline_graph.spark_sources(self.site.graph, self.spec.operators)
 
     @property
     def stateful(self) -> Operator | None:
-        operators = (self.site.graph[n] for n in self.spec.operators)
-        return next((o for o in operators if o.stateful), None)
+        return pipeline_graph.stateful(self.site.graph, self.spec.operators)
 
     @property
     def _windowed(self) -> bool:
@@ -269,7 +269,7 @@ class RunningPipeline:
             "first": str(self.wired.first.get(entry.key, 0)),
             "inputs": str(len(self.inputs)),
         }
-        generator = self.site.generator(operator.name)
+        generator = pipeline_graph.generator(self.site.graph, operator.name)
         if generator is not None:
             file = self.site.directory / "sources" / f"{operator.name}.pickle"
             file.write_bytes(pickled(portable(generator)))

@@ -1,0 +1,90 @@
+"""Carries out the steps of a change, and finishes or undoes a change that a crash has cut off."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from penstock.engines.spark.changes.journal import Journal
+from penstock.engines.spark.changes.steps import CommitWiring, Pipelines, Results, Step
+
+
+class Undone(Exception):
+    """A step before the commit has failed, and the whole change is undone."""
+
+    def __init__(self, step: Step, error: Exception) -> None:
+        super().__init__(str(error))
+        self.step = step
+        self.error = error
+
+
+class Execution:
+    """One change while it is carried out. `results` and `phases` are complete after `run`.
+
+    phases: seconds by the phase of the steps, in the order in which they began.
+    """
+
+    def __init__(
+        self, flow: Pipelines, steps: Sequence[Step], clock: Callable[[], float] = time.time
+    ) -> None:
+        self.results = Results()
+        self.phases: dict[str, float] = {}
+        self._flow = flow
+        self._steps = steps
+        self._clock = clock
+
+    def run(self, journal: Journal, reason: str) -> None:
+        """Run all steps. Raises `Undone` if one fails before the commit."""
+        number = next(s.number for s in self._steps if isinstance(s, CommitWiring))
+        journal.begin(number, reason, self._steps)
+        for at, step in enumerate(self._steps):
+            try:
+                self._run(step)
+                journal.finished(at)
+            except Exception as error:
+                if self._flow.wiring.number >= number:
+                    raise
+                undo(self._flow, self._steps[: at + 1])
+                journal.end("undone")
+                raise Undone(step, error) from error
+        journal.end("done")
+
+    def run_unrecorded(self) -> None:
+        """Run steps that leave nothing behind which a crash would have to undo."""
+        for step in self._steps:
+            self._run(step)
+
+    def _run(self, step: Step) -> None:
+        began = self._clock()
+        step.run(self._flow, self.results)
+        if step.phase is not None:
+            spent = self._clock() - began
+            self.phases[step.phase] = self.phases.get(step.phase, 0.0) + spent
+
+
+def undo(flow: Pipelines, steps: Sequence[Step]) -> None:
+    """Undo steps, the last one first. Steps that were not begun may be among them."""
+    for step in reversed(steps):
+        step.undo(flow)
+
+
+def recover(flow: Pipelines, journal: Journal) -> str | None:
+    """Finish or undo the change that the last process has left unfinished.
+
+    To be called before any pipeline runs: all of the wiring in force will be started then, so only
+    what steps do on disk is left to do. Returns what was done, None if there was nothing to do.
+    """
+    left = journal.unfinished()
+    if left is None:
+        return None
+    commit = next(at for at, s in enumerate(left.steps) if isinstance(s, CommitWiring))
+    if flow.wiring.number < left.number:
+        begun = left.steps[: left.finished + 1]
+        undo(flow, [step for step in begun if step.on_disk])
+        journal.end("undone")
+        return f"the change to wiring {left.number} was interrupted and is undone"
+    for step in left.steps[commit + 1 :]:
+        if step.on_disk:
+            step.run(flow, Results())
+    journal.end("done")
+    return f"the change to wiring {left.number} was interrupted and is finished"
