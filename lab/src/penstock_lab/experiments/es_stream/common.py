@@ -51,7 +51,7 @@ from penstock_lab.experiments.rivals import DynamicAllocation, scaled
 PAPER = "Es-Stream: elastic scaling of stateful operators over fluctuating data streams"
 
 NODES, CORES, INSTANCES = 13, 2, 4
-"""Machines, cores of each, and instances that it may hold."""
+"""Number of machines, cores of each, and instances that each may hold."""
 
 CPUS = NODES * CORES
 
@@ -63,7 +63,7 @@ BETWEEN = 0.0001
 """Seconds from one machine to another."""
 
 DYNAMIC = DynamicAllocation(NODES, CORES)
-"""Spark's own behaviour on the same machines; it begins with one of them."""
+"""Spark's dynamic allocation on the same machines, starting with one of them."""
 
 
 @dataclass(frozen=True)
@@ -86,17 +86,17 @@ class Application:
         return {n: whole * w for n, w in zip(self.operators, self.weights, strict=True)}
 
     def enough(self, rate: float) -> dict[str, int]:
-        """As many instances of each operator as of any other, the fewest that keep up."""
+        """The smallest even plan that keeps up."""
         each = math.floor(max(rate * s for s in self.services.values())) + 1
         return dict.fromkeys(self.operators, each)
 
     def packed(self, instances: int, rate: float = 0.0) -> int:
-        """The fewest machines that hold so many instances, and have cores for what they do."""
+        """The fewest machines with room for the instances and cores for their work."""
         work = rate * sum(self.services.values())
         return min(NODES, max(math.ceil(instances / INSTANCES), math.floor(work / CORES) + 1))
 
     def even(self, instances: int) -> dict[str, int]:
-        """So many instances, as many of one operator as of any other, the first get the rest."""
+        """An even plan of this many instances; the first operators get the remainder."""
         each, rest = divmod(instances, len(self.operators))
         return {n: each + (at < rest) for at, n in enumerate(self.operators)}
 
@@ -133,12 +133,12 @@ def scenario(
 
 
 def by_load(scenario: Scenario) -> Scenario:
-    """The same with new instances where the load is lowest, as Es-Stream puts them."""
+    """The scenario with new instances placed on the least loaded machine, as Es-Stream does."""
     return replace(scenario, model=replace(scenario.model, by_load=True))
 
 
 def small(scenario: Scenario, app: Application) -> Scenario:
-    """The same, started with a task on each core of one machine."""
+    """The scenario started with one task per core of one machine."""
     return replace(scenario, plan=scaled(scenario.plan, dict.fromkeys(app.operators, CORES)))
 
 
@@ -170,7 +170,7 @@ def instances(tick: Record) -> int:
 
 
 def latency(data: Data, case: str, since: float, until: float) -> float:
-    """Milliseconds from the first operator to the last, on average over a time."""
+    """Mean latency in ms from the first to the last operator over a time."""
     ticks = reading.between(data.of(case), since, until)
     return 1000 * fmean(milliseconds(t) / 1000 for t in ticks if t["latency"])
 
@@ -180,13 +180,13 @@ def milliseconds(tick: Record) -> float:
 
 
 def count(data: Data, case: str, since: float, until: float) -> float:
-    """Instances, on average over a time."""
+    """Mean number of instances over a time."""
     ticks: Sequence[Record] = reading.between(data.of(case), since, until)
     return fmean(instances(t) for t in ticks)
 
 
 def marks(data: Data, case: str, get: Callable[[Record], int] = instances) -> tuple[Mark, ...]:
-    """The changes that were made: all instances before and after, `14 → 21`, or something else."""
+    """Marks for changes: the number of instances before and after, `14 → 21`, or another value."""
     found, ticks = [], data.of(case)
     for change in data.of(case, "change"):
         at = float(change["at"])

@@ -24,10 +24,10 @@ from penstock_lab.experiments.es_stream.recovery import Fault, Moved, Scaled
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read, simulated
 
 MACHINES = (5, common.NODES)
-"""Machines at work, in place of the fewest that hold all instances."""
+"""Number of machines, instead of the fewest that hold all instances."""
 
 LINKS = (8, 4)
-"""Links over which state is read, in place of one for each machine."""
+"""Number of links over which state is read, instead of one per machine."""
 
 
 def cases(
@@ -89,7 +89,7 @@ def _ratio(over: Read, under: Read) -> Read:
 
 
 def _longer(way: str) -> Read:
-    """Seconds of recovery for each second of the interval, from the shortest to the longest."""
+    """Increase of the recovery time per second of interval, from the shortest to the longest."""
 
     def read(data: Data) -> float | None:
         low, high = data.parameters["intervals"][0], data.parameters["intervals"][-1]
@@ -130,7 +130,7 @@ def _over_links(links: int) -> Read:
 
 
 def _each(data: Data, way: str) -> list[tuple[float, float]]:
-    """Interval and seconds of every fault, where there were several."""
+    """Interval and recovery time of every fault, if there were several."""
     found = ((i, data.of(f"{way}, {i:g} s", "recovery")[0]) for i in data.parameters["intervals"])
     return [(float(i), float(taken)) for i, one in found for taken in one.get("each", ())]
 
@@ -143,7 +143,7 @@ NAMED = {
 SIZED = {"partial": "Es-Stream", "global": "global rollback"}
 PARTED = {"parts": "Es-Stream, in parts", "checkpoint": "from a checkpoint"}
 REPORTED = (0.7, 1.9)
-"""Seconds with an interval of 2 s after a fault, of Es-Stream and of a global rollback."""
+"""Recovery times in seconds with an interval of 2 s after a fault: Es-Stream, global rollback."""
 
 
 def picture(data: Data) -> Figure:
@@ -198,8 +198,8 @@ _READ = (
 )
 
 _OTHERS = (
-    "on Spark it is another flow, and most of a recovery is the start of a query; what counts is "
-    "the ratio"
+    "on Spark the flow differs, and most of a recovery is the start of a query; only the ratio "
+    "counts"
 )
 _SMALL = (
     "what a partial rollback does again on Spark is one batch of the keyed operator, milliseconds "
@@ -257,12 +257,13 @@ FIGURE_18 = Experiment(
     quick={"intervals": (1.0, 2.0, 5.0), "parallelism": (1, 4, 14), "states": (10, 40, 160)},
     spark=recovery_spark.cases,
     spark_size={"intervals": (2.0, 4.0, 6.0), "faults": 5},
-    notes=("Neither a best static plan nor dynamic allocation applies: no plan is chosen here.",
+    notes=("Neither a best static plan nor dynamic allocation applies: the experiment chooses "
+           "no plan.",
            "Simulated recoveries are given: an instance is away for a restart and for the work of "
            "an interval, by a formula; and what a global rollback sends again is a load that is "
            "drawn by hand. What is simulated is how long it takes to catch up.",
-           "Figure 20 is given: how long 42 MB take over links of 100 Mbit/s is arithmetic, and "
-           "how fast a checkpoint is read is the paper's own number."),
+           "Figure 20 is given: the time of 42 MB over links of 100 Mbit/s is arithmetic, and "
+           "the speed of reading a checkpoint is the paper's own number."),
 )  # fmt: skip
 
 EXPERIMENTS = (FIGURE_18,)

@@ -47,7 +47,7 @@ SEED = (14, 24, 19)
 """Instances of COMMCount, which the paper prints for all rates but the last."""
 
 PHASE = 60.0
-"""Seconds for which the paper's rates last, all but the first."""
+"""Durations of the paper's rates in seconds, except the first."""
 
 ON_SPARK = (
     f"Spark's own cluster in one machine, {CLUSTER}: machines are executors, processes that come "
@@ -88,14 +88,14 @@ def cases(rates: Sequence[int], phase: float) -> Sequence[Case]:
 
 
 def policy(phase: float) -> EsStream:
-    """Es-Stream, which looks as often in a phase as in one of the paper's."""
+    """Es-Stream with as many measurements per phase as in the paper."""
     seed, pace = common.SEED, phase / PHASE
     return replace(chain_spark.POLICY, steady=pace * seed.steady,
                    changing=pace * seed.changing, zeta=seed.zeta, room=ROOM)  # fmt: skip
 
 
 def plan(instances: Mapping[str, int]) -> Plan:
-    """So many instances, on the fewest executors that have room for them and the source."""
+    """A plan with these instances on the fewest executors that hold them and the source."""
     made = waiting.plan(waiting.chain("clicks", chain_spark.services()), instances)
     paced = tuple(replace(p, cadence=CADENCE) for p in made.pipelines)
     return Plan(paced, math.ceil(made.slots / ROOM))
@@ -120,7 +120,7 @@ def _seconds(tick: Record) -> float | None:
 
 
 def at_end(case: str, which: int, get: Get) -> Read:
-    """Something at the end of a phase: on average over its last fifth."""
+    """A value at the end of a phase: its mean over the last fifth."""
 
     def read(data: Data) -> float:
         phase = float(data.parameters["phase"])
@@ -168,7 +168,7 @@ def _delivered(case: str) -> Read:
 
 
 def _spread(case: str) -> Read:
-    """How many executors fewer the fewest are than the most."""
+    """Largest minus smallest number of executors."""
 
     def read(data: Data) -> float:
         found = [executors(t) for t in data.of(case)]
@@ -210,7 +210,7 @@ RATES = ("the first rate", "the highest rate", "three quarters of it", "a quarte
 
 
 def _following(get: Get) -> list[Read]:
-    """What there is at the end of each phase but the first, beside the phase before."""
+    """Values at the end of each phase but the first, relative to the phase before."""
     ends = [at_end(OWN, at, get) for at in range(len(RATES))]
     return [_ratio(then, before) for before, then in pairwise(ends)]
 

@@ -84,20 +84,20 @@ SEED = Organic(
     anticipate=True,
     headroom=False,
 )
-"""The policy as the paper has it: one replica more of a whole region that has a key, never less, by
-the processor time of its threads alone, and back again if no more comes through."""
+"""The policy of the paper: one replica more of a whole keyed region, never fewer, by the processor
+time of its threads alone; undone if throughput does not rise."""
 
 OURS = Organic(sources=False)
-"""The policy as it is here, but for sources, of which the paper has one thread each."""
+"""Our policy, with the sources of the paper, which have one thread each."""
 
 
 def multiplying(multiplications: float, selectivity: float = 1.0, fixed: float = FIXED) -> Step:
-    """An operator that multiplies so often."""
+    """The cost of an operator with this many multiplications."""
     return Step(Gamma(fixed + multiplications * MULTIPLICATION, 0.1), selectivity, KEYS)
 
 
 def workload(name: str, **options: Any) -> Graph:
-    """The graph of a workload; nothing of it is run here."""
+    """The graph of a workload, which is not run."""
     return workloads.build(name, Path(), **options).graph
 
 
@@ -139,7 +139,7 @@ def scenario(
 
 
 def _ground(step: Step, grain: float) -> Step:
-    """An operator with so many times as many tuples, each so much cheaper."""
+    """An operator with more and cheaper tuples."""
     mean = step.service.mean / grain
     return step if grain == 1.0 or not mean else replace(step, service=Gamma(mean, 0.1))
 
@@ -158,8 +158,8 @@ def fused(graph: Graph, *groups: Sequence[str]) -> Plan:
 BEST = "best static"
 
 STATIC = (
-    "The best static plan is the one that a model says is best, or one that a policy ended with "
-    "and no longer changed: whichever does most."
+    "The best static plan is the model's best plan or the final plan of a policy, whichever has "
+    "the higher throughput."
 )
 
 ONE_MACHINE = (
@@ -191,13 +191,13 @@ def _after(data: Data, case: str, last: float) -> float:
 
 
 def _settled(data: Data, case: str, last: float) -> bool:
-    """Whether nothing was changed in the time that is looked at."""
+    """True if nothing changed in this time."""
     end = data.of(case)[-1]["at"]
     return all(change["at"] < end - last - SEED.settle for change in data.of(case, "change"))
 
 
 def alike(data: Data, case: str) -> tuple[str, ...]:
-    """Other ways on the flow of the best static plan: names with another word in its place."""
+    """Other policies on the flow of the best static plan: case names with that word replaced."""
     words = case.split(", ")
     if BEST not in words:
         return ()
@@ -213,7 +213,7 @@ def alike(data: Data, case: str) -> tuple[str, ...]:
 
 
 def speedup(data: Data, case: str, base: str | None = None) -> float:
-    """How many times as much the sources emit at the end as before the first change of `base`."""
+    """Final throughput relative to that before the first change of `base`."""
     return after(data, case) / before(data, base or case)
 
 
@@ -223,7 +223,7 @@ def replicas(tick: Record, operator: str) -> int:
 
 
 def tries(data: Data, case: str) -> tuple[tuple[Record, bool], ...]:
-    """Each change that tried something, and whether it stayed."""
+    """Each tentative change, and whether it stayed."""
     made = data.of(case, "change")
     after = (*(c["reason"].startswith("undone") for c in made[1:]), False)
     return tuple(
@@ -234,7 +234,7 @@ def tries(data: Data, case: str) -> tuple[tuple[Record, bool], ...]:
 
 
 def marks(data: Data, case: str) -> tuple[Mark, ...]:
-    """The changes that were made: a cut, one that is taken back, the replicas of a region."""
+    """Marks for the changes: cuts, undone cuts, replicas of a region."""
     found = []
     for change in data.of(case, "change"):
         words = []
@@ -249,7 +249,7 @@ _CUTS = {"split": "cut", "merge": "joined"}
 
 
 def named(way: str) -> str:
-    """What a way is called in a picture."""
+    """Name of a policy in pictures."""
     return {"seed": JOKERS, "organic": "our own policy"}.get(way, way)
 
 

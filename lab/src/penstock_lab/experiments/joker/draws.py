@@ -1,8 +1,8 @@
-"""Several draws of one case, where chance decides whether a replica brings what it has to.
+"""Repeats a case with other random seeds and takes the median.
 
-The tenth replica of ten that are alike brings a ninth more, less what they are in each other's way,
-and 10 % is what Joker's policy asks for. So near to it a single run says little, and what is told
-is the median of some, as the paper tells averages of three.
+The tenth of ten equal replicas adds a ninth, minus the overhead of parallelism, and Joker's policy
+requires 10 %. So near to the threshold a single run says little; the median of several runs is
+reported, as the paper reports averages of three.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DRAW = ", draw "
 
 @dataclass(frozen=True)
 class Draw:
-    """A case under other chance, which is the same for all cases of a draw."""
+    """A case with another random seed, which is the same for all cases of a draw."""
 
     job: Job
     number: int
@@ -28,7 +28,7 @@ class Draw:
 
 
 def repeated(case: Case, draws: int) -> tuple[Case, ...]:
-    """A case so many times; the first keeps its name, and is the one whose time is drawn."""
+    """Repeat a case; the first run keeps its name and is the one in pictures over time."""
     return tuple(
         Case(f"{case.name}{_DRAW}{n + 1}" if n else case.name, Draw(case.job, n))
         for n in range(draws)

@@ -82,8 +82,8 @@ def picture_12(data: Data) -> Figure:
 
 
 _LAST = (
-    "by chance: the last replica of four pipelines that stays with 0.1 brings about as much as 0.2 "
-    "asks for, and where it is less, it goes"
+    "by chance: the last replica of four pipelines that stays with 0.1 adds about 0.2, and is "
+    "removed where it adds less"
 )
 
 FIGURE_12 = Experiment(
@@ -112,12 +112,13 @@ FIGURE_12 = Experiment(
     picture_12,
     size={"costs": (16, 256, 4096), "seconds": 420.0, "profile": 30.0},
     quick={"costs": (16, 4096), "seconds": 250.0, "profile": 20.0},
-    no_spark="of operators that wait the n-th slot brings 1/n more until there is none left, so "
-    "that where each threshold ends is arithmetic; those that work have two cores",
+    no_spark="for operators that wait, the n-th slot adds 1/n more until no slot is left, so "
+             "each threshold's final plan is arithmetic; operators that compute have only two "
+             "cores",
     notes=(
-        "The paper, which prints no numbers here, says that cheap operators lose drastically with "
-        "0.2; here they lose more than costly ones, as each replica is in the way of the others, "
-        "which is much beside what cheap ones take.",
+        "The paper prints no numbers here and says that cheap operators lose drastically with "
+        "0.2; here they lose more than costly ones, as replicas slow each other down, which "
+        "matters more for cheap operators.",
         STATIC,
         ONE_MACHINE,
     ),
@@ -252,12 +253,12 @@ def picture_14(data: Data) -> Figure:
 
 
 _EACH = (
-    "a cut is tried before each replica and taken back, as in the paper; how often depends on when "
+    "a cut is tried before each replica and undone, as in the paper; how often depends on when "
     "the source is full"
 )
 _ALONE = (
-    "replicas are less in each other's way here, by what thirteen of figure 9 do; in the paper the "
-    "execution congests after eight"
+    "replicas slow each other down less here, as much as the thirteen of figure 9; in the paper "
+    "the execution congests after eight"
 )
 WAYS = {"organic": "our own policy", common.BEST: "the best static plan"}
 
@@ -313,7 +314,7 @@ FIGURE_14 = Experiment(
     quick={"seconds": 290.0, "profile": 20.0, "draws": 1},
     no_spark="what a cut promises is what operators cost beside a hop between threads, and the hop "
     "of Spark is a query of its own, with what each of its batches costs",
-    notes=("Numbers of the paper's policy are medians of some draws.",
+    notes=("Numbers of the paper's policy are medians of several draws.",
            "Given: which cuts are tried, as the shares of the operators are printed and what a cut "
            "promises is the paper's own formula; which of them stay, as what it takes to give a "
            "tuple to another thread is chosen so; and how often one is tried, and so how long it "

@@ -151,9 +151,9 @@ def picture_16(data: Data) -> Figure:
 
 
 _AT_ONCE = (
-    "threads work at full speed as soon as they go on here, so that more is emitted in the second "
-    "after a change, or in the next one where many had to stop; in the paper it takes two or three "
-    "seconds until they do, and it does not say for what"
+    "threads run at full speed as soon as they resume here, so throughput rises in the second "
+    "after a change, or in the next one if many threads had to stop; in the paper it takes two "
+    "or three seconds, without an explanation"
 )
 _LONG = "queues of a second, "
 

@@ -75,7 +75,7 @@ def cases(step: float, rate: int, latency: str) -> Sequence[Case]:
 
 
 TRIAL = 20.0
-"""Seconds for which a static plan is tried; those of the second half count."""
+"""Seconds of a trial of a static plan; only its second half counts."""
 
 
 def swing(rate: int, step: float) -> str:
@@ -88,12 +88,12 @@ def swing(rate: int, step: float) -> str:
 
 
 def testers(rate: int) -> int:
-    """The fewest that four times the rate does not jam."""
+    """The fewest testers that carry four times the rate."""
     return math.ceil(1.1 * 4 * rate * WAIT)
 
 
 def plan(count: int, cores: int) -> Plan:
-    """So many testers on as few executors as have cores for them and the source."""
+    """A plan with this many testers on as few executors as have cores for them."""
     pipelines = (Pipeline(("source",)), Pipeline(("test", "sink"), count))
     return Plan(pipelines, math.ceil((count + 1) / cores))
 
@@ -125,7 +125,7 @@ def met(ticks: Sequence[Record]) -> float | None:
 
 
 def under_bounds(step: float, rate: int, bounds: Sequence[str]) -> Sequence[Case]:
-    """Testers on a local master under a bound each, and static ones."""
+    """Elastic testers on a local master, one case per bound, and static ones."""
     static = plan(testers(rate), SLOTS)
 
     def play(policy: str, bound: str) -> SparkPlay:
@@ -138,7 +138,7 @@ def under_bounds(step: float, rate: int, bounds: Sequence[str]) -> Sequence[Case
 
 
 def allocation(idle: float, most: int = EXECUTORS, cores: int = CORES) -> Mapping[str, str]:
-    """Settings of Spark's dynamic allocation: up to so many executors with so many slots."""
+    """Settings of Spark's dynamic allocation, for at most `most` executors with `cores` slots."""
     own = {
         "enabled": "true",
         "shuffleTracking.enabled": "true",
@@ -172,7 +172,7 @@ def _tested(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def best(data: Data) -> float | None:
-    """The testers of the best static plan; None where no plan that was tried met the bound."""
+    """Testers of the best static plan; None if no tried plan met the bound."""
     if (reading.met(data, "static") or 0.0) >= SHARE:
         return _static(data)
     found = data.of(BEST, "found")
@@ -180,7 +180,7 @@ def best(data: Data) -> float | None:
 
 
 def best_hours(data: Data) -> float | None:
-    """The task hours of the best static plan, had it been there for as long as the static one."""
+    """Task hours of the best static plan, for the duration of the static one."""
     count = best(data)
     if count is None:
         return None
@@ -213,7 +213,7 @@ def _delivered(data: Data) -> float:
 
 
 def panel(data: Data, tone: int) -> Panel:
-    """The executors that Spark had under dynamic allocation."""
+    """Panel with the executors under dynamic allocation."""
     line = reading.line(data, DYNAMIC, _executors, DYNAMIC, style="step", tone=tone)
     return Panel("time (s)", "executors", (line,))
 
@@ -228,7 +228,7 @@ CLAIMS = (
 
 
 def _saved(data: Data) -> float:
-    """The share of the hours at the shortest bound that the longest saves."""
+    """Share of the task hours at the shortest bound that the longest saves."""
     short, long = (reading.task_hours(data, data.parameters["bounds"][at]) for at in (0, -1))
     return 1 - long / short
 
@@ -238,7 +238,7 @@ def _kept(at: int) -> Read:
 
 
 def _beside(at: int) -> Read:
-    """Task hours under a bound beside those of the static testers."""
+    """Task hours under a bound, relative to those of the static testers."""
 
     def read(data: Data) -> float:
         own = reading.task_hours(data, data.parameters["bounds"][at])

@@ -1,4 +1,4 @@
-"""Stela's figures 4 and 7a: star, linear and diamond get a machine more."""
+"""Stela's figures 4 and 7a: one more machine for star, linear and diamond."""
 
 from __future__ import annotations
 

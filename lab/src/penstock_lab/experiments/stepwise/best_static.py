@@ -13,30 +13,23 @@ from penstock_lab.experiments.stepwise import storm
 from penstock_lab.experiments.stepwise.climb import Climb
 
 NOTE = (
-    "Best static: the plan that carries most under stress, whatever its latency, of those that the "
-    "ways of scaling up tried and of those that a search tried. What such a way saw of a plan in a "
-    "round counts as it is. The search begins with the plans that did best there and with "
-    "instances in proportion to the work of operators, enough to fill the processors once to four "
-    "times. "
-    "Spark's dynamic allocation has nothing to decide, since the machines are given."
+    "Best static plan: the one with the highest throughput under stress, regardless of latency, "
+    "among those that the rivals tried and those that a search tried. A plan that a rival "
+    "observed in a round counts with that observation. The search starts from the best of these "
+    "and from instances in proportion to the work of operators, enough to fill the processors "
+    "one to four times. Spark's dynamic allocation does not apply, since the machines are "
+    "fixed."
 )
 
 STARTS = (1, 2, 3, 4)
-"""How often the plans to begin with fill the processors: with more, machines are more even."""
+"""How many times the initial plans fill the processors; more balances machines better."""
 
 Instances = Mapping[str, int]
 
 
 @dataclass(frozen=True)
 class Best:
-    """The static plan that carries most, by a search from some that fill the processors.
-
-    Its score is the throughput under stress; what it takes to meet the latency is left out. What
-    looks best is observed for as long as a round, since one look may flatter. tries: plans that
-    are looked at beyond those to begin with; a tenth of them are observed; known: rounds that
-    others had, of which it tells the best if it finds nothing better; begin: so many of these,
-    with different plans, it begins with too.
-    """
+    """The static plan with the highest throughput, by a search from several plans."""
 
     climb: Climb
     tries: int
@@ -73,7 +66,7 @@ class Best:
 
     @property
     def plans(self) -> Sequence[Instances]:
-        """The plans of others to begin with, best first."""
+        """The plans of rivals to start from, best first."""
         best = sorted(self.known, key=_throughput, reverse=True)
         plans = {
             tuple(r["instances"]): dict(zip(r["pipelines"], r["instances"], strict=True))
@@ -92,10 +85,7 @@ def turned(
     score: Callable[[Instances], float],
     more: Callable[[], bool],
 ) -> Instances:
-    """The best that is found by turning one number after the other, up or down by a quarter.
-
-    What scores higher is kept at once. It ends when none has helped, or nothing more is wanted.
-    """
+    """Coordinate search: change one number after the other, up or down by a quarter."""
     best, top, still = dict(start), score(start), 0
     for name, by in cycle(product(start, (1, -1))):
         if still == 2 * len(start) or not more():
@@ -112,13 +102,13 @@ def turned(
 
 
 def most_of(app: storm.App) -> dict[str, int | None]:
-    """The most instances that each pipeline stands; None for any number."""
+    """Largest parallelism of each pipeline; None means unlimited."""
     plan = stress_load.first_plan(app.graph)
     return {p.name: fusion.bounds(app.graph, p.operators).most for p in plan.pipelines}
 
 
 def filling(app: storm.App, processors: int) -> dict[str, int]:
-    """Instances in proportion to the time that a record of a source takes of each operator."""
+    """Instances in proportion to the work per source record of each operator."""
     rows = app.rows()
     times = {n: rows[n] * step.service.mean for n, step in app.steps.items()}
     busy = sum(times[n] * step.cpu for n, step in app.steps.items())

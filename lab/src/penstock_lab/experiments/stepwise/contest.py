@@ -1,4 +1,4 @@
-"""Ways of scaling up that meet on the same application and the same machines."""
+"""Compares ways of scaling up on the same application and machines."""
 
 from __future__ import annotations
 
@@ -10,19 +10,14 @@ from penstock_lab.experiments.stepwise.best_static import Best
 from penstock_lab.experiments.stepwise.climb import Climb
 
 ROUNDS = (
-    "All ways of scaling up get as many rounds as stepwise profiling took. The threshold may end "
-    "before, when nothing is above it."
+    "All ways of scaling up get as many rounds as stepwise profiling took. The threshold rule "
+    "may end earlier, when nothing is above it."
 )
 
 
 @dataclass(frozen=True)
 class Contest:
-    """Some ways of scaling up one after the other, then the best static plan.
-
-    ways: by the case that each is told as, stepwise profiling first; others than that get as many
-    rounds as it took. best: the case of the static plan, for which all their rounds count and a
-    search beyond them; tries: of that search.
-    """
+    """Runs several ways of scaling up one after the other, then the best static plan."""
 
     ways: Mapping[str, Climb]
     best: str
@@ -49,7 +44,7 @@ class Contest:
         return [*found, *({"case": self.best, **record} for record in best)]
 
     def _part(self, setting: Setting, number: int) -> Setting:
-        """What one of them is carried out with."""
+        """The setting of one of them."""
 
         def tell(share: float) -> None:
             setting.tell((number + share) / (len(self.ways) + 1))

@@ -155,22 +155,23 @@ def picture(data: Data) -> Figure:
 
 
 _THREADS = (
-    "the more an instance costs beside its work, the earlier too many of them hurt, which ends the "
-    "search: a row below for nothing, and one for 5 % of a processor instead of 1 %. How much it "
-    "was in the paper is not printed"
+    "the more an idle instance costs, the earlier too many of them reduce throughput, which "
+    "ends the search: a row below has no cost, and one 5 % of a processor instead of 1 %. The "
+    "paper does not print its cost"
 )
 _STUCK = (
-    "the others do less here than in the paper. The threshold looks at what is behind the sources, "
-    "and ends where its one source, of 4,000 tweets/s, has no more to give. Stela gives instances "
-    "to sources once nothing counts as congested (of skewed keys one instance is at its limit, and "
-    "all of them together are not), takes none back, and loses with dozens of them what it had; "
-    "beside its best round the distance is shorter but in SWC (rows below)"
+    "the rivals do less here than in the paper. The threshold rule looks at operators behind "
+    "the sources, and ends where its one source, with 4,000 tweets/s, is the limit. Stela adds "
+    "instances to sources once nothing counts as congested (with skewed keys one instance is at "
+    "its limit, but not the operator as a whole), removes none, and with dozens of them loses "
+    "what it had gained; relative to its best round the distance is shorter except in SWC (rows "
+    "below)"
 )
 _SOON_THERE = (
-    "Stela does more here than in the paper: with an instance for each machine in a round it has "
-    "most of what six machines carry by its fourth round, 7,600 tweets/s of the 9,800 of the best "
-    "static plan (WC) and 12,000 of 12,900 (TSA), so that little is left to be ahead by. Beside "
-    "its best round it is less still (rows below)"
+    "Stela does more here than in the paper: with an instance per machine and round, it has "
+    "most of the throughput of six machines by its fourth round: 7,600 tweets/s of the 9,800 of "
+    "the best static plan (WC) and 12,000 of 12,900 (TSA), which leaves little to gain. "
+    "Relative to its best round it is less still (rows below)"
 )
 _ONE_EACH = (
     "one instance of each is further from what the source brings here than in the paper: a source "
@@ -187,8 +188,8 @@ _SIXTEEN = (
 )
 
 _ONE_MS = (
-    "Given: the throughput of the linear topology follows from the 1 ms that 10,000 random numbers "
-    "are taken to last."
+    "Given: the throughput of the linear topology follows from the assumption that 10,000 "
+    "random numbers take 1 ms."
 )
 
 _TUNED = (
@@ -250,8 +251,8 @@ FIGURE_11 = Experiment(
             "star: instances of the centre",
             48,
             _instances("star", "centre"),
-            why="with 0.3 ms of a processor for a record, 18 of them fill all processors; how long "
-            "the paper's waited for I/O is not printed",
+            why="with 0.3 ms of processor time per record, 18 of them fill all processors; the "
+            "paper does not print how long its operators waited for I/O",
         ),
         Claim(
             "WC: stepwise beside the best other",
@@ -283,8 +284,8 @@ FIGURE_11 = Experiment(
             _faster_than("Stela"),
             neutral=1.0,
             better="higher",
-            why="one round of Stela gives an instance for each machine, which here are enough to "
-            "take most of the way at once",
+            why="one round of Stela adds an instance per machine, which is most of the total "
+            "gain here",
         ),
         Claim(
             "gain of the first four rounds beside the threshold's",
@@ -292,9 +293,9 @@ FIGURE_11 = Experiment(
             _faster_than("threshold"),
             neutral=1.0,
             better="higher",
-            why="an instance more doubles what one instance was the limit of, as long as the "
-            "processors last, so that the threshold gains in each application (row below); in "
-            "the paper it gained next to nothing, for which it gives no reason",
+            why="another instance doubles the limit of one instance as long as the processors "
+            "suffice, so the threshold rule gains in each application (row below); in the "
+            "paper it gained next to nothing, without an explanation",
         ),
         *(
             Claim(

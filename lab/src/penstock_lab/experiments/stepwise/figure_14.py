@@ -67,14 +67,14 @@ def _begins(case: str) -> Read:
 
 
 def _second(case: str) -> Read:
-    """The first round in which a source is not the bound."""
+    """The first round that no source limits."""
     return lambda data: float(
         rounds(data, case)[1]["throughput"] / rounds(data, USUAL)[1]["throughput"]
     )
 
 
 def _platform(case: str) -> Read:
-    """The best round of the second step, in which all operators grow, beside the first round."""
+    """Best round of the second step, in which all operators grow, relative to the first round."""
 
     def read(data: Data) -> float:
         found = [r for r in rounds(data, case) if r["changed"] in ("start", "source", "sinks")]
@@ -88,7 +88,7 @@ def _tuned(case: str) -> Read:
 
 
 def _tuned_more(data: Data) -> float:
-    """Rounds of single instances that k = 1.5 takes more than k = 2."""
+    """Rounds of single instances with k = 1.5 minus those with k = 2."""
     return float(tuned(data, "k 1.5") - tuned(data, USUAL))
 
 
