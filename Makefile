@@ -23,7 +23,7 @@ help:
 	@echo 'make test-workloads  every built-in workload on Spark, with changes while it runs'
 	@echo 'make differential  compare jobs and random queries with batch mode; SEEDS="1 2" EXAMPLES=20'
 	@echo 'make torture    change and kill a flow at random instants; SEEDS="1 2 3"'
-	@echo 'make lint       ruff and mypy'
+	@echo 'make lint       ruff, mypy and the order of the layers'
 	@echo 'make docs       the documentation, into site/'
 	@echo 'make bench      measure against plain Spark (takes a while)'
 	@echo 'make clean      remove .venv and caches; runs/ stays'
@@ -85,6 +85,7 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 # Built without a network; a warning is an error. The notice it would print is about its own future.
 docs: $(INSTALLED)

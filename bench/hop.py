@@ -12,7 +12,7 @@ from bench.queries import Reports, span
 from bench.result import Claim, Result
 from penstock.engines.spark.channels.channel import Channel
 from penstock.engines.spark.channels.python_sources import ChannelSource
-from penstock.engines.spark.channels.remote_files import Store
+from penstock.engines.spark.channels.remote_files import FileStore
 from penstock.engines.spark.channels.valve import Valve
 from penstock.engines.spark.queries.dead_letters import tag
 
@@ -46,7 +46,7 @@ def _source(spark: Any, rows_per_second: int | None) -> Any:
 
 def _penstock(spark: Any, frame: Any, folder: Path) -> tuple[Any, Any]:
     spark.dataSource.register(ChannelSource)
-    channel = Channel(Store(str(folder / "channel")))
+    channel = Channel(FileStore(str(folder / "channel")))
     Valve(parallelism=2).save(folder / "in.valve")
 
     def write(batch: Any, number: int) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 from penstock import Dataflow, Discard, Generator
 from penstock.engines.spark.changes.execution import Execution
-from penstock.engines.spark.changes.interruption import gap
 from penstock.engines.spark.changes.planner import stop_steps
 from penstock.engines.spark.changes.spark_pipelines import SparkPipelines
+from penstock.engines.spark.changes.transitions import gap
 from penstock.engines.spark.engine import SparkEngine
 from penstock.plan import fusion
 from penstock.plan.plan import Plan

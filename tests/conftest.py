@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+pytest.register_assert_rewrite("penstock.testing.contract")
+
 # `make test` tries the same cases each time, so that it says the same of the same code.
 settings.register_profile(
     "repeatable", derandomize=True, deadline=None, database=None, max_examples=50

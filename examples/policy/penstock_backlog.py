@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from penstock import Context, Decision
 from penstock.plan import fusion
-from penstock.plan.decision import Decision
-from penstock.policies.base.policy import Context
 
 
 @dataclass(frozen=True)

@@ -79,11 +79,11 @@ def parameters(name: str) -> str:
 
 def vocabulary() -> str:
     """Everything that is measured, level by level."""
-    from penstock.metrics.catalog import Level, of
+    from penstock.metrics.catalog import MetricLevel, metrics_of
 
     parts = []
-    for level in Level:
-        rows = [(f"`{m.name}`", str(m.unit), m.meaning) for m in of(level)]
+    for level in MetricLevel:
+        rows = [(f"`{m.name}`", str(m.unit), m.meaning) for m in metrics_of(level)]
         parts.append(
             f"### {level.value.capitalize()}\n\n" + _table(("name", "unit", "meaning"), rows)
         )

@@ -20,10 +20,10 @@ from penstock.dataflow.regions import regions
 from penstock.drawing.diagram import diagram
 from penstock.drawing.sketch import Box, Curve, Dot, Label, Shape, Sketch
 from penstock.drawing.svg import svg
-from penstock.engines.memory import MemoryEngine
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan.fusion import default_plan
 from penstock.policies.shared.rebalance import Vertex
+from penstock.testing import MemoryEngine
 
 _TIMES = "\N{MULTIPLICATION SIGN}"
 

@@ -1,4 +1,4 @@
-"""Time as something that is passed in, so that tests need no waiting."""
+"""Time as an argument, so that tests need not wait."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Clock:
-    """`now` never goes back and is for differences; `wall` is the time of day, for records.
+    """Where a run gets its time from.
 
-    of_day: seconds since midnight where days are not those of this machine.
+    now: seconds that never go back, for differences; wall: seconds since 1970, for records;
+    of_day: seconds since midnight, where days are not those of this machine.
     """
 
     now: Callable[[], float] = time.monotonic
@@ -20,7 +21,7 @@ class Clock:
     of_day: Callable[[], float] | None = None
 
     def time_of_day(self) -> float:
-        """Seconds since midnight, where this process is."""
+        """Return seconds since midnight, local time."""
         if self.of_day is not None:
             return self.of_day()
         local = time.localtime(self.wall())

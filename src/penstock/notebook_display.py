@@ -1,7 +1,7 @@
-"""Values that a notebook shows as more than a line of text.
+"""Values with a rich representation in notebooks.
 
-How they look is for `report/notebook.py` to say; the values only know that there is such a thing,
-and it is loaded when somebody first looks. So what is below `report` needs nothing of it.
+`views.notebook` makes the HTML. It is looked up when a value is first shown, so that the values
+depend on no view.
 """
 
 from __future__ import annotations

@@ -11,12 +11,11 @@ import pytest
 
 from penstock import policies
 from penstock.cli import setting
-from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput
 from penstock.policies.base import registry
 from penstock.policies.baselines.threshold import Threshold
+from penstock.testing import MemoryEngine, fake_clock
 
-from ..control.doubles import FakeTime
 from .conftest import Run
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -145,7 +144,7 @@ def test_bad_settings_are_told_in_one_line_before_spark_starts(
 def test_a_run_and_advice_are_set(penstock: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = MemoryEngine({"count": 0.004}, rate=600.0)
     monkeypatch.setattr("penstock.app._spark", lambda master, conf: engine)
-    monkeypatch.setattr("penstock.app.Clock", lambda: FakeTime(engine).clock)
+    monkeypatch.setattr("penstock.app.Clock", lambda: fake_clock(engine))
     words = ("--policy", "threshold", "--set", "step=5", "--set", "patience=1")
     run = ("run", "wordcount", "--for", "9s", "--run-dir", "mine", "--json")
     code, out, _ = penstock(*run, *words)

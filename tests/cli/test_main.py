@@ -14,16 +14,15 @@ import pytest
 
 from penstock import policies
 from penstock.cli import doctor
-from penstock.engines.memory import MemoryEngine
 from penstock.errors import Refused
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
 from penstock.policies.base.policy import Context
+from penstock.testing import MemoryEngine, fake_clock
 
 from ..control.doubles import (
     FailingEngine,
-    FakeTime,
     LossyEngine,
     StuckEngine,
     TellingEngine,
@@ -38,7 +37,7 @@ def play(monkeypatch: pytest.MonkeyPatch, engine: MemoryEngine, at: Any = None) 
     """Let runs happen in an engine of ours, in no time; the masters asked for."""
     masters: list[str | None] = []
     monkeypatch.setattr("penstock.app._spark", lambda m, conf: masters.append(m) or engine)
-    monkeypatch.setattr("penstock.app.Clock", lambda: FakeTime(engine, at).clock)
+    monkeypatch.setattr("penstock.app.Clock", lambda: fake_clock(engine, at))
     return masters
 
 

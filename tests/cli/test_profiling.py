@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.memory import MemoryEngine
+from penstock.testing import MemoryEngine, fake_clock
 
-from ..control.doubles import FakeTime
 from .conftest import Run
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -38,7 +37,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[MemoryEngine]]:
 
     def with_costs(*costs: dict[str, float], at: Any = None) -> list[MemoryEngine]:
         left = [MemoryEngine(each, rate=3000.0) for each in costs]
-        clocks = [FakeTime(engine, at).clock for engine in left]
+        clocks = [fake_clock(engine, at) for engine in left]
         made = iter(left)
         monkeypatch.setattr("penstock.app._spark", lambda *given: next(made))
         monkeypatch.setattr("penstock.app.Clock", lambda: clocks.pop(0))
@@ -76,7 +75,7 @@ def test_its_plan_can_be_run(penstock: Run, play: Any, monkeypatch: pytest.Monke
     penstock("profile", name, "--run-dir", "mine", "--max-slots", "7", *QUICK)
     engine = MemoryEngine(SLOW, rate=3000.0)
     monkeypatch.setattr("penstock.app._spark", lambda master, conf: engine)
-    monkeypatch.setattr("penstock.app.Clock", lambda: FakeTime(engine).clock)
+    monkeypatch.setattr("penstock.app.Clock", lambda: fake_clock(engine))
     code, out, _ = penstock("run", name, "--plan", "mine/plan.json", "--for", "5s", "--json")
     assert code == 0
     assert json.loads(out)["throughput"]["last"] == pytest.approx(3000, rel=0.01)

@@ -12,7 +12,7 @@ from penstock import policies
 from penstock.cli.main import parser
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.load_profile import parse
-from penstock.metrics.catalog import VOCABULARY
+from penstock.metrics.catalog import CATALOG
 from penstock.plan import fusion
 from penstock.store.timeline import HEAD
 from penstock.views.prometheus import family
@@ -79,7 +79,7 @@ def test_the_head_of_the_history_is_the_one_in_it() -> None:
 
 
 def test_every_metric_in_it_is_served() -> None:
-    served = {found[0].name for one in VOCABULARY if (found := family(one)) is not None}
+    served = {found[0].name for one in CATALOG if (found := family(one)) is not None}
     shown = set(re.findall(r"^(penstock_[a-z_]+)\{", OPERATIONS, re.MULTILINE))
     assert len(shown) == 3
     assert shown <= served

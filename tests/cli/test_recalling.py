@@ -19,10 +19,10 @@ from urllib.request import urlopen
 import pytest
 from pyarrow import csv, parquet
 
-from penstock.engines.memory import MemoryEngine
 from penstock.metrics.snapshot import OperatorMetrics
 from penstock.store import tables, timeline
 from penstock.store.history import FILE, moments, snapshots
+from penstock.testing import MemoryEngine
 
 from ..control.doubles import running
 from .conftest import Run

@@ -21,8 +21,8 @@ import pytest
 from penstock.control.status import Status
 from penstock.dashboard.beside import Beside
 from penstock.dashboard.serving import PORT, address, listen
-from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput
+from penstock.testing import MemoryEngine
 
 from ..control.doubles import flow, running
 from ..dashboard.runs import ticks, write

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +17,12 @@ from penstock.clock import Clock
 from penstock.control.status import Status
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow
-from penstock.engines.memory import MemoryEngine
 from penstock.errors import FlowFailed
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan.plan import Plan
 from penstock.plan.transition import Transition
 from penstock.store.mailbox import is_running
+from penstock.testing import MemoryEngine
 
 
 def flow(name: str = "numbers", limit: int | None = None) -> Dataflow:
@@ -32,23 +32,6 @@ def flow(name: str = "numbers", limit: int | None = None) -> Dataflow:
     numbers.sink("out", Discard())
     made.constrain("numbers", "double", latency="1s")
     return made
-
-
-class FakeTime:
-    """A clock that goes on when somebody sleeps, and takes an engine along."""
-
-    def __init__(self, engine: MemoryEngine, at: Mapping[float, Callable[[], Any]] | None = None):
-        self.time = 1000.0
-        self.engine = engine
-        self.events = sorted((1000.0 + when, what) for when, what in (at or {}).items())
-        self.clock = Clock(now=lambda: self.time, sleep=self.sleep, wall=lambda: 1.7e9 + self.time)
-
-    def sleep(self, seconds: float) -> None:
-        self.time += seconds
-        if seconds > 1e-6:  # what is left over by rounding would be a window without records
-            self.engine.advance(round(seconds, 6))
-        while self.events and self.events[0][0] <= self.time:
-            self.events.pop(0)[1]()
 
 
 class FailingEngine(MemoryEngine):

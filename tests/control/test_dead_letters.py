@@ -12,16 +12,17 @@ from penstock.app import run
 from penstock.control.dead_letters import DeadLetters, limit
 from penstock.control.summary import Summary
 from penstock.errors import InvalidInput
+from penstock.testing import fake_clock
 from penstock.views.live import LiveView
 from penstock.views.plain_lines import PlainView
 from penstock.views.summary_table import summary_table
 
-from .doubles import FakeTime, LossyEngine, Watcher, flow
+from .doubles import LossyEngine, Watcher, flow
 
 
 def lossy(lost: float, before: int = 0, **options: Any) -> Summary:
     engine = LossyEngine(lost, before)
-    return run(flow(), engine=engine, seconds=5, clock=FakeTime(engine).clock, **options)
+    return run(flow(), engine=engine, seconds=5, clock=fake_clock(engine), **options)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import pytest
 from penstock.control.guard import Guard
 from penstock.control.loop import Rules, Tick, control
 from penstock.control.requests import Asked
-from penstock.engines.memory import MemoryEngine
 from penstock.errors import FlowFailed, Refused
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan.decision import Decision
@@ -24,6 +23,7 @@ from penstock.policies.base.policy import Context
 from penstock.policies.baselines.static import Static
 from penstock.policies.es_stream.commit_interval import Interval, WithBackup
 from penstock.policies.stela.policy import Stela
+from penstock.testing import MemoryEngine
 
 from .doubles import FailingEngine, flow
 

@@ -15,7 +15,6 @@ import pytest
 from penstock.clock import Clock
 from penstock.control.loop import Tick
 from penstock.control.requests import Asked
-from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput, PenstockError, Refused, RunDirectoryError
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
@@ -24,6 +23,7 @@ from penstock.plan.transition import Transition
 from penstock.policies.base.policy import Context
 from penstock.store.history import decisions
 from penstock.store.mailbox import Answer, Mailbox, ask
+from penstock.testing import MemoryEngine
 
 from .doubles import SlowEngine, flow, running
 
@@ -87,7 +87,7 @@ def test_what_is_impossible_is_refused_and_changes_nothing(tmp_path: Path) -> No
         before = engine.plan
         for request, why in (
             ("dubble=2", "'dubble' is no operator of 'numbers'; did you mean 'double'"),
-            ("double=0", "stands 1 or more"),
+            ("double=0", "allows 1 or more"),
             ("split numbers", "nothing to split"),
             ("double=3, executors=2", "this engine has one executor"),
         ):

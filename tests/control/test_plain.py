@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.control.loop import Tick
-from penstock.dataflow import serialization
+from penstock.dataflow import structure
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.regions import regions
 from penstock.errors import InvalidInput, InvalidPlan, RunDirectoryError
@@ -188,8 +188,8 @@ def test_a_directory_without_a_run_says_so(tmp_path: Path) -> None:
 @few
 @given(dataflows())
 def test_a_dataflow_looks_the_same_without_its_functions(graph: Graph) -> None:
-    hollow = serialization.from_json(json.loads(json.dumps(serialization.to_json(graph)))).graph()
-    assert serialization.to_json(hollow) == serialization.to_json(graph)
+    hollow = structure.from_json(json.loads(json.dumps(structure.to_json(graph)))).graph()
+    assert structure.to_json(hollow) == structure.to_json(graph)
     assert hollow.topological == graph.topological
     assert [o.state for o in hollow.operators] == [o.state for o in graph.operators]
     assert regions(hollow) == regions(graph)
@@ -199,17 +199,17 @@ def test_a_dataflow_looks_the_same_without_its_functions(graph: Graph) -> None:
 @given(st.data())
 def test_its_plans_are_the_same_too(data: st.DataObject) -> None:
     graph = data.draw(dataflows())
-    hollow = serialization.from_json(serialization.to_json(graph)).graph()
+    hollow = structure.from_json(structure.to_json(graph)).graph()
     fusion.check(data.draw(plans(graph)), hollow)
 
 
 def test_a_form_that_is_none_is_told() -> None:
     from .doubles import flow
 
-    data = serialization.to_json(flow().graph)
+    data = structure.to_json(flow().graph)
     data["operators"][1]["form"] = "dance"
     with pytest.raises(InvalidInput, match="no operator is a 'dance'"):
-        serialization.from_json(data).graph()
+        structure.from_json(data).graph()
 
 
 def test_the_dataflow_is_kept_with_its_run(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_the_dataflow_is_kept_with_its_run(tmp_path: Path) -> None:
 
     graph = flow().graph
     keep_dataflow(tmp_path, graph)
-    assert serialization.to_json(dataflow(tmp_path)) == serialization.to_json(graph)
+    assert structure.to_json(dataflow(tmp_path)) == structure.to_json(graph)
 
 
 # --- a case -------------------------------------------------------------------------------------

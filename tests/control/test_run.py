@@ -12,7 +12,6 @@ import pytest
 from penstock.app import run
 from penstock.dataflow.connectors import Discard, Files
 from penstock.dataflow.flow import Dataflow
-from penstock.engines.memory import MemoryEngine
 from penstock.errors import (
     FlowFailed,
     InvalidDataflow,
@@ -25,8 +24,9 @@ from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.transition import Transition
 from penstock.policies.base.policy import Context
 from penstock.store.history import decisions, snapshots, transitions
+from penstock.testing import MemoryEngine, fake_clock
 
-from .doubles import FailingEngine, FakeTime, StuckEngine, TellingEngine, Watcher, flow
+from .doubles import FailingEngine, StuckEngine, TellingEngine, Watcher, flow
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
 
 def test_a_run_ends_after_its_time_and_is_summed_up() -> None:
     engine, view = MemoryEngine(), Watcher()
-    summary = run(flow(), engine=engine, seconds="30s", view=view, clock=FakeTime(engine).clock)
+    summary = run(flow(), engine=engine, seconds="30s", view=view, clock=fake_clock(engine))
     assert summary.seconds == pytest.approx(30, abs=0.2)
     assert summary.rows_ingested == summary.rows_delivered == pytest.approx(30_000, rel=0.01)
     assert summary.throughput_mean == pytest.approx(1000, rel=0.01)
@@ -57,7 +57,7 @@ def test_a_run_ends_after_its_time_and_is_summed_up() -> None:
 
 def test_the_json_has_exactly_these_names() -> None:
     engine = MemoryEngine()
-    summary = run(flow(), engine=engine, seconds=3, clock=FakeTime(engine).clock)
+    summary = run(flow(), engine=engine, seconds=3, clock=fake_clock(engine))
     data = summary.to_json()
     assert list(data) == [
         "flow",
@@ -101,7 +101,7 @@ def test_the_run_directory_is_named_after_the_flow_and_never_shared() -> None:
     made = []
     for _ in range(2):
         engine = MemoryEngine()
-        made.append(run(flow(), engine=engine, seconds=1, clock=FakeTime(engine).clock).run_dir)
+        made.append(run(flow(), engine=engine, seconds=1, clock=fake_clock(engine)).run_dir)
     assert made[0].startswith("runs/numbers-20")
     assert made[1] == f"{made[0]}-2"
     assert [s.at for s in snapshots(Path(made[0]))] != []
@@ -110,9 +110,7 @@ def test_the_run_directory_is_named_after_the_flow_and_never_shared() -> None:
 def test_a_run_is_continued_in_its_directory(tmp_path: Path) -> None:
     for rows in (2000, 4000):
         engine = MemoryEngine()
-        summary = run(
-            flow(), engine=engine, seconds=2, run_dir="mine", clock=FakeTime(engine).clock
-        )
+        summary = run(flow(), engine=engine, seconds=2, run_dir="mine", clock=fake_clock(engine))
         assert summary.rows_ingested == pytest.approx(rows, rel=0.1)
         assert summary.throughput_mean == pytest.approx(1000, rel=0.1)
     assert len(list(decisions(Path("mine")))) == 2
@@ -120,7 +118,7 @@ def test_a_run_is_continued_in_its_directory(tmp_path: Path) -> None:
 
 def test_a_directory_of_another_flow_is_refused_and_left_alone() -> None:
     first = MemoryEngine()
-    run(flow("one"), engine=first, seconds=1, run_dir="mine", clock=FakeTime(first).clock)
+    run(flow("one"), engine=first, seconds=1, run_dir="mine", clock=fake_clock(first))
     before = contents(Path("mine"))
     with pytest.raises(RunDirectoryError, match="belongs to"):
         run(flow("two"), engine=MemoryEngine(), seconds=1, run_dir="mine")
@@ -135,7 +133,7 @@ def test_a_file_is_no_run_directory() -> None:
 
 def test_a_generator_with_a_limit_ends_the_run() -> None:
     engine = MemoryEngine()
-    summary = run(flow(limit=5000), engine=engine, clock=FakeTime(engine).clock)
+    summary = run(flow(limit=5000), engine=engine, clock=fake_clock(engine))
     assert summary.seconds == pytest.approx(5, abs=1.1)
 
 
@@ -143,7 +141,7 @@ def test_a_generator_with_a_limit_ends_the_run() -> None:
 def test_what_has_come_is_worked_off_in_the_end_unless_it_shall_be_left(drain: bool) -> None:
     engine, view = MemoryEngine(costs={"double": 0.01}), Watcher()
     summary = run(
-        flow(), engine=engine, seconds=10, drain=drain, view=view, clock=FakeTime(engine).clock
+        flow(), engine=engine, seconds=10, drain=drain, view=view, clock=fake_clock(engine)
     )
     assert engine.observe().drained is drain
     assert summary.exact is None
@@ -152,7 +150,7 @@ def test_what_has_come_is_worked_off_in_the_end_unless_it_shall_be_left(drain: b
 
 def test_the_first_ctrl_c_drains_and_finishes() -> None:
     engine, before = MemoryEngine(), signal.getsignal(signal.SIGINT)
-    clock = FakeTime(engine, {4.0: press}).clock
+    clock = fake_clock(engine, {4.0: press})
     summary = run(flow(), engine=engine, seconds=60, clock=clock)
     assert summary.interrupted
     assert summary.seconds == pytest.approx(4, abs=0.3)
@@ -161,7 +159,7 @@ def test_the_first_ctrl_c_drains_and_finishes() -> None:
 
 def test_the_second_ctrl_c_stops_at_once() -> None:
     engine, view = StuckEngine(), Watcher()
-    clock = FakeTime(engine, {4.0: press}).clock
+    clock = fake_clock(engine, {4.0: press})
     with pytest.raises(KeyboardInterrupt, match="what was in flight is kept in runs/numbers-"):
         run(flow(), engine=engine, seconds=60, view=view, clock=clock)
     assert engine.calls == [True, False]
@@ -173,7 +171,7 @@ def test_the_second_ctrl_c_stops_at_once() -> None:
 def test_a_flow_that_fails_is_stopped_and_says_why() -> None:
     engine, view = FailingEngine(), Watcher()
     with pytest.raises(FlowFailed, match=r"operator 'double' \(flow.py:7\) failed: boom"):
-        run(flow(), engine=engine, seconds=60, view=view, clock=FakeTime(engine).clock)
+        run(flow(), engine=engine, seconds=60, view=view, clock=fake_clock(engine))
     assert engine.stopped is False
     assert view.closed == 1
 
@@ -183,7 +181,7 @@ def test_sinks_are_compared_with_what_is_expected(found: list[int], exact: bool)
     engine = TellingEngine({"numbers": 3}, pa.table({"n": found}))
     made = flow()
     made.expect("out", lambda inputs: [(1,), (2,), (3,)])
-    summary = run(made, engine=engine, seconds=1, clock=FakeTime(engine).clock)
+    summary = run(made, engine=engine, seconds=1, clock=fake_clock(engine))
     assert summary.exact is exact
     verdict = json.loads((Path(summary.run_dir) / "exactness.json").read_text())
     assert verdict["exact"] is exact
@@ -228,7 +226,7 @@ def test_what_a_change_cost_is_put_in_when_it_is_known() -> None:
     engine = Watching()
     run(
         flow(), engine=engine, seconds=6, run_dir="mine", changes=["2s:double=3"],
-        clock=FakeTime(engine).clock,
+        clock=fake_clock(engine),
     )  # fmt: skip
     (changed,) = transitions(Path("mine"))
     assert (changed.transition.interruption, changed.transition.settled) == (0.7, True)
@@ -249,7 +247,7 @@ def test_a_turn_can_end_a_run_by_what_the_policy_remembers() -> None:
         seconds=60,
         until=lambda tick: tick.memory == 7,
         view=view,
-        clock=FakeTime(engine).clock,
+        clock=fake_clock(engine),
     )
     assert not summary.interrupted
     assert [s.tick.memory for s in view.seen if s.phase == "running" and s.tick] == [*range(1, 8)]

@@ -9,17 +9,17 @@ from penstock.app import run
 from penstock.control.requests import Asked
 from penstock.control.scripted_changes import Script, Scripted, parse_change
 from penstock.control.summary import Summary
-from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput, Refused
-from penstock.plan.request import Executors, Scale, Split, Together
+from penstock.plan.request import RequestList, Scale, SetExecutors, Split
 from penstock.store.history import decisions, snapshots
+from penstock.testing import MemoryEngine, fake_clock
 
-from .doubles import FakeTime, flow
+from .doubles import flow
 
 
 def played(run_dir: Path, *changes: str, seconds: float = 10) -> Summary:
     engine = MemoryEngine()
-    clock = FakeTime(engine).clock
+    clock = fake_clock(engine)
     return run(
         flow(), engine=engine, seconds=seconds, changes=changes, run_dir=run_dir, clock=clock
     )
@@ -34,7 +34,10 @@ def decided(run_dir: Path, how: str = "scripted") -> list[dict[str, Any]]:
     [
         ("20s:count=4", Scripted(20, Scale("count", 4))),
         ("500ms:split count", Scripted(0.5, Split("count"))),
-        ("1m:count=4, executors=2", Scripted(60, Together((Scale("count", 4), Executors(2))))),
+        (
+            "1m:count=4, executors=2",
+            Scripted(60, RequestList((Scale("count", 4), SetExecutors(2)))),
+        ),
     ],
 )
 def test_a_change_is_read_and_written(text: str, change: Scripted) -> None:
@@ -62,7 +65,7 @@ def test_what_is_due_at_once_is_one_change_and_comes_once() -> None:
     script = Script([late, first, second])
     assert not script.due(1.9)
     assert script.take(1.9) is None
-    assert script.take(2.0) == Asked("scripted", Together((first.request, second.request)))
+    assert script.take(2.0) == Asked("scripted", RequestList((first.request, second.request)))
     assert script.take(8.9) is None
     assert script.take(99.0) == Asked("scripted", late.request)
     assert not script.due(99.0)
@@ -82,7 +85,9 @@ def test_scripted_changes_are_made_at_their_time(tmp_path: Path) -> None:
 def test_a_change_that_is_refused_is_recorded_and_the_run_goes_on(tmp_path: Path) -> None:
     summary = played(tmp_path, "2s:split numbers, double=9", "5s:double=2")
     refused, made = decided(tmp_path)
-    assert refused["refused"].startswith("there is nothing to split: 'numbers' stands at the")
+    assert refused["refused"].startswith(
+        "there is nothing to split: 'numbers' is already the first operator"
+    )
     assert (refused["plan"], made["refused"]) == (None, None)
     assert [t.changes for t in summary.transitions] == [("numbers: parallelism 1 -> 2",)]
     assert summary.seconds == pytest.approx(10, abs=0.2)

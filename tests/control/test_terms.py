@@ -9,17 +9,17 @@ from penstock.app import run
 from penstock.control.guard import Guard
 from penstock.control.quiet_periods import Quiet
 from penstock.control.scripted_changes import parse_change
-from penstock.engines.memory import MemoryEngine
 from penstock.plan.limits import Limits
 from penstock.store import run_options
 from penstock.store.run_options import Terms
+from penstock.testing import MemoryEngine, fake_clock
 
-from .doubles import FakeTime, flow
+from .doubles import flow
 
 
 def ask(home: Path, **more: object) -> None:
     engine = MemoryEngine()
-    run(flow(), engine=engine, seconds=3, run_dir=home, clock=FakeTime(engine).clock, **more)  # type: ignore[arg-type]
+    run(flow(), engine=engine, seconds=3, run_dir=home, clock=fake_clock(engine), **more)  # type: ignore[arg-type]
 
 
 def test_what_was_asked_is_kept_for_every_run_of_a_directory(tmp_path: Path) -> None:

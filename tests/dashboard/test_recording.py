@@ -14,10 +14,10 @@ import pytest
 
 from penstock.dashboard import recording
 from penstock.dashboard.recording import Recording, check
-from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput, RunDirectoryError
 from penstock.store import history, timeline
 from penstock.store.run_directory import RunDirectory
+from penstock.testing import MemoryEngine
 from tests.control.doubles import flow, running
 
 from .runs import WALL, ticks, write

@@ -15,8 +15,8 @@ from starlette.testclient import TestClient
 from penstock.dashboard.access import Access
 from penstock.dashboard.recording import Recording
 from penstock.dashboard.server import PAGE, _written, application
-from penstock.engines.memory import MemoryEngine
 from penstock.store.history import transitions
+from penstock.testing import MemoryEngine
 from tests.control.doubles import running
 
 TOKEN = "a-token-of-the-tests"

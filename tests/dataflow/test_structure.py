@@ -11,7 +11,7 @@ from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import Bounds, State
 from penstock.dataflow.schema import Schema
-from penstock.dataflow.serialization import from_json, to_json
+from penstock.dataflow.structure import from_json, to_json
 from penstock.errors import InvalidInput
 from tests.strategies import dataflows, few, nothing
 

@@ -64,16 +64,16 @@ def random_request(choose: random.Random, graph: Graph) -> requests.Request:
         case "scale":
             return requests.Scale(name, choose.randint(1, 4))
         case "ceiling":
-            return requests.Ceiling(choose.choice(keyed), choose.randint(2, 6))
+            return requests.SetCeiling(choose.choice(keyed), choose.randint(2, 6))
         case "split":
             return requests.Split(choose.choice(steps))
         case "fuse":
             second = choose.choice(steps)
             return requests.Fuse(choose.choice(graph[second].inputs), second)
         case "cadence":
-            return requests.Cadence(name, choose.choice((0.0, 0.1, 0.4)))
+            return requests.SetCadence(name, choose.choice((0.0, 0.1, 0.4)))
         case _:
-            return requests.Admit(name, choose.choice((None, 20, 1000)))
+            return requests.SetAdmission(name, choose.choice((None, 20, 1000)))
 
 
 class Outcome:
@@ -157,7 +157,7 @@ def _share(changes: list[requests.Request], step: int, steps: int) -> list[reque
 def _apply(engine: SparkEngine, change: requests.Request) -> None:
     """Ask for a change; a refused one must do no harm either."""
     try:
-        engine.apply(change.apply(engine.plan, engine.flow.site.graph))
+        engine.apply(change.apply(engine.plan, engine.flow.context.graph))
         print(f"    {change}")
     except (Refused, InvalidPlan) as error:
         print(f"    {change} refused: {error}")

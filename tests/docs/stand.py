@@ -21,7 +21,6 @@ from penstock.dataflow import load_profile as loads
 from penstock.dataflow.connectors import Generator
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import Read
-from penstock.engines.memory import MemoryEngine
 from penstock.engines.simulator.distributions import Constant
 from penstock.engines.simulator.engine import SimulatorEngine
 from penstock.engines.simulator.model import Model, Step
@@ -29,9 +28,8 @@ from penstock.plan.plan import Plan
 from penstock.predict import operator_costs
 from penstock.store.history import moments
 from penstock.store.mailbox import is_running
+from penstock.testing import MemoryEngine, fake_clock
 from penstock.views.prometheus import Exporter
-
-from ..control.doubles import FakeTime
 
 LONGEST = 60.0
 """Seconds of simulated time that a run of the documentation takes here at most."""
@@ -79,7 +77,7 @@ def stand_in(monkeypatch: Any) -> None:
             clocks.append(made.clock)
         else:
             made = Counted(rate=2000.0)
-            clocks.append(FakeTime(made).clock)
+            clocks.append(fake_clock(made))
         return made
 
     monkeypatch.setattr("penstock.app._spark", engine)

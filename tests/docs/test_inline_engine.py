@@ -14,8 +14,8 @@ from penstock.dataflow.graph import Graph
 from penstock.engines.port import Engine
 from penstock.errors import InvalidInput
 from penstock.plan.plan import Pipeline, Plan
+from penstock.testing.contract import EngineContract, Harness
 
-from ..engines.contract import EngineContract, Harness
 from .blocks import titled
 
 NAMES: dict[str, Any] = {"__name__": "inline"}

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from penstock.dataflow.connectors import Generator, Memory
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
-from penstock.engines.memory import MemoryEngine
 from penstock.engines.port import Engine
 from penstock.errors import InvalidDataflow, Refused
 from penstock.plan.plan import Pipeline, Plan
-from tests.engines.contract import EngineContract, Harness
+from penstock.testing import MemoryEngine
+from penstock.testing.contract import EngineContract, Harness
 from tests.engines.untouched import WordCountHarness
 from tests.strategies import WORDS, dataflows, few, nothing, plans
 

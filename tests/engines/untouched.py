@@ -6,7 +6,7 @@ from penstock.dataflow.connectors import Generator, Memory
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
 from penstock.plan.plan import Pipeline, Plan
-from tests.engines.contract import Harness
+from penstock.testing.contract import Harness
 from tests.strategies import nothing
 
 

@@ -68,10 +68,10 @@ def test_the_queue_of_a_pipeline_has_kingmans_inputs() -> None:
 
 
 def test_a_queue_without_an_end_has_no_error_to_speak_of() -> None:
-    over = derived.Queue(1, 300.0, 0.004, 1.0, 1.0, 3.0)
+    over = derived.PipelineQueue(1, 300.0, 0.004, 1.0, 1.0, 3.0)
     assert over.kingman == math.inf
     assert over.error is None
-    idle = derived.Queue(1, 0.0, 0.004, 1.0, 1.0, 0.0)
+    idle = derived.PipelineQueue(1, 0.0, 0.004, 1.0, 1.0, 0.0)
     assert idle.kingman == 0.0
     assert idle.error is None
 

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from penstock.errors import InvalidPlan
 from penstock.plan.change import (
     Action,
-    Admit,
-    Cadence,
-    Ceiling,
+    AdmissionChange,
+    CadenceChange,
+    CeilingChange,
     Change,
-    Executors,
-    Regroup,
-    Rescale,
+    ExecutorsChange,
+    ParallelismChange,
+    Regrouping,
 )
 from penstock.plan.plan import Pipeline, Plan
 from tests.strategies import dataflows, few, plans
@@ -36,10 +36,14 @@ def texts(before: Plan, after: Plan) -> list[str]:
 @pytest.mark.parametrize(
     ("settings", "action", "text"),
     [
-        ({"parallelism": 4}, Rescale("count", 1, 4), "count: parallelism 1 -> 4"),
-        ({"admission": 100}, Admit("count", None, 100), "count: admission unlimited -> 100"),
-        ({"cadence": 2.0}, Cadence("count", 0.0, 2.0), "count: cadence 0ms -> 2s"),
-        ({"ceiling": 64}, Ceiling("count", None, 64), "count: ceiling automatic -> 64"),
+        ({"parallelism": 4}, ParallelismChange("count", 1, 4), "count: parallelism 1 -> 4"),
+        (
+            {"admission": 100},
+            AdmissionChange("count", None, 100),
+            "count: admission unlimited -> 100",
+        ),
+        ({"cadence": 2.0}, CadenceChange("count", 0.0, 2.0), "count: cadence 0ms -> 2s"),
+        ({"ceiling": 64}, CeilingChange("count", None, 64), "count: ceiling automatic -> 64"),
     ],
 )
 def test_a_turned_setting_is_one_action(
@@ -51,14 +55,14 @@ def test_a_turned_setting_is_one_action(
 
 
 def test_more_or_fewer_executors_are_one_action() -> None:
-    assert actions(CUT, Plan(CUT.pipelines, 2)) == (Executors(1, 2),)
+    assert actions(CUT, Plan(CUT.pipelines, 2)) == (ExecutorsChange(1, 2),)
     assert texts(CUT, Plan(CUT.pipelines, 2)) == ["executors 1 -> 2"]
 
 
 def test_a_split_and_its_undo_a_merge() -> None:
     split = Change(WHOLE, CUT)
     assert split.actions == (
-        Regroup((("parse", "split", "count"),), (("parse", "split"), ("count",))),
+        Regrouping((("parse", "split", "count"),), (("parse", "split"), ("count",))),
     )
     assert str(split) == "split parse+split+count into parse+split | count"
     assert str(split.undo) == "merge parse+split | count into parse+split+count"
@@ -155,9 +159,9 @@ def test_a_pipeline_that_no_action_names_is_the_same_in_both_plans(change: Chang
     named: set[str] = set()
     for action in change.actions:
         match action:
-            case Regroup(before, after):
+            case Regrouping(before, after):
                 named.update(name for group in (*before, *after) for name in group)
-            case Executors():
+            case ExecutorsChange():
                 pass
             case _:
                 named.update(change.after.pipeline_of(action.pipeline).operators)
@@ -171,7 +175,7 @@ def test_a_pipeline_that_no_action_names_is_the_same_in_both_plans(change: Chang
 @given(changes())
 def test_a_regrouping_is_of_the_same_operators(change: Change) -> None:
     for action in change.actions:
-        if isinstance(action, Regroup):
+        if isinstance(action, Regrouping):
             before, after = (
                 sorted(name for group in side for name in group)
                 for side in (action.before, action.after)

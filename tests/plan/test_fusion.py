@@ -3,18 +3,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from penstock.dataflow.connectors import Generator, Memory, Spark
 from penstock.dataflow.flow import Dataflow, Stream
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.operators import Bounds, Frame, Operator
+from penstock.dataflow.operators import Bounds
 from penstock.dataflow.schema import Schema
 from penstock.errors import InvalidPlan
 from penstock.plan import fusion
 from penstock.plan.plan import Pipeline, Plan
-from tests.strategies import WORDS, dataflows, few, nothing, plans
+from tests.strategies import WORDS, nothing
 
 
 def source(flow: Dataflow, name: str = "in") -> Stream:
@@ -184,14 +182,14 @@ def test_parallelism_stays_within_the_bounds() -> None:
 
 def test_operators_whose_bounds_do_not_meet_cannot_be_fused() -> None:
     assert reasons(of("in wide narrow", "out"), bounded()) == [
-        "pipeline 'in': its operators cannot be fused: one needs a parallelism of at least 4 "
-        "and another stands 2 at most"
+        "pipeline 'in': its operators cannot be fused: one needs at least 4 "
+        "instances and another allows at most 2"
     ]
 
 
 OWN = (
-    "must be a pipeline of its own: it knows batches by the numbers that they have in its query, "
-    "and would take those of another for old ones"
+    "must be a pipeline of its own: it recognises batches by their ids in its query, "
+    "and would skip batches of another query as old ones"
 )
 
 
@@ -316,94 +314,3 @@ def test_a_region_with_two_keyed_operators_is_cut_in_two() -> None:
 def test_normalising_lists_everything_in_topological_order() -> None:
     plan = fusion.normalise(of("count out", "split parse in"), word_count())
     assert groups(plan) == [("in", "parse", "split"), ("count", "out")]
-
-
-# --- any dataflow ------------------------------------------------------------------------------
-
-
-def quotient(plan: Plan, graph: Graph) -> Graph:
-    """The graph of pipelines."""
-    return Graph(
-        "pipelines",
-        tuple(
-            Operator(
-                pipeline.name,
-                Frame(nothing),
-                tuple(
-                    {
-                        plan.pipeline_of(upstream).name
-                        for name in pipeline.operators
-                        for upstream in graph[name].inputs
-                        if upstream not in pipeline.operators
-                    }
-                ),
-            )
-            for pipeline in plan.pipelines
-        ),
-    )
-
-
-@few
-@given(dataflows(), st.integers(1, 5))
-def test_the_ready_made_plans_fit_every_dataflow(graph: Graph, parallelism: int) -> None:
-    for plan in (
-        fusion.default_plan(graph, parallelism),
-        fusion.finest_plan(graph, parallelism),
-        fusion.region_plan(graph),
-    ):
-        fusion.check(plan, graph)
-        assert fusion.normalise(plan, graph) == plan
-
-
-@few
-@given(dataflows())
-def test_the_default_plan_leaves_no_edge_that_could_be_fused(graph: Graph) -> None:
-    plan = fusion.default_plan(graph, 1)
-    for operator in graph.operators:
-        for upstream in operator.inputs:
-            one, other = plan.pipeline_of(upstream), plan.pipeline_of(operator.name)
-            if one == other:
-                continue
-            rest = tuple(p for p in plan.pipelines if p not in (one, other))
-            operators = (*one.operators, *other.operators)
-            limits = fusion.bounds(graph, operators)
-            merged = fusion.normalise(Plan((*rest, Pipeline(operators, limits.least))), graph)
-            with pytest.raises(InvalidPlan):
-                fusion.check(merged, graph)
-
-
-@few
-@given(dataflows(), st.data())
-def test_pipelines_of_a_valid_plan_never_form_a_cycle(graph: Graph, data: st.DataObject) -> None:
-    plan = data.draw(plans(graph))
-    fusion.check(plan, graph)
-    assert len(quotient(plan, graph).topological) == len(plan.pipelines)
-
-
-@few
-@given(dataflows(), st.data())
-def test_two_pipelines_that_may_be_merged_do_not_close_a_cycle(
-    graph: Graph, data: st.DataObject
-) -> None:
-    plan = data.draw(plans(graph))
-    for _ in range(4):
-        if len(plan.pipelines) < 2:
-            return
-        one, other = data.draw(st.permutations(plan.pipelines))[:2]
-        operators = (*one.operators, *other.operators)
-        rest = tuple(p for p in plan.pipelines if p not in (one, other))
-        merged = Plan((*rest, Pipeline(operators, fusion.bounds(graph, operators).least)))
-        merged = fusion.normalise(merged, graph)
-        try:
-            fusion.check(merged, graph)
-        except InvalidPlan:
-            continue
-        assert len(quotient(merged, graph).topological) == len(merged.pipelines)
-        plan = merged
-
-
-def test_a_merge_around_another_pipeline_is_refused() -> None:
-    assert reasons(of("in", "start both out", "left", "right"), diamond()) == [
-        "pipeline 'start': 'start' is read by 2 operators (left, right), "
-        "so nothing can follow it in its pipeline but sinks"
-    ]

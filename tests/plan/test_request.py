@@ -13,21 +13,21 @@ from penstock.errors import InvalidInput, InvalidPlan, Refused
 from penstock.plan import fusion
 from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.request import (
-    Admit,
-    Cadence,
-    Ceiling,
-    Executors,
     Fuse,
     Mode,
     Pause,
     Request,
+    RequestList,
     Resume,
     Scale,
     ScaleIn,
     ScaleOut,
+    SetAdmission,
+    SetCadence,
+    SetCeiling,
+    SetExecutors,
+    SetPolicyMode,
     Split,
-    Switch,
-    Together,
     check,
     parse,
 )
@@ -35,7 +35,7 @@ from tests.strategies import WORDS, dataflows, few, nothing, plans
 
 
 def words() -> Graph:
-    """in -> parse -> count -> counts, and errors beside counts; parse stands 4 at most."""
+    """in -> parse -> count -> counts, and errors beside counts; parse allows at most 4."""
     flow = Dataflow("words")
     parsed = flow.source("in", Generator(nothing, "value string")).map(
         "parse", nothing, schema=WORDS, max_parallelism=4
@@ -70,12 +70,12 @@ def groups(plan: Plan) -> set[frozenset[str]]:
     ("request_", "after"),
     [
         (Scale("errors", 4), CUT.with_pipeline("count", parallelism=4)),
-        (Cadence("parse", 0.5), CUT.with_pipeline("in", cadence=0.5)),
-        (Admit("parse", 10), CUT.with_pipeline("in", admission=10)),
-        (Ceiling("count", 8), CUT.with_pipeline("count", ceiling=8)),
-        (Executors(3), Plan(CUT.pipelines, 3)),
+        (SetCadence("parse", 0.5), CUT.with_pipeline("in", cadence=0.5)),
+        (SetAdmission("parse", 10), CUT.with_pipeline("in", admission=10)),
+        (SetCeiling("count", 8), CUT.with_pipeline("count", ceiling=8)),
+        (SetExecutors(3), Plan(CUT.pipelines, 3)),
         (
-            Together((Scale("in", 4), Executors(2))),
+            RequestList((Scale("in", 4), SetExecutors(2))),
             Plan(CUT.pipelines, 2).with_pipeline("in", parallelism=4),
         ),
     ],
@@ -88,10 +88,10 @@ def test_a_setting_is_changed_in_the_pipeline_that_holds_the_operator(
 
 def test_scaling_beyond_the_bounds_is_refused_and_names_them() -> None:
     with pytest.raises(
-        Refused, match=r"'in' cannot run with parallelism 5.*\(in\+parse\) stands 1 to 4"
+        Refused, match=r"'in' cannot run with parallelism 5.*\(in\+parse\) allows 1 to 4"
     ):
         Scale("in", 5).apply(CUT, words())
-    with pytest.raises(Refused, match="stands 1 or more"):
+    with pytest.raises(Refused, match="allows 1 or more"):
         Scale("count", 0).apply(CUT, words())
 
 
@@ -113,11 +113,11 @@ def test_an_unknown_operator_is_refused_with_the_nearest_one() -> None:
 
 def test_what_no_plan_can_have_is_an_invalid_plan() -> None:
     with pytest.raises(InvalidPlan, match="at least one executor"):
-        Executors(0).apply(CUT, words())
+        SetExecutors(0).apply(CUT, words())
     with pytest.raises(InvalidPlan, match="a ceiling of 8 needs a stateful operator"):
-        Ceiling("in", 8).apply(CUT, words())
+        SetCeiling("in", 8).apply(CUT, words())
     with pytest.raises(InvalidPlan, match="is not a time"):
-        Cadence("in", -1.0).apply(CUT, words())
+        SetCadence("in", -1.0).apply(CUT, words())
 
 
 # --- grouping -----------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def test_each_input_that_is_cut_off_becomes_a_pipeline() -> None:
 
 
 def test_there_is_nothing_to_split_where_a_pipeline_begins() -> None:
-    with pytest.raises(Refused, match="'count' stands at the beginning of its pipeline"):
+    with pytest.raises(Refused, match="'count' is already the first operator of its pipeline"):
         Split("count").apply(CUT, words())
 
 
@@ -177,7 +177,7 @@ def test_a_fused_pipeline_has_the_tighter_settings_and_the_ceiling() -> None:
 
 def test_only_neighbours_can_be_fused() -> None:
     plan = fusion.finest_plan(words())
-    with pytest.raises(Refused, match=r"\(in and count\+counts\+errors\) are no neighbours"):
+    with pytest.raises(Refused, match=r"\(in and count\+counts\+errors\) are not adjacent"):
         Fuse("in", "count").apply(plan, words())
     assert Fuse("in", "parse").apply(WHOLE, words()) is WHOLE
 
@@ -213,7 +213,7 @@ def test_a_flow_that_is_split_while_it_is_paused_can_be_resumed() -> None:
 
 
 def test_switching_the_policy_leaves_the_plan_as_it_is() -> None:
-    assert Switch(Mode.OFF).apply(CUT, words()) is CUT
+    assert SetPolicyMode(Mode.OFF).apply(CUT, words()) is CUT
 
 
 @pytest.mark.parametrize("request_", [ScaleOut(2), ScaleIn(1)])
@@ -231,20 +231,20 @@ def test_scaling_on_demand_needs_measurements(request_: Request) -> None:
     [
         ("count=4", Scale("count", 4)),
         ("my.count=4", Scale("my.count", 4)),
-        ("executors=2", Executors(2)),
+        ("executors=2", SetExecutors(2)),
         ("fuse parse count", Fuse("parse", "count")),
         ("split count", Split("count")),
         ("pause", Pause()),
         ("resume", Resume()),
-        ("count.cadence=500ms", Cadence("count", 0.5)),
-        ("count.admission=1000", Admit("count", 1000)),
-        ("count.admission=unlimited", Admit("count", None)),
-        ("count.ceiling=16", Ceiling("count", 16)),
-        ("count.ceiling=automatic", Ceiling("count", None)),
+        ("count.cadence=500ms", SetCadence("count", 0.5)),
+        ("count.admission=1000", SetAdmission("count", 1000)),
+        ("count.admission=unlimited", SetAdmission("count", None)),
+        ("count.ceiling=16", SetCeiling("count", 16)),
+        ("count.ceiling=automatic", SetCeiling("count", None)),
         ("scale-out 2", ScaleOut(2)),
         ("scale-in 1", ScaleIn(1)),
-        ("policy advise", Switch(Mode.ADVISE)),
-        ("count=4, executors=2", Together((Scale("count", 4), Executors(2)))),
+        ("policy advise", SetPolicyMode(Mode.ADVISE)),
+        ("count=4, executors=2", RequestList((Scale("count", 4), SetExecutors(2)))),
     ],
 )
 def test_a_request_is_read_and_written(text: str, request_: Request) -> None:
@@ -265,8 +265,8 @@ def test_a_request_is_read_and_written(text: str, request_: Request) -> None:
         ("count=-1", "'-1' is no whole number"),
         ("executors=1.5", "'1.5' is no whole number"),
         ("scale-out", "cannot read the request 'scale-out'"),
-        ("scale-out 0", "'scale-out 0': it takes one executor at least"),
-        ("scale-out 999999999", "'scale-out 999999999': 10000 executors are the most"),
+        ("scale-out 0", "'scale-out 0': write 1 or more executors"),
+        ("scale-out 999999999", "'scale-out 999999999': write at most 10000 executors"),
         ("scale-in few", "'few' is no whole number"),
         (f"scale-out {'9' * 5000}", "'scale-out 9{30}...': the number is too large"),
         ("policy maybe", r"cannot read the request 'policy maybe'.*policy on \(or advise, off\)"),
@@ -288,10 +288,10 @@ def requests(draw: st.DrawFn, graph: Graph) -> Request:
     return draw(
         st.one_of(
             st.builds(Scale, operator, number),
-            st.builds(Cadence, operator, st.sampled_from((-1.0, 0.0, 0.5))),
-            st.builds(Admit, operator, st.none() | st.integers(-1, 3)),
-            st.builds(Ceiling, operator, st.none() | number),
-            st.builds(Executors, number),
+            st.builds(SetCadence, operator, st.sampled_from((-1.0, 0.0, 0.5))),
+            st.builds(SetAdmission, operator, st.none() | st.integers(-1, 3)),
+            st.builds(SetCeiling, operator, st.none() | number),
+            st.builds(SetExecutors, number),
             st.builds(Fuse, operator, operator),
             st.builds(Split, operator),
             st.builds(Pause),
@@ -324,5 +324,5 @@ def test_fusing_again_what_was_split_gives_the_grouping_back(data: st.DataObject
         return
     cut = Split(operator).apply(plan, graph)
     assert len(cut.pipelines) == len(plan.pipelines) + len(inside)
-    again = Together(tuple(Fuse(i, operator) for i in inside)).apply(cut, graph)
+    again = RequestList(tuple(Fuse(i, operator) for i in inside)).apply(cut, graph)
     assert groups(again) == groups(plan)

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from penstock.dataflow.graph import Graph
-from penstock.engines.memory import MemoryEngine
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan import fusion
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
 from penstock.policies.base.policy import Context, Policy
+from penstock.testing import MemoryEngine
 
 LINEAR = {"s": (), "a": ("s",), "b": ("a",), "c": ("b",)}
 DIAMOND = {"s": (), "a": ("s",), "b": ("s",), "c": ("s",), "d": ("a", "b", "c")}

@@ -10,7 +10,6 @@ from penstock import policies
 from penstock.app import run
 from penstock.control import run_input as given
 from penstock.control.guard import Guard
-from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.plan.decision import Decision
@@ -22,9 +21,10 @@ from penstock.policies.shared.topology import Topology
 from penstock.predict.advice import advise, replay
 from penstock.store import history, run_options
 from penstock.store.history import dataflow, seen, transitions
+from penstock.testing import MemoryEngine, fake_clock
 from tests.policies import dags
 
-from ..control.doubles import FakeTime, Watcher, flow
+from ..control.doubles import Watcher, flow
 
 
 class Patient:
@@ -45,7 +45,7 @@ class Patient:
 
 def played(run_dir: str, seconds: float = 8, **given: Any) -> None:
     engine = MemoryEngine()
-    clock = FakeTime(engine).clock
+    clock = fake_clock(engine)
     run(flow(), engine=engine, seconds=seconds, run_dir=run_dir, clock=clock, **given)
 
 
@@ -110,9 +110,9 @@ def test_the_budget_is_kept_in_advice() -> None:
 def test_every_run_of_a_directory_is_played_under_its_own_budget() -> None:
     home = Path("mine")
     played("mine", limits=Limits(slots=1))
-    second = FakeTime(engine := MemoryEngine())
-    second.time += 100
-    run(flow(), engine=engine, seconds=8, run_dir=home, clock=second.clock)
+    clock = fake_clock(engine := MemoryEngine())
+    later = replace(clock, wall=lambda: clock.wall() + 100)
+    run(flow(), engine=engine, seconds=8, run_dir=home, clock=later)
 
     def budget(one: history.Seen) -> Limits:
         return run_options.limits(home, one.time)

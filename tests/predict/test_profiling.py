@@ -12,14 +12,14 @@ from penstock import Profiled, profile
 from penstock.cli import plans
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow
-from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput, InvalidPlan, Refused
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
 from penstock.plan.transition import Transition
 from penstock.predict.profiling import read
+from penstock.testing import MemoryEngine, fake_clock
 
-from ..control.doubles import FakeTime, Watcher
+from ..control.doubles import Watcher
 
 QUICK = "stepwise:observations=3,settle=0"
 
@@ -43,7 +43,7 @@ def engine(rate: float = 3000.0) -> MemoryEngine:
 
 
 def profiled(flow: Dataflow, used: MemoryEngine, at: Any = None, **options: Any) -> Profiled:
-    clock = FakeTime(used, at).clock
+    clock = fake_clock(used, at)
     return profile(flow, **{"policy": QUICK, "engine": used, "clock": clock, **options})
 
 

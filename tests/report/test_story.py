@@ -14,7 +14,6 @@ from penstock.control.guard import Guard
 from penstock.control.summary import LatencySummary
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow
-from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput, RunDirectoryError
 from penstock.plan.decision import Decision
 from penstock.policies.base.policy import Context
@@ -24,13 +23,14 @@ from penstock.report.curves import curves
 from penstock.report.page import page
 from penstock.report.story import Story, story
 from penstock.store import history, mailbox
+from penstock.testing import MemoryEngine, fake_clock
 
-from ..control.doubles import FakeTime, flow, running
+from ..control.doubles import flow, running
 
 
 def play(home: Path, seconds: float = 60, dataflow: Dataflow | None = None, **more: object) -> None:
     engine = MemoryEngine()
-    clock = FakeTime(engine).clock
+    clock = fake_clock(engine)
     given = {"changes": ["20s:double=4", "40s:double=2"], "policy": "static", **more}
     run(dataflow or flow(), engine=engine, seconds=seconds, run_dir=home, clock=clock, **given)  # type: ignore[arg-type]
 

@@ -11,7 +11,6 @@ import pytest
 
 from penstock.app import run
 from penstock.control.loop import Tick
-from penstock.engines.memory import MemoryEngine
 from penstock.errors import FlowFailed
 from penstock.metrics.events import Event, EventKind
 from penstock.metrics.snapshot import Snapshot
@@ -19,8 +18,9 @@ from penstock.plan.limits import Limits
 from penstock.plan.plan import Pipeline, Plan
 from penstock.store import thinning
 from penstock.store.history import FILE, History, RecordedEvent, events
+from penstock.testing import MemoryEngine, fake_clock
 from penstock.views.export import export
-from tests.control.doubles import FailingEngine, FakeTime, flow
+from tests.control.doubles import FailingEngine, flow
 
 PLAN = Plan((Pipeline(("a", "b"), 3),))
 RESTART = Event(2.0, EventKind.RESTART, "a: batch 7 failed: ValueError", "a")
@@ -118,7 +118,7 @@ class Failing:
 
 def test_a_run_reports_its_start_its_drain_and_its_end(tmp_path: Path) -> None:
     engine = MemoryEngine()
-    run(flow(), engine=engine, seconds=3, clock=FakeTime(engine).clock, run_dir=tmp_path)
+    run(flow(), engine=engine, seconds=3, clock=fake_clock(engine), run_dir=tmp_path)
     assert kinds(tmp_path) == ["start", "drain", "stop"]
     assert [one.event.text for one in events(tmp_path)] == [
         "memory, policy static",
@@ -130,7 +130,7 @@ def test_a_run_reports_its_start_its_drain_and_its_end(tmp_path: Path) -> None:
         flow(),
         engine=again,
         seconds=3,
-        clock=FakeTime(again).clock,
+        clock=fake_clock(again),
         run_dir=tmp_path,
         drain=False,
     )
@@ -139,14 +139,14 @@ def test_a_run_reports_its_start_its_drain_and_its_end(tmp_path: Path) -> None:
 
 def test_events_of_the_engine_are_recorded(tmp_path: Path) -> None:
     engine = Eventful()
-    run(flow(), engine=engine, seconds=5, clock=FakeTime(engine).clock, run_dir=tmp_path)
+    run(flow(), engine=engine, seconds=5, clock=fake_clock(engine), run_dir=tmp_path)
     assert kinds(tmp_path) == ["start", "restart", "drain", "stop"]
 
 
 def test_a_flow_that_fails_says_why(tmp_path: Path) -> None:
     engine = FailingEngine()
     with pytest.raises(FlowFailed):
-        run(flow(), engine=engine, seconds=9, clock=FakeTime(engine).clock, run_dir=tmp_path)
+        run(flow(), engine=engine, seconds=9, clock=fake_clock(engine), run_dir=tmp_path)
     last = [*events(tmp_path)][-1].event
     assert last.kind == EventKind.FAILED
     assert last.text.startswith("FlowFailed: ")
@@ -154,7 +154,7 @@ def test_a_flow_that_fails_says_why(tmp_path: Path) -> None:
 
 def test_a_policy_that_fails_every_turn_is_one_event(tmp_path: Path) -> None:
     engine = MemoryEngine()
-    clock = FakeTime(engine).clock
+    clock = fake_clock(engine)
     run(flow(), engine=engine, policy=Failing(), seconds=5, clock=clock, run_dir=tmp_path)
     assert kinds(tmp_path) == ["start", "policy failed", "drain", "stop"]
 
@@ -167,7 +167,7 @@ def test_a_refused_change_is_an_event(tmp_path: Path) -> None:
         changes=["2s:numbers=9"],
         limits=Limits(slots=4),
         seconds=4,
-        clock=FakeTime(engine).clock,
+        clock=fake_clock(engine),
         run_dir=tmp_path,
     )
     found = [one.event.text for one in events(tmp_path) if one.event.kind == "refused"]

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.control.guard import Reviewed, Veto
 from penstock.errors import InvalidInput
-from penstock.metrics.catalog import VOCABULARY, Unit
+from penstock.metrics.catalog import CATALOG, Unit
 from penstock.metrics.snapshot import (
     ChannelMetrics,
     ExecutorMetrics,
@@ -197,7 +197,7 @@ def test_what_happened_is_counted_once_a_turn(exporter: Exporter) -> None:
 
 def test_every_number_of_the_vocabulary_has_a_good_name() -> None:
     kinds: dict[str, tuple[bool, str, Unit]] = {}
-    for measure in VOCABULARY:
+    for measure in CATALOG:
         found = family(measure)
         assert (found is None) == (measure.unit in (Unit.NAME, Unit.PARTS))
         if found is None:

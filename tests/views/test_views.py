@@ -16,7 +16,7 @@ from penstock.dataflow.operators import Operator, Union
 from penstock.metrics.snapshot import PipelineMetrics
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Pipeline, Plan
-from penstock.plan.request import Mode, Switch
+from penstock.plan.request import Mode, SetPolicyMode
 from penstock.views.live import LiveView
 from penstock.views.plain_lines import PlainView
 from penstock.views.summary_table import summary_table
@@ -209,7 +209,7 @@ def test_a_policy_that_fails_is_told_once() -> None:
 
 
 def test_a_switch_is_told() -> None:
-    asked = Asked("asked", Switch(Mode.OFF))
+    asked = Asked("asked", SetPolicyMode(Mode.OFF))
     assert lines(turn(1, asked=asked)) == ["[ 0:01] wordcount: policy: off"]
     assert lines(turn(1, asked=asked, refused="no\nroom")) == [
         "[ 0:01] wordcount: refused: no room"

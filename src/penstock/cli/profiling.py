@@ -221,7 +221,7 @@ def _rate(text: str) -> float:
         load = parse(text if "/" in text else f"{text}/s")
     except InvalidInput:
         raise wrong from None
-    if len(load.pieces) > 1 or load.peak <= 0:
+    if len(load.segments) > 1 or load.peak <= 0:
         raise wrong
     return load.peak
 

@@ -224,11 +224,11 @@ def _report(given: argparse.Namespace, streams: Streams) -> int:
 
 
 def _metrics(given: argparse.Namespace, streams: Streams) -> int:
-    from penstock.metrics.catalog import VOCABULARY
+    from penstock.metrics.catalog import CATALOG
 
     shown = [
         {"level": m.level.value, "name": m.name, "unit": m.unit.value, "meaning": m.meaning}
-        for m in VOCABULARY
+        for m in CATALOG
     ]
     lines = [f"{m['level']:<9} {m['name']:<17} {m['unit']:<8} {m['meaning']}" for m in shown]
     return tell(streams, {"metrics": shown}, lines)

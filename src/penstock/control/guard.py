@@ -22,7 +22,7 @@ from penstock.errors import InvalidInput, InvalidPlan
 from penstock.metrics import derived
 from penstock.metrics.snapshot import PipelineMetrics
 from penstock.plan import fusion, limits
-from penstock.plan.change import Action, Change, Executors, Regroup, Rescale
+from penstock.plan.change import Action, Change, ExecutorsChange, ParallelismChange, Regrouping
 from penstock.plan.decision import GAIN_ROWS, GAIN_SECONDS, UNDO, Decision
 from penstock.plan.plan import Plan
 from penstock.policies.base.policy import Context
@@ -312,16 +312,22 @@ def _turned_back(change: Change, made: Made) -> Iterator[Action]:
     What was taken away may be given back at once, because rows wait for it: that it is not taken
     again as soon is enough to keep a plan from going to and fro.
     """
-    fewer = {a.pipeline for a in change.actions if isinstance(a, Rescale) and a.after < a.before}
-    fewer_executors = any(isinstance(a, Executors) and a.after < a.before for a in change.actions)
-    formed = {group for a in change.actions if isinstance(a, Regroup) for group in a.after}
+    fewer = {
+        a.pipeline
+        for a in change.actions
+        if isinstance(a, ParallelismChange) and a.after < a.before
+    }
+    fewer_executors = any(
+        isinstance(a, ExecutorsChange) and a.after < a.before for a in change.actions
+    )
+    formed = {group for a in change.actions if isinstance(a, Regrouping) for group in a.after}
     for then in made.change.actions:
         match then:
-            case Rescale():
+            case ParallelismChange():
                 back = then.after > then.before and then.pipeline in fewer
-            case Executors():
+            case ExecutorsChange():
                 back = then.after > then.before and fewer_executors
-            case Regroup():
+            case Regrouping():
                 back = not formed.isdisjoint(then.before)
             case _:
                 back = False

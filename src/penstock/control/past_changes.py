@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from types import MappingProxyType
 
-from penstock.plan.change import Action, Admit, Cadence, Change, Regroup
+from penstock.plan.change import AdmissionChange, CadenceChange, Change
 from penstock.plan.plan import Plan
 from penstock.plan.transition import Transition
 
@@ -88,13 +88,9 @@ class Past:
 
 def kind_of(change: Change) -> str:
     """The kind of a change: that of its dearest action."""
-    return max((_kind(a) for a in change.actions), key=lambda k: (DEFAULT_COSTS[k], k))
+    return max((a.kind for a in change.actions), key=lambda k: (DEFAULT_COSTS[k], k))
 
 
 def light(change: Change) -> bool:
     """Whether it turns admission and cadence only, which restarts nothing."""
-    return all(isinstance(action, Admit | Cadence) for action in change.actions)
-
-
-def _kind(action: Action) -> str:
-    return action.kind if isinstance(action, Regroup) else type(action).__name__.lower()
+    return all(isinstance(action, AdmissionChange | CadenceChange) for action in change.actions)

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.errors import Refused
 from penstock.plan.decision import Decision
-from penstock.plan.request import Mode, Request, ScaleIn, ScaleOut, Switch, Together
+from penstock.plan.request import Mode, Request, RequestList, ScaleIn, ScaleOut, SetPolicyMode
 from penstock.policies.base.policy import Context
 
 
@@ -27,8 +27,8 @@ class Asked:
     @property
     def mode(self) -> Mode | None:
         """The mode that it puts the policy in, None if it says nothing of that."""
-        parts = self.request.requests if isinstance(self.request, Together) else (self.request,)
-        modes = [part.mode for part in parts if isinstance(part, Switch)]
+        parts = self.request.requests if isinstance(self.request, RequestList) else (self.request,)
+        modes = [part.mode for part in parts if isinstance(part, SetPolicyMode)]
         return modes[-1] if modes else None
 
     def decide(self, context: Context, policy: Any = None) -> Decision:
@@ -47,7 +47,7 @@ def decide(request: Request, context: Context, policy: Any = None) -> Decision:
     Raises `InvalidPlan`, or `Refused` with the reason if nobody knows how to do it.
     """
     match request:
-        case Together(requests):
+        case RequestList(requests):
             return _one_after_the_other(requests, context, policy)
         case ScaleOut(executors):
             return _possible(_on_demand(policy, "scale_out")(context, executors))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from penstock.control.requests import Asked
 from penstock.dataflow import duration
 from penstock.errors import InvalidInput
-from penstock.plan.request import Request, Together, parse
+from penstock.plan.request import Request, RequestList, parse
 
 
 @dataclass(frozen=True)
@@ -54,4 +54,4 @@ class Script:
             due.append(self._left.pop(0).request)
         if not due:
             return None
-        return Asked("scripted", due[0] if len(due) == 1 else Together(tuple(due)))
+        return Asked("scripted", due[0] if len(due) == 1 else RequestList(tuple(due)))

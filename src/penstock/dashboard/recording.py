@@ -14,7 +14,7 @@ from typing import Any
 from penstock.dashboard.entries import Entry, grouped
 from penstock.dashboard.frame import Frame, frame
 from penstock.dashboard.points import Point, points
-from penstock.dataflow import serialization
+from penstock.dataflow import structure
 from penstock.dataflow.graph import CycleError, Graph
 from penstock.drawing.layout import layout
 from penstock.errors import PenstockError, RunDirectoryError
@@ -280,7 +280,7 @@ class Recording:
 def _drawn(graph: Graph) -> dict[str, Any]:
     """The dataflow, and where its operators stand; very many are not drawn."""
     placed = layout(graph).to_json() if len(graph.operators) <= DRAWN else None
-    return {"dataflow": serialization.to_json(graph), "layout": placed}
+    return {"dataflow": structure.to_json(graph), "layout": placed}
 
 
 def _open(entry: Entry) -> bool:

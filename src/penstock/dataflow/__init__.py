@@ -1,0 +1,1 @@
+"""Dataflows as users write them: the API and the graph that it builds."""

@@ -1,7 +1,7 @@
-"""The options that Spark's connectors know, so that one which would do nothing is refused.
+"""The options that Spark's connectors know: Spark ignores all others without a word.
 
-Names are matched ignoring case, as Spark does. A name with a dot is a setting that Spark hands on
-to Hadoop and to the file format (`parquet.block.size`), and passes.
+Names are matched ignoring case, as Spark does. A name with a dot is a setting that Spark passes on
+to Hadoop and the file format (`parquet.block.size`), so it is accepted.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ _KAFKA = {
 
 
 def unknown(format: str, end: str, options: Mapping[str, str]) -> Iterator[str]:
-    """Messages about options that would do nothing; `end` is `source` or `sink`.
+    """Yield a message for each option that Spark would ignore; `end` is `source` or `sink`.
 
-    Of formats that are not Spark's own nothing is known, so all their options pass.
+    Formats that are not Spark's own are not checked.
     """
     kafka = format == "kafka"
     known = _known(format, end)
@@ -83,7 +83,7 @@ def unknown(format: str, end: str, options: Mapping[str, str]) -> Iterator[str]:
             continue
         meant = f"kafka.{name}" if kafka and "." in name else _closest(name, known)
         yield (
-            f"'{name}' is no option of a {format} {end}, so it would do nothing"
+            f"'{name}' is no option of a {format} {end}, so Spark would ignore it"
             + (f"; did you mean '{meant}'?" if meant else f"; known are {', '.join(known)}")
         )
 

@@ -1,4 +1,4 @@
-"""Where records come from and where they go, as values. Nothing here opens anything."""
+"""Sources and sinks as values. Nothing is opened here."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from penstock.errors import InvalidInput
 
 @dataclass(frozen=True)
 class Generator:
-    """A seeded source: the same seed gives the same records, at the rate of a load profile.
+    """A source of generated records: the same seed gives the same records.
 
     `make(rng, index, at)` is called for blocks of records: `index` (int64 array) numbers them
-    from 0, `at` (float array) is when each is due, in seconds since the start, and `rng` is a
-    NumPy generator that depends on the seed and the block alone. It returns one array-like a
-    column, by name. `load` is written as on the command line (`penstock run --load`).
+    from 0, `at` (float array) is when each is due in seconds since the start, and `rng` is a NumPy
+    generator that depends only on the seed and the block. It returns one array-like per column, by
+    name. `load` is the rate, written as on the command line (`penstock run --load`).
     """
 
     kind: ClassVar[str] = "generator"
@@ -66,7 +66,7 @@ class Files:
 
 @dataclass(frozen=True)
 class Spark:
-    """Any format of Spark's `readStream` or `writeStream`; options are passed on unchanged."""
+    """Any format of Spark's `readStream` or `writeStream`, with its options."""
 
     kind: ClassVar[str] = "spark"
     format: str
@@ -88,7 +88,7 @@ class Spark:
 
 @dataclass(frozen=True)
 class Kafka:
-    """A Kafka topic as source or sink; options are those of Spark's connector."""
+    """A Kafka topic as source or sink, with the options of Spark's connector."""
 
     kind: ClassVar[str] = "kafka"
     options: Mapping[str, str] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class Kafka:
 
     @property
     def schema(self) -> Schema:
-        """The columns of a topic that is read."""
+        """The columns of records that are read from a topic."""
         asked = {name.lower(): value for name, value in self.options.items()}
         return _RECORD_WITH_HEADERS if asked.get("includeheaders") == "true" else _RECORD
 
@@ -117,7 +117,7 @@ _RECORD_WITH_HEADERS = Schema.of(f"{_RECORD.ddl}, headers array<struct<key:strin
 class FileSink:
     """Files of one format in one directory, each batch exactly once.
 
-    `partition_by` are columns whose values become directories, as in `channel=web/`.
+    partition_by: columns whose values become directories, as in `channel=web/`.
     """
 
     kind: ClassVar[str] = "files"
@@ -128,9 +128,9 @@ class FileSink:
 
 
 def Parquet(path: str, **options: Any) -> FileSink:
-    """Write Parquet files; a relative path starts where the flow is run.
+    """Write Parquet files; a relative path starts in the directory where the flow is run.
 
-    Options are those of Spark's writer, and `partitionBy`: a column or a list of columns.
+    Options are those of Spark's writer, plus `partitionBy`: a column or a list of columns.
     """
     return _file_sink(path, "parquet", options)
 
@@ -156,16 +156,16 @@ class Console:
 
 @dataclass(frozen=True)
 class Memory:
-    """Keep the rows in the driver, for tests: `engine.rows("sink")` returns them."""
+    """Keep the rows in the driver, for tests; `engine.rows("sink")` returns them."""
 
     kind: ClassVar[str] = "memory"
 
 
 @dataclass(frozen=True)
 class ForeachBatch:
-    """Hand every batch to `function(dataframe, batch_id)`.
+    """Call `function(dataframe, batch_id)` for every batch.
 
-    A batch may come twice after a crash, with the same id and the same rows.
+    After a crash a batch may come again, with the same id and the same rows.
     """
 
     kind: ClassVar[str] = "foreach-batch"
@@ -174,7 +174,7 @@ class ForeachBatch:
 
 @dataclass(frozen=True)
 class Discard:
-    """Compute everything and keep nothing."""
+    """Compute all rows and throw them away."""
 
     kind: ClassVar[str] = "discard"
 
@@ -196,12 +196,12 @@ def _columns(given: Any) -> tuple[str, ...]:
     columns = (given,) if isinstance(given, str) else given
     texts = isinstance(columns, tuple | list) and all(isinstance(c, str) for c in columns)
     if not texts or not columns:
-        raise InvalidInput(f"partitionBy is a column's name or a list of names, found {given!r}")
+        raise InvalidInput(f"partitionBy is a column name or a list of names, found {given!r}")
     return tuple(columns)
 
 
 def _kafka_option(name: str) -> str:
-    """`bootstrap_servers` cannot carry Kafka's dot in a keyword; Spark's names pass unchanged."""
+    """Return Spark's name of an option; `bootstrap_servers` stands for a name with dots."""
     return "kafka.bootstrap.servers" if name == "bootstrap_servers" else name
 
 

@@ -1,4 +1,4 @@
-"""What each sink promises about rows that come again after a failure."""
+"""Delivery guarantees of sinks: what happens to rows when a batch is repeated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.dataflow.operators import Write
 
 
 class Delivery(StrEnum):
-    """How often a row reaches a sink."""
+    """How often each row reaches a sink."""
 
     EXACTLY_ONCE = "exactly once"
     AT_LEAST_ONCE = "at least once"
@@ -19,7 +19,7 @@ class Delivery(StrEnum):
 
     @property
     def meaning(self) -> str:
-        """The promise in one sentence."""
+        """The guarantee in one sentence."""
         return _MEANINGS[self]
 
 
@@ -41,7 +41,7 @@ _NATIVE = {
 
 
 def delivery(sink: connectors.Sink) -> Delivery:
-    """What a sink promises."""
+    """Return the guarantee of a sink."""
     match sink:
         case connectors.FileSink() | connectors.Memory():
             return Delivery.EXACTLY_ONCE
@@ -53,7 +53,7 @@ def delivery(sink: connectors.Sink) -> Delivery:
 
 
 def deliveries(graph: Graph) -> dict[str, Delivery]:
-    """What every sink of a dataflow promises, by its name."""
+    """Return the guarantee of every sink of a dataflow, by name."""
     found = {}
     for operator in graph.sinks:
         if isinstance(operator.body, Write):

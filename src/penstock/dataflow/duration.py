@@ -25,8 +25,8 @@ _WHOLE = re.compile(rf"\s*(?:interval\s+)?((?:{_PART.pattern})+)", re.IGNORECASE
 def seconds(given: str | int | float) -> float:
     """Read a duration; a bare number is seconds.
 
-    Units may be short or as Spark writes them, in any case, and several may follow each other as in
-    `1 minute 30 seconds`; `interval` may stand before them. Raises `InvalidInput`.
+    Units may be short or long, in any case. Several may follow each other, as in
+    `1 minute 30 seconds`, after an optional `interval`, as in Spark. Raises `InvalidInput`.
     """
     if isinstance(given, int | float) and not isinstance(given, bool):
         return float(given)

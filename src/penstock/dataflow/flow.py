@@ -1,8 +1,11 @@
-"""The API a user writes a dataflow with. It builds a value and executes nothing."""
+"""The API in which users write dataflows. It builds a graph and runs nothing."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.dataflow import duration
@@ -11,16 +14,18 @@ from penstock.dataflow.connectors import Sink, Source
 from penstock.dataflow.graph import Constraint, Expectation, Graph
 from penstock.dataflow.operators import Bounds, Estimate, Latency, OnError, Operator, Selectivity
 from penstock.dataflow.schema import Schema
-from penstock.dataflow.source_location import caller
-from penstock.errors import InvalidInput
+from penstock.errors import InvalidInput, Location
 from penstock.notebook_display import Shown
 
 if TYPE_CHECKING:
-    from penstock.app import Summary
+    from penstock import Summary
+
+# Not resolved: code objects carry the path the package was imported by, links included.
+_PACKAGE = f"{Path(__file__).parent.parent}/"
 
 
 class Dataflow(Shown):
-    """A dataflow under construction. `graph` is what has been written so far, as a value."""
+    """A dataflow under construction; `graph` is what has been written so far."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -35,14 +40,14 @@ class Dataflow(Shown):
         )
 
     def source(self, name: str, source: Source, **properties: Any) -> Stream:
-        """Records from outside."""
+        """Add a source of records."""
         schema = getattr(source, "schema", None)
         return self.add(name, op.Read(source), (), schema=schema, **properties)
 
     def constrain(
         self, first: str, last: str, *, latency: str | float, window: str | float = "10s"
     ) -> None:
-        """Ask that records take at most `latency` from `first` to `last`, mean over a window."""
+        """Bound the mean latency of records from `first` to `last` over a window."""
         bound, span = duration.seconds(latency), duration.seconds(window)
         self._constraints.append(Constraint(first, last, bound, span, caller()))
 
@@ -71,7 +76,7 @@ class Dataflow(Shown):
         estimate: Estimate | None = None,
         takes_updates: bool = False,
     ) -> Stream:
-        """Append an operator of any form; the methods of `Stream` are the readable way."""
+        """Add an operator of any form; the methods of `Stream` are easier to read."""
         keys = tuple(keys)
         windowed = isinstance(body, op.Aggregate) and body.window is not None
         operator = Operator(
@@ -91,25 +96,25 @@ class Dataflow(Shown):
             takes_updates=takes_updates,
         )
         if operator.state is op.State.GLOBAL and max_parallelism is None:
-            operator = _bounded_to_one(operator)
+            operator = replace(operator, bounds=Bounds(min_parallelism, 1))
         self._operators.append(operator)
         return Stream(self, name)
 
     def validate(self) -> None:
-        """Raise `InvalidDataflow` with every problem that can be seen without Spark."""
+        """Raise `InvalidDataflow` with all problems that can be found without Spark."""
         from penstock.dataflow.validation import check
 
         check(self.graph)
 
     def run(self, **options: Any) -> Summary:
-        """Run on Spark until stopped; the options are those of `penstock.run`."""
-        from penstock.app import run
+        """Run on Spark until stopped: short for `penstock.run(flow, ...)`, with its options."""
+        import penstock
 
-        return run(self, **options)
+        return penstock.run(self, **options)
 
 
 class Stream:
-    """The output of an operator. It holds a name, no records."""
+    """The output of an operator, to be read by the next ones."""
 
     def __init__(self, flow: Dataflow, name: str) -> None:
         self._flow = flow
@@ -126,18 +131,18 @@ class Stream:
         reject: str | None = None,
         **properties: Any,
     ) -> Stream:
-        """A DataFrame function, compiled by Spark: the fastest form.
+        """Apply a DataFrame function, compiled by Spark: the fastest form.
 
-        Rows of its output for which the SQL condition `reject` holds become dead letters.
+        Rows of its output that fulfil the SQL condition `reject` become dead letters.
         """
         return self._then(name, op.Frame(function, reject), properties)
 
     def arrow(
         self, name: str, function: Callable[[Any], Any], *, schema: Any, **properties: Any
     ) -> Stream:
-        """A function from an iterator of Arrow record batches to another.
+        """Apply a function from an iterator of Arrow record batches to another.
 
-        What it yields before it asks for the next batch belongs to the batches it has got.
+        What it yields before it takes the next batch belongs to the batches taken so far.
         """
         return self._then(name, op.Arrow(function), {"schema": schema, **properties})
 
@@ -149,7 +154,7 @@ class Stream:
         schema: Any,
         **properties: Any,
     ) -> Stream:
-        """A function from a record (a dictionary) to a record (a dictionary or a tuple)."""
+        """Apply a function from a record (dictionary) to a record (dictionary or tuple)."""
         return self._then(name, op.Map(function), {"schema": schema, **properties})
 
     def flat_map(
@@ -160,7 +165,7 @@ class Stream:
         schema: Any,
         **properties: Any,
     ) -> Stream:
-        """A function from a record to any number of records."""
+        """Apply a function from a record to any number of records."""
         return self._then(name, op.FlatMap(function), {"schema": schema, **properties})
 
     def filter(
@@ -170,13 +175,13 @@ class Stream:
         return self._then(name, op.Filter(function), properties)
 
     def key_by(self, *columns: str) -> KeyedStream:
-        """Say by which columns the next, stateful operator is partitioned."""
+        """Partition the next, stateful operator by these columns."""
         if not columns:
             raise InvalidInput("key_by needs at least one column")
         return KeyedStream(self, columns)
 
     def union(self, name: str, *others: Stream, **properties: Any) -> Stream:
-        """All records of this stream and the others; columns are matched by name."""
+        """Merge this stream with others; columns are matched by name."""
         inputs = (self.name, *(o.name for o in others))
         return self._flow.add(name, op.Union(), inputs, **properties)
 
@@ -194,20 +199,20 @@ class Stream:
         time_mode: str = "none",
         **properties: Any,
     ) -> Stream:
-        """A global stateful step: one `StatefulProcessor` instance sees every record.
+        """Apply a global `StatefulProcessor`: one instance sees every record.
 
-        `takes_updates=True` lets it stand behind an aggregation that sends updates: then a record
-        replaces the earlier one of its group.
+        `takes_updates=True` allows it downstream of an aggregation that emits updates: a record
+        then replaces the earlier one of its group.
         """
         return self._then(name, op.Process(processor, time_mode), {"schema": schema, **properties})
 
     def sink(self, name: str, sink: Sink, **properties: Any) -> None:
-        """Give the records to the outside."""
+        """Write the records to a sink."""
         self._then(name, op.Write(sink), properties)
 
 
 class KeyedStream:
-    """A stream with the key for its next operator."""
+    """A stream partitioned by key for its next operator."""
 
     def __init__(
         self, stream: Stream, keys: tuple[str, ...], window: op.Window | None = None
@@ -222,11 +227,11 @@ class KeyedStream:
     def window(
         self, size: str, *, on: str, slide: str | None = None, watermark: str | None = None
     ) -> KeyedStream:
-        """Group by event-time windows too; the output gains a `window` column.
+        """Group by event-time windows as well; the output gets a `window` column.
 
-        `watermark` says how late a record may be before it is dropped and its window is closed.
+        `watermark` is how late a record may be; later records are dropped, and windows close.
         Without one nothing is dropped, unless an operator upstream has a watermark on the same
-        event time: that one then holds here too, and a `watermark` given here comes on top of it.
+        event time: that one then applies here too, and a `watermark` given here is added to it.
         """
         for given in (size, slide, watermark):
             if given is not None:
@@ -236,10 +241,10 @@ class KeyedStream:
     def aggregate(
         self, name: str, *columns: Any, emit: str = "update", schema: Any = None, **named: Any
     ) -> Stream:
-        """Spark's own aggregation: columns, SQL texts, functions of no arguments that make a
-        column, or any of these by name, as in `n="count(*)"`.
+        """Aggregate natively in Spark, e.g. `n="count(*)"`.
 
-        Properties such as `max_parallelism` are told from named columns by their name.
+        A column is a Spark column, SQL text, or a function without arguments that makes one, with
+        or without a name. Keywords such as `max_parallelism` are properties, not columns.
         """
         properties = {k: named.pop(k) for k in tuple(named) if k in _PROPERTIES}
         aliased = tuple(_aliased(alias, column) for alias, column in named.items())
@@ -255,17 +260,17 @@ class KeyedStream:
         time_mode: str = "none",
         **properties: Any,
     ) -> Stream:
-        """A PySpark `StatefulProcessor`, one state a key; records of a key come in order.
+        """Apply a PySpark `StatefulProcessor` with one state per key, in order per key.
 
-        `takes_updates=True` lets it stand behind an aggregation that sends updates: then a record
-        replaces the earlier one of its group.
+        `takes_updates=True` allows it downstream of an aggregation that emits updates: a record
+        then replaces the earlier one of its group.
         """
         return self._then(name, op.Process(processor, time_mode), {"schema": schema, **properties})
 
     def deduplicate(
         self, name: str, *, on: str | None = None, watermark: str | None = None, **properties: Any
     ) -> Stream:
-        """Let the first record of each key pass; with `on` and `watermark`, forget old keys."""
+        """Pass on the first record of each key; with `on` and `watermark`, forget old keys."""
         return self._then(name, op.Deduplicate(on, watermark), properties)
 
     def join(
@@ -310,7 +315,7 @@ _PROPERTIES = frozenset(
 
 
 def _aliased(alias: str, column: Any) -> Any:
-    """A column under another name: as text, as a column, or as a function that makes one."""
+    """Return a column under another name, in the form in which it was given."""
     if isinstance(column, str):
         return f"{column} AS `{alias}`"
     if hasattr(column, "alias"):
@@ -343,7 +348,9 @@ def _usual_selectivity(body: op.Body) -> Selectivity:
             return Selectivity.PROPORTIONAL
 
 
-def _bounded_to_one(operator: Operator) -> Operator:
-    from dataclasses import replace
-
-    return replace(operator, bounds=Bounds(operator.bounds.least, 1))
+def caller() -> Location:
+    """Return the nearest line on the stack that is not in this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return Location(frame.f_code.co_filename, frame.f_lineno)

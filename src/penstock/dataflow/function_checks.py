@@ -1,4 +1,4 @@
-"""Checks that a function can be called the way its operator calls it."""
+"""Checks whether a function can be called as its operator calls it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _TABLES = {
     "pandas": re.compile(r"\b(?:pandas|pd)\.(?:\w+\.)*(?:DataFrame|Series)\b"),
     "Arrow": re.compile(r"\b(?:pyarrow|pa)\.(?:\w+\.)*(?:RecordBatch|Table)\b"),
 }
-"""How annotations name the tables of a library."""
+"""Annotations that name the tables of a library."""
 
 
-def misfits(what: str, function: Callable[..., Any], form: str, *given: str) -> Iterator[str]:
-    """Messages about a function that cannot be called with so many arguments.
+def call_problems(what: str, function: Callable[..., Any], form: str, *given: str) -> Iterator[str]:
+    """Yield a message if a function cannot be called with these arguments.
 
-    what: `function`, `processor` ...; form: who calls it; given: the arguments in words. A function
-    that does not tell its signature is not judged.
+    what: `function`, `processor` ...; form: what calls it; given: arguments in words. A function
+    without a known signature is not checked.
     """
     signature = _signature(function)
     if signature is None:
@@ -30,11 +30,11 @@ def misfits(what: str, function: Callable[..., Any], form: str, *given: str) -> 
         yield f"its {what} takes {_arguments(signature)}, and {calls}"
 
 
-def tables(function: Callable[..., Any], library: str, parameters: int = 1) -> str | None:
-    """Where one of the first parameters or the result is annotated as a table of a library.
+def table_annotation(function: Callable[..., Any], library: str, parameters: int = 1) -> str | None:
+    """Return the annotation of a parameter or the result that names a table of a library.
 
-    library: `pandas` or `Arrow`. Told as it is written, e.g. `frame: pd.DataFrame`; None if there
-    is no such annotation.
+    library: `pandas` or `Arrow`; parameters: how many to look at. The annotation is returned as
+    written, e.g. `frame: pd.DataFrame`; None if there is none.
     """
     raw, resolved = _signature(function), _signature(function, resolve=True)
     if raw is None:
@@ -51,7 +51,7 @@ def tables(function: Callable[..., Any], library: str, parameters: int = 1) -> s
 def _signature(function: Callable[..., Any], resolve: bool = False) -> inspect.Signature | None:
     try:
         return inspect.signature(function, eval_str=resolve)
-    except Exception:  # built in, or annotated with what is not imported
+    except Exception:  # built in, or annotated with a name that is not imported
         return None
 
 

@@ -1,8 +1,8 @@
-"""A generator's records: any range of them, the same bytes wherever the range begins.
+"""The records of a generator: any range of them, the same wherever the range begins.
 
-Records are made in blocks, each from a random generator that depends on the seed and the number
-of the block alone, and cut to the range asked for. So a task, a retried task and the check
-without Spark see the same records.
+Records are made in blocks, each with a random generator that depends only on the seed and the
+number of the block, and cut to the range. So a task, a retried task and the exactness check all
+see the same records.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from penstock.dataflow.load_profile import Load, parse
 from penstock.dataflow.schema import arrow_schema
 from penstock.errors import InvalidInput
 
-# The blocks made last in this process: consecutive ranges share the block at their border, and
-# a few sources may take turns.
+# The blocks that this process made last: consecutive ranges share the block at their border, and
+# a few sources may alternate.
 _recent: deque[tuple[int, Generator, pa.RecordBatch]] = deque(maxlen=4)
 
 
@@ -32,7 +32,7 @@ def records(
 ) -> Iterator[pa.RecordBatch]:
     """Records `first` up to (not including) `stop`, in batches of at most `batch_rows`.
 
-    The generator's limit is not looked at: `total` is.
+    The generator's limit is not applied here but in `total`.
     """
     schema = arrow_schema(generator.schema)
     held: list[pa.RecordBatch] = []
@@ -49,7 +49,7 @@ def records(
 
 
 def total(generator: Generator, seconds: float) -> int:
-    """How many records the generator offers in the first `seconds`, its limit included."""
+    """Return the number of records offered in the first `seconds`, within the limit."""
     if math.isinf(seconds) and generator.limit is not None:
         return generator.limit
     offered = _load(generator.load).offered(seconds)
@@ -58,10 +58,10 @@ def total(generator: Generator, seconds: float) -> int:
 
 @dataclass(frozen=True)
 class EachRecord:
-    """A `make` for a generator out of a function of one record.
+    """The `make` of a generator, made from a function of one record.
 
-    `function(rng, index, at)` returns a dictionary with every column. Simple and slow: some ten
-    thousand records a second.
+    `function(rng, index, at)` returns a dictionary with all columns. Slow: about ten thousand
+    records per second.
     """
 
     function: Callable[[np.random.Generator, int, float], Mapping[str, Any]]
@@ -80,7 +80,7 @@ class EachRecord:
 def each(
     function: Callable[[np.random.Generator, int, float], Mapping[str, Any]],
 ) -> EachRecord:
-    """Adapt `function(rng, index, at) -> dict`, called for every record, to `make`."""
+    """Make the `make` of a generator from `function(rng, index, at) -> dict` of one record."""
     return EachRecord(function)
 
 
@@ -95,7 +95,7 @@ def _block(generator: Generator, number: int, schema: pa.Schema) -> pa.RecordBat
             return batch
     first = number * generator.block
     index = np.arange(first, first + generator.block, dtype=np.int64)
-    # SeedSequence takes no negative numbers; the mask keeps every seed apart.
+    # SeedSequence takes no negative numbers; with the mask, distinct seeds stay distinct.
     seed = [generator.seed & 0xFFFF_FFFF_FFFF_FFFF, number]
     rng = np.random.Generator(np.random.PCG64(seed))
     made = generator.make(rng, index, _load(generator.load).arrival(index))
@@ -105,10 +105,10 @@ def _block(generator: Generator, number: int, schema: pa.Schema) -> pa.RecordBat
 
 
 def _same(one: Generator, other: Generator) -> bool:
-    """Whether two generators make the same records, as far as can be told without making them.
+    """True if two generators are known to make the same records.
 
-    Every task unpickles its own copy, so identity is not enough; a `make` that is an importable
-    function or a frozen dataclass compares equal to its copy.
+    Every task unpickles its own copy, so identity is not enough. A `make` that is an importable
+    function or a frozen dataclass equals its copy.
     """
     try:
         return one is other or bool(one == other)
@@ -121,7 +121,7 @@ def _batch(made: Any, schema: pa.Schema, generator: Generator) -> pa.RecordBatch
     if not isinstance(made, Mapping):
         raise InvalidInput(
             f"generator '{name}' returned {type(made).__name__}, "
-            "expected a dictionary of one array a column"
+            "expected a dictionary with one array per column"
         )
     if set(made) != set(schema.names):
         raise InvalidInput(
@@ -150,13 +150,13 @@ def _column(values: Any, field: pa.Field, generator: Generator) -> pa.Array:
 
 
 def _converted(values: Any, kind: pa.DataType) -> pa.Array:
-    """An Arrow array of the type. Floats for a timestamp are seconds since 1970."""
+    """Return an Arrow array of the type. Floats for a timestamp are seconds since 1970."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if isinstance(values, pa.Array):
         return values if values.type == kind else values.cast(kind)
     if isinstance(values, np.ndarray) and values.dtype.kind == "f" and pa.types.is_timestamp(kind):
-        # A record that is never due has an infinite time; it is cut off, but made with its block.
+        # A record beyond the end of the load has an infinite time; it is cut off after its block.
         known = np.isfinite(values)
         micros = np.rint(np.where(known, values, 0.0) * 1e6).astype(np.int64)
         return pa.array(micros, mask=~known).cast(kind)

@@ -1,4 +1,4 @@
-"""The dataflow as a value: operators, constraints and expectations, and plain graph questions."""
+"""The dataflow as a value: operators, constraints, expectations, and graph queries."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 from penstock.dataflow.connectors import Generator
 from penstock.dataflow.operators import Aggregate, Deduplicate, Join, Operator, Process, Read, State
-from penstock.dataflow.source_location import UNKNOWN, Location
+from penstock.errors import UNKNOWN, Location
 from penstock.notebook_display import Shown
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """Mean latency from `first` to `last` stays below `latency` seconds in every window."""
+    """A bound on the mean latency from `first` to `last`, in seconds, over a window."""
 
     first: str
     last: str
@@ -34,9 +34,9 @@ class Constraint:
 class Expectation:
     """What a sink must hold in the end, computed from the generated input without Spark.
 
-    `oracle(inputs)` gets the generated records of every source, by source name, as Arrow
-    tables, and returns the rows expected at the sink as tuples in column order. With `keys`
-    the sink holds updates and only the last row of each key counts.
+    `oracle(inputs)` gets the generated records of every source, by source name, as Arrow tables,
+    and returns the rows expected at the sink as tuples in column order. With `keys` the sink holds
+    updates, and only the last row of each key counts.
     """
 
     sink: str
@@ -55,7 +55,7 @@ class CycleError(ValueError):
 
 @dataclass(frozen=True)
 class Graph(Shown):
-    """An immutable dataflow. Names are unique and edges known only once it is validated."""
+    """A frozen dataflow. Only after validation are names unique and all inputs known."""
 
     name: str
     operators: tuple[Operator, ...]
@@ -74,7 +74,7 @@ class Graph(Shown):
 
     @cached_property
     def successors(self) -> Mapping[str, tuple[str, ...]]:
-        """Who reads whom, in the order it was written; every operator has an entry."""
+        """The readers of every operator, in the order in which they were written."""
         found: dict[str, list[str]] = {o.name: [] for o in self.operators}
         for operator in self.operators:
             for name in dict.fromkeys(operator.inputs):
@@ -84,7 +84,7 @@ class Graph(Shown):
 
     @cached_property
     def topological(self) -> tuple[str, ...]:
-        """Names, sources first; ties in the order written. Raises `CycleError`."""
+        """Names in topological order, ties in the order written. Raises `CycleError`."""
         waiting = {o.name: {i for i in o.inputs if i in self.by_name} for o in self.operators}
         order: list[str] = []
         ready = [name for name, inputs in waiting.items() if not inputs]
@@ -101,7 +101,7 @@ class Graph(Shown):
         return tuple(order)
 
     def reachable(self, name: str) -> frozenset[str]:
-        """Everything downstream of an operator, itself included."""
+        """Return an operator and everything downstream of it."""
         found: set[str] = set()
         stack = [name]
         while stack:
@@ -120,7 +120,7 @@ class Graph(Shown):
         return tuple(o for o in self.operators if o.state is State.SINK)
 
     def with_load(self, load: str) -> Graph:
-        """The same dataflow with every generator following another load profile."""
+        """Return the dataflow with another load profile for every generator."""
         return replace(
             self,
             operators=tuple(
@@ -133,7 +133,7 @@ class Graph(Shown):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes when the structure or the state layout changes, not when code or load does."""
+        """A hash of structure and state layout; code and load do not count."""
         shape = [
             [o.name, o.form, list(o.inputs), list(o.keys), str(o.schema or ""), _state_layout(o)]
             for o in sorted(self.operators, key=lambda o: o.name)
@@ -142,7 +142,7 @@ class Graph(Shown):
 
 
 def _state_layout(operator: Operator) -> str:
-    """What else than keys and schema decides how an operator's state looks."""
+    """Return what determines an operator's state layout besides keys and schema."""
     match operator.body:
         case Aggregate(columns, window, emit):
             texts = [str(c) for c in columns if not callable(c) or isinstance(c, str)]
@@ -155,12 +155,12 @@ def _state_layout(operator: Operator) -> str:
 
 
 def replace_load(source: Generator, load: str) -> Generator:
-    """The same generator at another rate."""
+    """Return the generator with another load profile."""
     return Generator(source.make, source.schema, load, source.seed, source.limit, source.block)
 
 
 def _find_cycle(waiting: Mapping[str, set[str]]) -> tuple[str, ...]:
-    """Walk upstream inside what could not be ordered until a name comes back."""
+    """Follow inputs of operators that could not be ordered until a name repeats."""
     path = [min(waiting)]
     while True:
         upstream = min(waiting[path[-1]])

@@ -1,7 +1,7 @@
-"""Load profiles: how many records a second are due, and when each one is.
+"""Load profiles: how many records per second are due, and when each record is.
 
-A load is a piecewise linear rate, so the number of records due up to a time is a quadratic that
-is known exactly, and so is its inverse. The generator and the simulator both follow it.
+The rate is piecewise linear, so the number of records due by a time is piecewise quadratic and has
+an exact inverse. The generators and the simulator both follow it.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from penstock.errors import InvalidInput
 
 Floats = npt.NDArray[np.float64]
 
-SINE_PIECES = 64
-"""Linear pieces a period of a sine is made of: within 0.13 % of the amplitude."""
+SINE_SEGMENTS = 64
+"""Linear segments per period of a sine; the error is within 0.13 % of the amplitude."""
 
-MOST = 1e9
-"""The highest rate accepted; beyond it times a record apart are no longer told apart."""
+MAX_RATE = 1e9
+"""The highest rate accepted; above it, the times of two records become equal floats."""
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A stretch of time in which the rate goes straight from `first` to `last`."""
+class Segment:
+    """A stretch of time in which the rate changes linearly from `first` to `last`."""
 
     seconds: float
     first: float
@@ -43,8 +43,10 @@ class Piece:
         if not (self.seconds > 0 and math.isfinite(self.seconds)):
             raise InvalidInput(f"a stretch of {self.seconds:g}s is not longer than zero")
         for rate in (self.first, self.last):
-            if not 0 <= rate <= MOST:
-                raise InvalidInput(f"a rate of {rate:g} records/s is not between 0 and {MOST:g}")
+            if not 0 <= rate <= MAX_RATE:
+                raise InvalidInput(
+                    f"a rate of {rate:g} records/s is not between 0 and {MAX_RATE:g}"
+                )
 
     @property
     def count(self) -> float:
@@ -52,7 +54,7 @@ class Piece:
 
 
 class _Table(NamedTuple):
-    """The pieces as columns; `before` and `after` count the records due around a piece."""
+    """The segments as columns; `before` and `after`: records due by its start and end."""
 
     start: Floats
     seconds: Floats
@@ -64,18 +66,18 @@ class _Table(NamedTuple):
 
 @dataclass(frozen=True)
 class Load:
-    """A rate over time. After its pieces it starts again, or holds the last rate.
+    """A rate over time. After the last segment it repeats, or holds the last rate.
 
     Record i (from 0) is due when the integral of the rate reaches i + 1, so `offered(t)` is the
     integral rounded down, and equals the number of records whose `arrival` is at most t.
     """
 
-    pieces: tuple[Piece, ...]
+    segments: tuple[Segment, ...]
     repeats: bool = False
     text: str = ""
 
     def __post_init__(self) -> None:
-        if not self.pieces:
+        if not self.segments:
             raise InvalidInput("a load needs at least one rate")
 
     def __str__(self) -> str:
@@ -83,71 +85,73 @@ class Load:
 
     @property
     def portable(self) -> str:
-        """A text for the same load that can be read where a trace's file is not at hand."""
+        """The load as text that needs no trace file."""
         if "trace:" not in self.text:
             return self.text
-        points, at = [(0.0, self.pieces[0].first)], 0.0
-        for piece in self.pieces:
-            points += [(at, piece.first), (at + piece.seconds, piece.last)]
-            at += piece.seconds
+        points, at = [(0.0, self.segments[0].first)], 0.0
+        for segment in self.segments:
+            points += [(at, segment.first), (at + segment.seconds, segment.last)]
+            at += segment.seconds
         return "points:" + ",".join(f"{t!r}={rate!r}" for t, rate in dict.fromkeys(points))
 
     @cached_property
     def period(self) -> float:
-        """The seconds that the pieces take together."""
-        return math.fsum(p.seconds for p in self.pieces)
+        """Length of all segments in seconds."""
+        return math.fsum(p.seconds for p in self.segments)
 
     @cached_property
     def _table(self) -> _Table:
-        pieces = self.pieces
-        counts = np.array([p.count for p in pieces])
+        segments = self.segments
+        counts = np.array([p.count for p in segments])
         after = np.cumsum(counts)
-        start = np.concatenate([[0.0], np.cumsum([p.seconds for p in pieces])])
+        start = np.concatenate([[0.0], np.cumsum([p.seconds for p in segments])])
         table = _Table(
             start=start[:-1],
             seconds=np.diff(start),
-            first=np.array([p.first for p in pieces]),
-            slope=np.array([(p.last - p.first) / p.seconds for p in pieces]),
+            first=np.array([p.first for p in segments]),
+            slope=np.array([(p.last - p.first) / p.seconds for p in segments]),
             before=np.concatenate([[0.0], after[:-1]]),
             after=after,
         )
         if self.repeats:
             return table
-        hold = pieces[-1].last
+        hold = segments[-1].last
         last = (start[-1], np.inf, hold, 0.0, after[-1], np.inf if hold > 0 else after[-1])
         return _Table(*(np.append(column, x) for column, x in zip(table, last, strict=True)))
 
     @property
     def peak(self) -> float:
-        """The highest rate there is."""
-        return max(max(p.first, p.last) for p in self.pieces)
+        """The highest rate."""
+        return max(max(p.first, p.last) for p in self.segments)
 
     def rate(self, at: float) -> float:
-        """Records a second at a time; where the rate jumps, the one after the jump."""
+        """Return the rate at a time; at a jump, the rate after it."""
         table, within = self._table, float(at)
         if self.repeats:
             within = min(math.fmod(within, self.period), float(table.start[-1] + table.seconds[-1]))
-        piece = max(int(np.searchsorted(table.start, within, side="right")) - 1, 0)
-        return float(table.first[piece] + table.slope[piece] * max(within - table.start[piece], 0))
+        segment = max(int(np.searchsorted(table.start, within, side="right")) - 1, 0)
+        return float(
+            table.first[segment] + table.slope[segment] * max(within - table.start[segment], 0)
+        )
 
     def cumulative(self, at: npt.ArrayLike) -> Floats:
-        """The integral of the rate from 0 s to each time, not rounded."""
+        """Return the integral of the rate from 0 s to each time, not rounded."""
         table = self._table
         within = np.maximum(np.asarray(at, dtype=np.float64), 0.0)
         whole = np.zeros_like(within)
         if self.repeats:
             whole = np.floor(within / self.period)
             within = np.clip(within - whole * self.period, 0.0, self.period)
-        piece = np.searchsorted(table.start, within, side="right") - 1
-        x = within - table.start[piece]
-        count = table.before[piece] + x * (table.first[piece] + 0.5 * table.slope[piece] * x)
+        segment = np.searchsorted(table.start, within, side="right") - 1
+        x = within - table.start[segment]
+        count = table.before[segment] + x * (table.first[segment] + 0.5 * table.slope[segment] * x)
         return np.asarray(count + whole * self._total)
 
     def offered(self, at: float) -> int:
-        """Records due by a time. Never falls, and agrees with `arrival` to the last bit."""
+        """Return the number of records due by a time, in exact agreement with `arrival`."""
         count = max(math.floor(self.cumulative(at)), 0)
-        # The integral and its inverse are each rounded; the inverse decides, so that a record
-        # is never both offered and due later.
+        # The integral and its inverse are both rounded; the inverse decides, so that no record is
+        # offered before it is due.
         while self._arrival_of(count) <= at:
             count += 1
         while count > 0 and self._arrival_of(count - 1) > at:
@@ -155,7 +159,7 @@ class Load:
         return count
 
     def arrival(self, index: npt.ArrayLike) -> Floats:
-        """When each record is due, in seconds; infinity if the load ends before it."""
+        """Return when each record is due, in seconds; infinity if the load ends before."""
         table = self._table
         due = np.asarray(index, dtype=np.float64) + 1.0
         whole = np.zeros_like(due)
@@ -164,48 +168,48 @@ class Load:
                 return np.full_like(due, np.inf)
             whole = np.maximum(np.ceil(due / self._total) - 1.0, 0.0)
             due = np.minimum(due - whole * self._total, self._total)
-        # The first piece that ends with enough records: pieces without any are passed over.
-        piece = np.searchsorted(table.after, due, side="left")
-        never = piece == len(table.after)
-        piece = np.where(never, 0, piece)
-        count = due - table.before[piece]
-        first, slope = table.first[piece], table.slope[piece]
-        # Solves first * x + slope * x^2 / 2 = count for the smaller root, in the form that
-        # neither divides by a slope of zero nor subtracts numbers of the same size.
+        # The first segment that ends with enough records; segments without records are skipped.
+        segment = np.searchsorted(table.after, due, side="left")
+        never = segment == len(table.after)
+        segment = np.where(never, 0, segment)
+        count = due - table.before[segment]
+        first, slope = table.first[segment], table.slope[segment]
+        # The smaller root of first * x + slope * x^2 / 2 = count, in the form that neither divides
+        # by a slope of zero nor subtracts numbers of similar size.
         root = np.sqrt(np.maximum(first * first + 2.0 * slope * count, 0.0))
         with np.errstate(divide="ignore", invalid="ignore"):
-            x = np.fmin(2.0 * count / (first + root), table.seconds[piece])
-        time = table.start[piece] + np.maximum(x, 0.0) + whole * self.period
+            x = np.fmin(2.0 * count / (first + root), table.seconds[segment])
+        time = table.start[segment] + np.maximum(x, 0.0) + whole * self.period
         return np.asarray(np.where(never, np.inf, time))
 
     def scaled(self, factor: float) -> Load:
-        """The same shape with every rate multiplied."""
+        """Return the load with every rate multiplied."""
         if not (factor >= 0 and math.isfinite(factor)):
             raise InvalidInput(f"a load cannot be scaled by {factor:g}")
-        pieces = (Piece(p.seconds, p.first * factor, p.last * factor) for p in self.pieces)
-        return replace(self, pieces=tuple(pieces), text=f"{factor!r}*{self.text}")
+        segments = (Segment(p.seconds, p.first * factor, p.last * factor) for p in self.segments)
+        return replace(self, segments=tuple(segments), text=f"{factor!r}*{self.text}")
 
     def since(self, at: float) -> Load:
-        """The load as it goes on from a time; the text of it is for people only."""
+        """Return the load from a time on; its text is for people and cannot be parsed."""
         within = math.fmod(at, self.period) if self.repeats else at
         rest, passed, start = [], [], 0.0
-        for piece in self.pieces:
-            cut = min(max(within - start, 0.0), piece.seconds)
-            rate = piece.first + (piece.last - piece.first) * (cut / piece.seconds)
-            if cut < piece.seconds:
-                rest.append(Piece(piece.seconds - cut, rate, piece.last))
+        for segment in self.segments:
+            cut = min(max(within - start, 0.0), segment.seconds)
+            rate = segment.first + (segment.last - segment.first) * (cut / segment.seconds)
+            if cut < segment.seconds:
+                rest.append(Segment(segment.seconds - cut, rate, segment.last))
             if cut > 0:
-                passed.append(Piece(cut, piece.first, rate))
-            start += piece.seconds
-        hold = self.pieces[-1].last
-        ahead = [*rest, *passed] if self.repeats else rest or [Piece(1.0, hold, hold)]
+                passed.append(Segment(cut, segment.first, rate))
+            start += segment.seconds
+        hold = self.segments[-1].last
+        ahead = [*rest, *passed] if self.repeats else rest or [Segment(1.0, hold, hold)]
         steady = len({rate for p in ahead for rate in (p.first, p.last)}) == 1
         text = self.text if steady else f"{self.text}, from {duration.text(round(at))} on"
         return Load(tuple(ahead), self.repeats, text)
 
     @property
     def _total(self) -> float:
-        return float(self._table.after[len(self.pieces) - 1])
+        return float(self._table.after[len(self.segments) - 1])
 
     def _arrival_of(self, index: int) -> float:
         return float(self.arrival(index))
@@ -215,12 +219,12 @@ def parse(text: str) -> Load:
     """Read a load as it is written on the command line.
 
     `5000/s` (also `300/m`, `5k/s`); `steps:1000,4000,1000@20s` holds each rate for 20 s and
-    starts again; `ramp:1000-5000@60s` rises and holds; `sine:1000-5000@60s` swings with a
-    period of 60 s, rising from the middle; `spikes:1000,8000@30s` ends every 30 s with a spike
-    of a tenth of that (`@30s/3s` says how long); `days:1000-5000@24h/3` goes from night to noon
-    to night, with 3 bursts of a hundredth of the day on top; `trace:file.csv` has lines of
-    seconds and rate, joined by straight lines; `points:0=1000,60=5000` is a trace written in
-    place. A factor may stand before each: `0.5*sine:...`.
+    repeats; `ramp:1000-5000@60s` rises and holds; `sine:1000-5000@60s` oscillates with a period of
+    60 s, rising from the middle; `spikes:1000,8000@30s` ends every 30 s with a spike of a tenth of
+    that time (`@30s/3s` sets its length); `days:1000-5000@24h/3` goes from night to noon to night,
+    with 3 bursts of a hundredth of a day; `trace:file.csv` has lines of seconds and rate, which are
+    interpolated; `points:0=1000,60=5000` is a trace written inline. A factor can precede each of
+    them: `0.5*sine:...`.
     """
     given = text.strip()
     try:
@@ -248,27 +252,27 @@ def _parse(text: str) -> Load:
 
 
 def _constant(rate: float) -> Load:
-    return Load((Piece(1.0, rate, rate),))
+    return Load((Segment(1.0, rate, rate),))
 
 
 def _steps(body: str) -> Load:
     rates, seconds = _rates_and_time(body, "steps:1000,4000,1000@20s")
-    return Load(tuple(Piece(seconds, r, r) for r in rates), repeats=True)
+    return Load(tuple(Segment(seconds, r, r) for r in rates), repeats=True)
 
 
 def _ramp(body: str) -> Load:
     (first, last), seconds = _pair_and_time(body, "ramp:1000-5000@60s")
-    return Load((Piece(seconds, first, last),))
+    return Load((Segment(seconds, first, last),))
 
 
 def _sine(body: str) -> Load:
     (low, high), seconds = _pair_and_time(body, "sine:1000-5000@60s")
     if low > high:
         raise InvalidInput(f"the low rate {low:g} is above the high rate {high:g}")
-    angle = np.linspace(0, 2 * np.pi, SINE_PIECES + 1)
+    angle = np.linspace(0, 2 * np.pi, SINE_SEGMENTS + 1)
     rates = np.clip((low + high) / 2 + (high - low) / 2 * np.sin(angle), low, high).tolist()
-    width = seconds / SINE_PIECES
-    return Load(tuple(Piece(width, a, b) for a, b in pairwise(rates)), repeats=True)
+    width = seconds / SINE_SEGMENTS
+    return Load(tuple(Segment(width, a, b) for a, b in pairwise(rates)), repeats=True)
 
 
 def _spikes(body: str) -> Load:
@@ -277,11 +281,13 @@ def _spikes(body: str) -> Load:
     spike = _time(long) if slash else seconds / 10
     if spike >= seconds:
         raise InvalidInput(f"a spike of {spike:g}s does not fit into {seconds:g}s")
-    return Load((Piece(seconds - spike, base, base), Piece(spike, height, height)), repeats=True)
+    return Load(
+        (Segment(seconds - spike, base, base), Segment(spike, height, height)), repeats=True
+    )
 
 
 def _days(body: str) -> Load:
-    """A day from midnight to midnight, low at night, with bursts at places that do not line up."""
+    """A day from midnight to midnight, low at night, with bursts at irregular times."""
     body, slash, number = body.partition("/")
     (low, high), seconds = _pair_and_time(body, "days:1000-5000@24h")
     bursts = _number(number) if slash else 3.0
@@ -292,15 +298,15 @@ def _days(body: str) -> Load:
     width = seconds / 100
     places = sorted((i * 0.618034 + 0.31) % 0.98 for i in range(int(bursts)))
     begins = [place * seconds for place in places]
-    cuts = np.unique([*np.linspace(0, seconds, SINE_PIECES + 1), *begins, *np.add(begins, width)])
+    cuts = np.unique([*np.linspace(0, seconds, SINE_SEGMENTS + 1), *begins, *np.add(begins, width)])
     rates = low + (high - low) * (1 - np.cos(2 * np.pi * cuts / seconds)) / 2
-    pieces = []
+    segments = []
     for at in range(len(cuts) - 1):
         middle = (cuts[at] + cuts[at + 1]) / 2
         extra = high if any(b < middle < b + width for b in begins) else 0.0
         span = float(cuts[at + 1] - cuts[at])
-        pieces.append(Piece(span, float(rates[at]) + extra, float(rates[at + 1]) + extra))
-    return Load(tuple(pieces), repeats=True)
+        segments.append(Segment(span, float(rates[at]) + extra, float(rates[at + 1]) + extra))
+    return Load(tuple(segments), repeats=True)
 
 
 def _points(body: str) -> Load:
@@ -341,26 +347,26 @@ def _trace(body: str) -> Load:
 
 
 def _through(points: Sequence[tuple[float, float]]) -> Load:
-    """Straight lines between points; two points at one time are a jump."""
+    """Interpolate linearly between points; two points at one time are a jump."""
     _check_order(points)
     if points[0][0] > 0:
         points = [(0.0, points[0][1]), *points]
-    pieces = [
-        Piece(end - start, first, last)
+    segments = [
+        Segment(end - start, first, last)
         for (start, first), (end, last) in pairwise(points)
         if end > start
     ]
     rate = points[-1][1]
-    if not pieces or pieces[-1].last != rate:  # the last rate holds, also after a final jump
-        pieces.append(Piece(1.0, rate, rate))
-    return Load(tuple(pieces))
+    if not segments or segments[-1].last != rate:  # the last rate holds, also after a final jump
+        segments.append(Segment(1.0, rate, rate))
+    return Load(tuple(segments))
 
 
 def _check_order(points: Sequence[tuple[float, float]]) -> None:
     for at, rate in points:
         if at < 0 or not math.isfinite(at):
             raise InvalidInput(f"the time {at:g} is not a number of seconds from 0 on")
-        Piece(1.0, rate, rate)
+        Segment(1.0, rate, rate)
     for (earlier, _), (later, _) in pairwise(points):
         if later < earlier:
             raise InvalidInput(f"the time {later:g} comes after {earlier:g}: sort by time")

@@ -10,8 +10,7 @@ from typing import Any
 
 from penstock.dataflow.connectors import Sink, Source
 from penstock.dataflow.schema import Schema
-from penstock.dataflow.source_location import UNKNOWN, Location
-from penstock.errors import InvalidInput
+from penstock.errors import UNKNOWN, InvalidInput, Location
 
 _SPELLINGS = {
     "inner": ("inner",),
@@ -20,26 +19,26 @@ _SPELLINGS = {
     "full_outer": ("outer", "full", "fullouter"),
     "left_semi": ("semi", "leftsemi"),
 }
-KINDS = tuple(_SPELLINGS)
-"""What a join can be; Spark joins two streams in no other way."""
+JOIN_KINDS = tuple(_SPELLINGS)
+"""The kinds of stream-stream joins that Spark has."""
 
 _BATCH_ONLY = {"cross": "cross", "anti": "left_anti", "leftanti": "left_anti"}
 _BY_SPELLING = {one: kind for kind, spellings in _SPELLINGS.items() for one in spellings}
 
 
-def normal(how: Any) -> Any:
-    """One spelling for all of Spark's: `leftOuter`, `LEFT OUTER` and `left` are `left_outer`.
+def canonical_join(how: Any) -> Any:
+    """Return the canonical spelling: `leftOuter`, `LEFT OUTER` and `left` are `left_outer`.
 
-    What is no way to join comes back as it is; `refusal` says what is wrong with it.
+    An unknown kind is returned unchanged; `join_refusal` says what is wrong with it.
     """
     return _BY_SPELLING.get(_plain(how), how)
 
 
-def refusal(how: Any) -> str | None:
-    """Why streams cannot be joined that way; None if they can."""
-    if how in KINDS:
+def join_refusal(how: Any) -> str | None:
+    """Return why streams cannot be joined that way, or None."""
+    if how in JOIN_KINDS:
         return None
-    known = ", ".join(KINDS)
+    known = ", ".join(JOIN_KINDS)
     if _plain(how) in _BATCH_ONLY:
         return f"Spark has no {_BATCH_ONLY[_plain(how)]} join of two streams, only {known}"
     return f"how is {how!r}, it must be one of {known}"
@@ -50,7 +49,7 @@ def _plain(how: Any) -> str:
 
 
 class State(Enum):
-    """What an operator remembers, which decides how it may be copied."""
+    """What an operator remembers, which decides whether it can be data-parallel."""
 
     SOURCE = "source"
     STATELESS = "stateless"
@@ -60,14 +59,14 @@ class State(Enum):
 
 
 class Latency(Enum):
-    """How an operator's latency is read: per record, or from a read to the next write."""
+    """How latency is measured: per record, or from a read to the next write."""
 
     READ_READY = "read-ready"
     READ_WRITE = "read-write"
 
 
 class Selectivity(Enum):
-    """What the output volume follows."""
+    """What the output volume depends on."""
 
     PROPORTIONAL = "proportional"
     WORKLOAD = "workload-dependent"
@@ -81,26 +80,26 @@ class OnError(Enum):
     FAIL = "fail"
 
 
-# --- bodies: what an operator does, one class a form ------------------------------------------
+# --- bodies: what an operator does, one class per form -----------------------------------------
 
 
 @dataclass(frozen=True)
 class Read:
-    """Take records from a source."""
+    """Read records from a source."""
 
     source: Source
 
 
 @dataclass(frozen=True)
 class Write:
-    """Give records to a sink."""
+    """Write records to a sink."""
 
     sink: Sink
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A DataFrame function. Rows for which `reject` holds become dead letters."""
+    """A DataFrame function. Rows that fulfil `reject` become dead letters."""
 
     function: Callable[[Any], Any]
     reject: str | None = None
@@ -138,7 +137,7 @@ class Filter:
 class Window:
     """Event-time windows over column `on`; records later than `watermark` are dropped.
 
-    Without a watermark none is dropped and every window is kept, as in Spark.
+    Without a watermark no record is dropped and every window is kept, as in Spark.
     """
 
     on: str
@@ -151,11 +150,11 @@ class Window:
 class Aggregate:
     """Spark's own aggregation by key, and by window if there is one.
 
-    `emit` says when a group is sent on: "update" at every change of it, "final" once, when its
-    window is closed by the watermark.
+    `emit` says when a group is emitted: "update" at every change, "final" once, when the watermark
+    closes its window.
     """
 
-    columns: tuple[Any, ...]  # Spark columns, SQL texts, or functions without arguments
+    columns: tuple[Any, ...]  # Spark columns, SQL text, or functions without arguments
     window: Window | None = None
     emit: str = "update"
 
@@ -170,7 +169,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Deduplicate:
-    """Let the first record of each key pass; forget keys older than the watermark, if given."""
+    """Pass on the first record of each key; forget keys older than the watermark, if any."""
 
     on: str | None = None
     watermark: str | None = None
@@ -180,7 +179,7 @@ class Deduplicate:
 class Join:
     """A stream-stream join on equal keys; `condition` is SQL over the aliases l and r.
 
-    `how` may have any of Spark's spellings and is kept in one of them, e.g. `left_outer`.
+    `how` may be in any of Spark's spellings and is stored in one of them, e.g. `left_outer`.
     """
 
     how: str = "inner"
@@ -189,7 +188,7 @@ class Join:
     right_watermark: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "how", normal(self.how))
+        object.__setattr__(self, "how", canonical_join(self.how))
 
 
 @dataclass(frozen=True)
@@ -199,7 +198,7 @@ class Union:
 
 @dataclass(frozen=True)
 class Barrier:
-    """The n-th record of every input together, as one struct column an input."""
+    """The n-th records of all inputs together, one struct column per input."""
 
 
 Body = (
@@ -224,7 +223,7 @@ PYTHON_BODIES = (Arrow, Map, FlatMap, Filter)
 
 @dataclass(frozen=True)
 class Bounds:
-    """The parallelism an operator can stand. `most` is None where nothing bounds it."""
+    """The parallelism that an operator allows; `most` is None if unbounded."""
 
     least: int = 1
     most: int | None = None
@@ -235,22 +234,22 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Estimate:
-    """About what a record takes in an operator, and how many it becomes, for simulations."""
+    """Seconds per record in an operator and records out per record in, for simulations."""
 
     seconds: float
     selectivity: float = 1.0
 
     def __post_init__(self) -> None:
         if not (0 <= self.seconds < math.inf and 0 <= self.selectivity < math.inf):
-            raise InvalidInput(f"{self} cannot be: both numbers are finite and not negative")
+            raise InvalidInput(f"{self}: both numbers must be finite and not negative")
 
 
 @dataclass(frozen=True)
 class Operator:
-    """One step. `inputs` are names, so that a graph is a flat tuple of operators.
+    """One step of a dataflow.
 
-    takes_updates: the operator knows that a row of an aggregation replaces the row that its group
-    had before.
+    inputs: names of operators; takes_updates: the operator knows that a row of an aggregation
+    replaces the earlier row of its group; written: where the user wrote it.
     """
 
     name: str
@@ -268,7 +267,7 @@ class Operator:
 
     @property
     def form(self) -> str:
-        """The body's name in small letters, e.g. `flat-map`."""
+        """The kind of body in lower case, e.g. `flat-map`."""
         return "".join(f"-{c.lower()}" if c.isupper() else c for c in type(self.body).__name__)[1:]
 
     @property

@@ -1,4 +1,4 @@
-"""Regions: the longest chains that can be data-parallel as a whole, by Joker's rules."""
+"""Regions: the longest chains that can be data-parallel as a whole (Joker's rules)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Kind = Literal["source", "parallel", "pipeline"]
 class Region:
     """A chain of operators with one entry and one exit.
 
-    A *source* region is one source. A *parallel* region may be copied as a whole, its records
-    being split by `key`. A *pipeline* region may only be cut into concurrent pipelines; it has
-    no key.
+    A *source* region is one source. A *parallel* region can be replicated as a whole, its records
+    partitioned by `key`. A *pipeline* region can only be cut into concurrent pipelines and has no
+    key.
     """
 
     operators: tuple[str, ...]
@@ -29,11 +29,11 @@ class Region:
 
 
 def regions(graph: Graph, schemas: Mapping[str, Schema | None] | None = None) -> tuple[Region, ...]:
-    """Every operator of a valid dataflow in exactly one region, in topological order.
+    """Return the regions of a valid dataflow in topological order; each operator is in one.
 
-    `schemas` are output schemas known from elsewhere; declared and passed-on ones are used in any
-    case. A schema that stays unknown is taken not to contain the key: a stateless operator then
-    stays outside the parallel region, which is safe but may make it shorter than it could be.
+    `schemas` are output schemas known from elsewhere, in addition to declared and derived ones. An
+    unknown schema is assumed not to contain the key, so a stateless operator stays outside the
+    parallel region: safe, but the region may be shorter than possible.
     """
     known = known_schemas(graph, schemas)
     found = [region for chain in _chains(graph) for region in _cut(graph, known, chain)]
@@ -42,7 +42,7 @@ def regions(graph: Graph, schemas: Mapping[str, Schema | None] | None = None) ->
 
 
 def _chains(graph: Graph) -> Iterable[list[str]]:
-    """Maximal chains: a source is alone; a branch or a confluence ends one and starts others."""
+    """Return maximal chains: sources are alone; branches and joins separate chains."""
     chain_of: dict[str, list[str]] = {}
     chains: list[list[str]] = []
     for name in graph.topological:
@@ -63,7 +63,7 @@ def _chains(graph: Graph) -> Iterable[list[str]]:
 
 
 def _cut(graph: Graph, known: Mapping[str, Schema | None], chain: list[str]) -> Iterator[Region]:
-    """Cut a chain into parallel regions, as early and as long as possible, and what is left."""
+    """Cut a chain into parallel regions, as early and as long as possible, and the rest."""
     if graph[chain[0]].state is State.SOURCE:
         yield Region(tuple(chain), "source")
         return
@@ -75,7 +75,7 @@ def _cut(graph: Graph, known: Mapping[str, Schema | None], chain: list[str]) -> 
             at += 1
             continue
         key = graph[chain[at]].keys
-        # the first keyed operator fixes the key, so what stands before it is judged backwards
+        # The first keyed operator sets the key; operators before it are checked backwards.
         members = [chain[at]]
         while rest and _carries(graph, known, rest[-1], key):
             members.insert(0, rest.pop())
@@ -94,7 +94,7 @@ def _cut(graph: Graph, known: Mapping[str, Schema | None], chain: list[str]) -> 
 def _carries(
     graph: Graph, known: Mapping[str, Schema | None], name: str, key: tuple[str, ...]
 ) -> bool:
-    """Whether an operator may be in a parallel region with that key."""
+    """True if an operator can be in a parallel region with that key."""
     operator = graph[name]
     match operator.state:
         case State.KEYED:

@@ -1,8 +1,8 @@
 """Schemas: column names with Spark SQL types, read from DDL, and their Arrow types.
 
-Names keep their case and are quoted where Spark needs it. Spellings of one type are one type: `INT`
-and `integer` are `int`, `LONG` is `bigint`. Everything may be null and comments are dropped,
-because a stream between two pipelines keeps neither.
+Names keep their case and are quoted where Spark needs it. Types are normalised: `INT` and `integer`
+become `int`, `LONG` becomes `bigint`. Every column is nullable and comments are dropped, because a
+channel between two pipelines keeps neither.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _PHRASES = {
 class DataType:
     """A type. `kind` is `array`, `map`, `struct`, or the whole text of any other type.
 
-    `parts` are the types inside; those of a struct have names, the others none.
+    `parts` are the nested types; only those of a struct have names.
     """
 
     kind: str
@@ -72,7 +72,7 @@ class DataType:
 
 @lru_cache(maxsize=1024)
 def read(text: str) -> DataType:
-    """The type that a text such as `array<string>` names. Raises `InvalidInput`."""
+    """Parse a type such as `array<string>`. Raises `InvalidInput`."""
     try:
         reader = _Reader(text)
         found = reader.type()
@@ -83,7 +83,7 @@ def read(text: str) -> DataType:
 
 
 def columns(ddl: str) -> tuple[tuple[str, DataType], ...]:
-    """Names and types of a DDL text such as `word string, n bigint`. Raises `InvalidInput`."""
+    """Parse DDL such as `word string, n bigint` into names and types. Raises `InvalidInput`."""
     reader = _Reader(ddl)
     try:
         whole = reader.struct()
@@ -98,8 +98,8 @@ def columns(ddl: str) -> tuple[tuple[str, DataType], ...]:
 
 
 def of(spark: Any) -> DataType:
-    """One of pyspark's types as a value; pyspark itself is not imported here."""
-    if hasattr(spark, "sqlType"):  # a user-defined type is stored as another one
+    """Convert a pyspark type; pyspark itself is not imported."""
+    if hasattr(spark, "sqlType"):  # a user-defined type is stored as another type
         return of(spark.sqlType())
     if hasattr(spark, "fields"):
         return DataType("struct", tuple((f.name, of(f.dataType)) for f in spark.fields))
@@ -111,7 +111,7 @@ def of(spark: Any) -> DataType:
 
 
 def quoted(name: str) -> str:
-    """A name as SQL takes it whatever is in it."""
+    """Quote a name for SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -120,7 +120,7 @@ def _name(name: str) -> str:
 
 
 class _Reader:
-    """Reads tokens from left to right. What does not fit raises `ValueError`."""
+    """A recursive-descent parser of types and columns. Raises `ValueError`."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -130,7 +130,7 @@ class _Reader:
         at, end = 0, len(text.rstrip())
         while at < end:
             match = _TOKEN.match(text, at)
-            if match is None:  # a quotation mark without its partner
+            if match is None:  # an unclosed quotation mark
                 self._tokens.append(("sign", text[at:end].strip(), at))
                 break
             kind = str(match.lastgroup)
@@ -139,14 +139,14 @@ class _Reader:
 
     @property
     def column(self) -> str:
-        """The text of the top-level column that is being read, up to the last token looked at."""
+        """The text of the current top-level column, up to the current token."""
         if self._begun is None:
             return ""
         last = self._tokens[min(self._at, len(self._tokens) - 1)] if self._tokens else ("", "", 0)
         return self._text[self._begun : last[2] + len(last[1])].strip().rstrip(",").strip()
 
     def struct(self) -> DataType | None:
-        """A whole schema may be written as one struct, as Spark writes it."""
+        """Read a schema written as one struct, as Spark writes it; else return None."""
         if self._keyword() == "struct" and self._peek(1) == "<":
             return self.type()
         return None
@@ -187,7 +187,7 @@ class _Reader:
 
     def _column(self) -> tuple[str, DataType]:
         if self._at == len(self._tokens):
-            raise ValueError("nothing is written there")
+            raise ValueError("it is empty")
         kind, text, _ = self._tokens[self._at]
         if kind == "quoted":
             name = text[1:-1].replace("``", "`")
@@ -211,10 +211,10 @@ class _Reader:
         return name, found
 
     def _simple(self) -> str:
-        """A type that is not nested: words, with numbers in brackets."""
+        """Read a type that is not nested: words, with numbers in parentheses."""
         words: list[str] = []
         while (word := self._keyword()) and word not in ("not", "comment"):
-            # The name of a collation is no keyword.
+            # The name of a collation keeps its case.
             kept = words[-1:] == ["collate"]
             words.append(self._peek(0) if kept else _SYNONYMS.get(word, word))
             self._at += 1
@@ -234,7 +234,7 @@ class _Reader:
         self._needs(")")
 
     def _keyword(self) -> str:
-        """The next token in small letters if it is a word, else nothing."""
+        """Return the next token in lower case if it is a word, else an empty string."""
         if self._at < len(self._tokens) and self._tokens[self._at][0] == "word":
             return self._tokens[self._at][1].lower()
         return ""
@@ -258,14 +258,14 @@ class _Reader:
 
 @dataclass(frozen=True)
 class Field:
-    """One column: its name and its type in Spark's SQL spelling, e.g. `array<string>`."""
+    """A column: its name and its type as in Spark SQL, e.g. `array<string>`."""
 
     name: str
     type: str
 
     @property
     def hashable(self) -> bool:
-        """Whether Spark can group by this column (maps and variants cannot be compared)."""
+        """True if Spark can group by this column (not by maps and variants)."""
         try:
             return read(self.type).kinds.isdisjoint({"map", "variant"})
         except InvalidInput:  # Spark says what is wrong with it
@@ -297,11 +297,11 @@ class Schema:
 
     @property
     def ddl(self) -> str:
-        """As Spark reads it, names quoted and in the case they were written in."""
+        """The schema as DDL for Spark, with quoted names in their original case."""
         return ", ".join(f"{quoted(f.name)} {f.type}" for f in self.fields)
 
     def get(self, name: str) -> Field | None:
-        """The column of that name; names are matched as Spark does, ignoring case."""
+        """Return the column of that name, ignoring case as Spark does, or None."""
         return next((f for f in self.fields if f.name.lower() == name.lower()), None)
 
     def __str__(self) -> str:
@@ -328,12 +328,12 @@ _TEXT = re.compile(r"(?:var)?char\(\d+\)|string collate \S+")
 
 @lru_cache(maxsize=64)
 def arrow_schema(schema: Schema) -> pa.Schema:
-    """The Arrow schema of a stream's columns; every column may be null."""
+    """Return the Arrow schema; every column is nullable."""
     return pa.schema([(field.name, arrow_type(field.type)) for field in schema.fields])
 
 
 def arrow_type(sql: str) -> pa.DataType:
-    """The Arrow type for a type as Spark's SQL writes it, e.g. `array<string>`."""
+    """Return the Arrow type for a Spark SQL type, e.g. `array<string>`."""
     return _arrow(read(sql))
 
 

@@ -1,7 +1,7 @@
 """Snapshots: everything measured over one window, as immutable values.
 
-`None` means "not measured"; it is never written as 0. Rates are rows per second, times are
-seconds, shares are between 0 and 1. `vocabulary.py` says what each name means.
+`None` means "not measured" and is never written as 0. Rates are rows per second, times are
+seconds, shares are between 0 and 1. `catalog.py` says what each name means.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.notebook_display import Shown
 class KeyRange:
     """The keys whose hash falls into part `part` of `parts`, counted from 0.
 
-    share: of all rows, how many have these keys.
+    share: share of all rows that have these keys.
     """
 
     part: int
@@ -32,11 +32,11 @@ class KeyRange:
 class OperatorMetrics:
     """One operator over the window, all its instances together.
 
-    service: time of one instance for one row; service_cv, arrival_cv: coefficients of variation
-    of the time for a row and of the time between rows; busy: share of the window for which an
-    instance was at work in this operator; measured: whether the times were measured where the
-    operator runs, or estimated from its share in what runs with it; cpu: share of its time on a
-    processor, the rest it waited.
+    service: time of one instance per row; service_cv, arrival_cv: coefficients of variation of the
+    time per row and of the time between rows; busy: share of the window in which an instance was
+    at work in this operator; measured: True if the times were measured in the operator, False if
+    estimated as its share of the time of its pipeline; cpu: share of its time spent on a processor
+    rather than waiting.
     """
 
     name: str
@@ -53,19 +53,20 @@ class OperatorMetrics:
 
     @property
     def selectivity(self) -> float | None:
-        """Rows out for a row in."""
+        """Rows out per row in."""
         if self.rows_in and self.rows_out is not None:
             return self.rows_out / self.rows_in
-        if self.rate_in and self.rate_out is not None:  # of a batch that began before the window
+        if self.rate_in and self.rate_out is not None:  # the batch began before the window
             return self.rate_out / self.rate_in
         return None
 
 
 @dataclass(frozen=True)
 class InstanceMetrics:
-    """One instance of a pipeline over the window; busy: share of the window at work.
+    """One instance of a pipeline over the window.
 
-    part: which part of the keys it has, where their hash deals them out one part an instance.
+    busy: share of the window at work; part: the part of the keys it has, where keys are assigned
+    to instances by their hash.
     """
 
     index: int
@@ -79,13 +80,13 @@ class InstanceMetrics:
 class PipelineMetrics:
     """One pipeline over the window.
 
-    batches, rows_in, rows_out: what ended in the window; rate_in: rows processed, over whole
-    batches; arrival_rate: rows that came to it, processed or not; service: time of one instance
-    for one row, task_overhead: and for a batch beside its rows; busy: share of the window in which
-    a batch was running; batch_seconds: from the start of a batch to its output; wait: from the
-    arrival of a row to the start of its batch, of which `batching` was spent gathering for the
-    cadence; parts: where the time of a batch went (planning, log, work, commit); backlog_seconds:
-    what the backlog takes at the rate of the window.
+    batches, rows_in, rows_out: of the batches that ended in the window; rate_in: rows processed per
+    second, over whole batches; arrival_rate: rows that arrived per second, processed or not;
+    service: time of one instance per row; task_overhead: time of one instance per batch beyond its
+    rows; busy: share of the window in which a batch was running; batch_seconds: from the start of a
+    batch to its output; wait: from the arrival of a row to the start of its batch; batching: part
+    of the wait that the cadence caused; parts: where the time of a batch went (planning, log,
+    work, commit); backlog_seconds: time to process the backlog at the rate of the window.
     """
 
     name: str
@@ -113,12 +114,12 @@ class PipelineMetrics:
 
     @property
     def in_batches(self) -> bool:
-        """Whether it works in batches, also where none ended in the window."""
+        """True if it works in batches, even if none ended in the window."""
         return bool(self.batches or self.parts)
 
     @property
     def hottest(self) -> KeyRange | None:
-        """The part of the keys with the most rows; None where keys are not dealt out in parts."""
+        """The part of the keys with the most rows; None if keys are not assigned in parts."""
         parts = [(i.part, i.rows) for i in self.instances]
         known = [(rows, part) for part, rows in parts if part is not None and rows is not None]
         total = sum(rows for rows, _ in known)
@@ -138,13 +139,11 @@ class PipelineMetrics:
 
 @dataclass(frozen=True)
 class ChannelMetrics:
-    """One channel, as one of its readers sees it: an edge of the dataflow between two pipelines.
+    """One channel as one reader sees it: an edge of the dataflow between two pipelines.
 
-    It is named by the operator that writes and the operator that reads, which stay the same
-    whatever is fused with them.
-
-    latency: from a row's being written to the start of the batch that takes it; batching: what
-    of it was spent gathering rows while the reader was idle.
+    writer, reader: operators, because these stay the same whatever is fused with them; latency:
+    from when a row is written to the start of the batch that takes it; batching: part of that time
+    that the reader's cadence caused.
     """
 
     writer: str
@@ -159,10 +158,10 @@ class ChannelMetrics:
 class ExecutorMetrics:
     """One executor over the window.
 
-    busy: share of its slots at work; cpu: share of its slots' time on a processor, Python and all;
-    memory: share of its heap in use, on Spark the most so far; io_bytes: bytes read and written
-    per second. instances and state_parts count what of each pipeline lives there; partitions says
-    which parts of state these are, where that is known.
+    busy: share of its slots at work; cpu: share of its slots' time on a processor, with Python;
+    memory: share of its heap in use, on Spark the peak so far; io_bytes: bytes read and written
+    per second; instances, state_parts: number of instances and state partitions of each pipeline on
+    it; partitions: which state partitions these are, where known.
     """
 
     name: str
@@ -195,14 +194,15 @@ class LatencyMetrics:
 
 @dataclass(frozen=True)
 class Snapshot(Shown):
-    """The flow over the last `window` seconds, `at` seconds after its start; totals are so far.
+    """The flow over the last `window` seconds, `at` seconds after its start.
 
-    load: share of all slots at work; channels are named `writer>reader`, by operators; settled:
-    False while the window holds a change of plan or its first batches, whose numbers say nothing
-    of the plan; ending: the sources have been told to stop, so it shows how the flow runs dry;
-    slot_seconds: what the run has used so far of instances times time; processor_seconds: what all
-    its processes together have had of the processors, where all are on one machine that tells;
-    rows_repeated: rows of batches that a sink without exactly-once delivery has got more than once.
+    Counts of rows of the whole flow are totals since the start of the run directory.
+
+    load: share of all slots at work; channels: by `writer>reader`; settled: False while the window
+    holds a change of plan or its first batches, whose numbers say nothing about the plan; ending:
+    the sources have been told to stop, and the flow runs dry; slot_seconds: instances times the
+    time they were held so far; processor_seconds: processor time of all processes of the run, where
+    all are on one machine; rows_repeated: rows that an at-least-once sink received again.
     """
 
     at: float
@@ -229,7 +229,7 @@ class Snapshot(Shown):
 
     @property
     def throughput(self) -> float | None:
-        """Rows per second taken in by the sources' pipelines; None if one of them is not known."""
+        """Rows per second taken in by the sources; None if that of one is unknown."""
         found = [self.pipelines.get(name) for name in sorted(self.source_pipelines)]
         rates = [None if one is None else one.rate_in for one in found]
         known = [rate for rate in rates if rate is not None]

@@ -1,14 +1,13 @@
 """Several snapshots as one: what was measured over an adjustment interval.
 
-Snapshots come every second or so, and each looks back over a window that may be longer. A policy
-that decides more rarely wants one value for the time since it last looked. Only snapshots count
-whose windows do not overlap, or a row would count several times; and only those since the plan
-last changed, because what is not settled, and all that was before, says nothing of this plan.
+Snapshots come about every second, and each covers a window that may be longer. A policy that
+decides less often needs one value for the time since its last decision. Only snapshots with
+disjoint windows count, else rows would count several times, and only those since the last change
+of the plan, because earlier ones say nothing about the current plan.
 
-Counts are summed, rates and shares are means over time, times for a row are means over rows, and
-levels (a backlog, state) are those of the end. None stays None: a mean is over what was measured,
-a sum is None as soon as a part of it is. A pipeline with another number of instances is another
-one. All policies that look back over several snapshots do so through here.
+Counts are summed, rates and shares are means over time, times per row are means over rows, and
+levels (backlog, state) are those at the end. A mean is taken over what was measured; a sum is None
+if a part of it is. A pipeline whose parallelism changed counts as another pipeline.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ _Item = TypeVar("_Item")
 
 
 def mean(parts: Iterable[tuple[float | None, float | None]]) -> float | None:
-    """Mean of (value, weight) over what was measured; None if nothing was, or nothing weighs."""
+    """Return the weighted mean of (value, weight) pairs, ignoring None; None if there are none."""
     known = [(v, w) for v, w in parts if v is not None and w is not None and w > 0]
     total = math.fsum(w for _, w in known)
     return math.fsum(v * w for v, w in known) / total if known else None
 
 
 def total(values: Iterable[int | None]) -> int | None:
-    """The sum, or None if a part of it was not measured."""
+    """Return the sum, or None if a part of it was not measured."""
     known = [*values]
     return None if None in known or not known else sum(v for v in known if v is not None)
 
@@ -47,10 +46,10 @@ def total(values: Iterable[int | None]) -> int | None:
 def variation(
     parts: Iterable[tuple[float | None, float | None, float | None]],
 ) -> float | None:
-    """Coefficient of variation of everything together, from (mean, coefficient, rows) of parts.
+    """Return the coefficient of variation of the whole from (mean, coefficient, rows) of parts.
 
-    Second moments add up, coefficients do not: two parts without variation in them vary together
-    if their means differ.
+    Second moments can be added, coefficients cannot: two parts without variation vary together if
+    their means differ.
     """
     known = [(m, c, w) for m, c, w in parts if m is not None and c is not None and w]
     middle = mean((m, w) for m, _, w in known)
@@ -62,25 +61,25 @@ def variation(
 
 
 def blend(average: float | None, value: float | None, weight: float) -> float | None:
-    """An exponential average and its next value, which counts `weight`; the last that was known."""
+    """Update an exponential average with a value of this weight; None keeps the other."""
     if average is None or value is None:
         return average if value is None else value
     return (1 - weight) * average + weight * value
 
 
 def settled(snapshots: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
-    """The snapshots since the last that was not settled, oldest first."""
+    """Return the snapshots since the last unsettled one, oldest first."""
     first = max((i + 1 for i, one in enumerate(snapshots) if not one.settled), default=0)
     return tuple(snapshots[first:])
 
 
 def begins_after(snapshot: Snapshot, at: float) -> bool:
-    """Whether a snapshot shows nothing of what was before a time."""
+    """True if the window of a snapshot begins after a time."""
     return snapshot.at - snapshot.window >= at - 1e-9
 
 
-def apart(snapshots: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
-    """The newest snapshot and those before it whose windows do not overlap, oldest first."""
+def disjoint(snapshots: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
+    """Return the newest snapshot and earlier ones with disjoint windows, oldest first."""
     taken: list[Snapshot] = []
     for one in reversed(snapshots):
         if not taken or one.at <= taken[-1].at - taken[-1].window + 1e-9:
@@ -89,10 +88,10 @@ def apart(snapshots: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
 
 
 def summary(snapshots: Sequence[Snapshot], interval: float | None = None) -> Snapshot | None:
-    """One snapshot over the last `interval` seconds (None: over all); None if nothing is settled.
+    """Return one snapshot over the last `interval` seconds (None: all); None if none is settled.
 
-    Totals and what exists are those of the newest snapshot; `window` is the time that was
-    measured. A pipeline or an operator is summed up over those snapshots that have it.
+    Totals, pipelines and operators are those of the newest snapshot; each is summed up over the
+    snapshots that have it. `window` is the time that was measured.
     """
     known = settled(snapshots)
     if not known:
@@ -101,7 +100,7 @@ def summary(snapshots: Sequence[Snapshot], interval: float | None = None) -> Sna
     if interval is not None:  # whole windows within the interval; the newest in any case
         begin = newest.at - interval - 1e-9
         known = (*(s for s in known[:-1] if s.at - s.window >= begin), newest)
-    parts = apart(known)
+    parts = disjoint(known)
     if len(parts) == 1:
         return parts[0]
     return replace(
@@ -117,13 +116,13 @@ def summary(snapshots: Sequence[Snapshot], interval: float | None = None) -> Sna
 
 
 def pipelines(parts: Sequence[Snapshot]) -> dict[str, PipelineMetrics]:
-    """Every pipeline of the last snapshot, over those in which it had as many instances."""
+    """Sum up each pipeline of the last snapshot, over snapshots with the same parallelism."""
     return _each(parts, lambda s: s.pipelines, _pipeline)
 
 
 @dataclass(frozen=True)
 class _Over(Generic[_Item]):
-    """The same thing in several snapshots."""
+    """The metrics of one thing in several snapshots."""
 
     found: Sequence[tuple[Snapshot, _Item]]
 
@@ -141,14 +140,14 @@ class _Over(Generic[_Item]):
         return mean(zip(values, self.weights(weight), strict=True))
 
     def variation(self, middle: Callable[[_Item], float | None], name: str) -> float | None:
-        """Of the times for a row, or between rows."""
+        """Return the coefficient of variation of times per row, or between rows."""
         weights = zip(self.found, self.weights("rows_in"), strict=True)
         return variation((middle(v), getattr(v, name), w) for (_, v), w in weights)
 
     def weights(self, name: str) -> list[float | None]:
-        """What each window weighs: by a count of its own, or by its time where none has any.
+        """Return the weight of each window: a count, or its time if all counts are 0 or None.
 
-        Where batches are longer than windows, nothing ends in most of them.
+        If batches are longer than windows, no batch ends in most windows.
         """
         found: list[float | None] = [getattr(v, name) for _, v in self.found]
         return found if any(found) else [s.window for s, _ in self.found]
@@ -182,7 +181,7 @@ def _operator(over: _Over[OperatorMetrics]) -> OperatorMetrics:
 
 
 def _pipeline(whole: _Over[PipelineMetrics]) -> PipelineMetrics:
-    """The wait is that of the end while a backlog is worked off: rows before waited for it."""
+    """The wait is the last one while a backlog is worked off: earlier rows waited because of it."""
     over = _Over([(s, v) for s, v in whole.found if v.parallelism == whole.last.parallelism])
     found = [v for _, v in over.found]
     if len(found) == 1:
@@ -207,13 +206,13 @@ def _pipeline(whole: _Over[PipelineMetrics]) -> PipelineMetrics:
 
 
 def _worked_off(found: Sequence[PipelineMetrics]) -> bool:
-    """Whether less than half of the backlog is left."""
+    """True if less than half of the backlog is left."""
     first, last = found[0].backlog_rows, found[-1].backlog_rows
     return first is not None and last is not None and last < first / 2
 
 
 def _instances(over: _Over[PipelineMetrics]) -> tuple[InstanceMetrics, ...]:
-    """Instance by instance, of the snapshots that have as many as the last."""
+    """Sum up each instance over the snapshots with the same instances as the last."""
     indexes = [i.index for i in over.last.instances]
     found = [
         (s, {i.index: i for i in v.instances})
@@ -225,7 +224,7 @@ def _instances(over: _Over[PipelineMetrics]) -> tuple[InstanceMetrics, ...]:
 
 
 def _channel(over: _Over[ChannelMetrics]) -> ChannelMetrics:
-    """Latency is of rows: each window weighs what its reader took, or its time if unknown."""
+    """Weigh latency by the rows that the reader took, or by time if they are unknown."""
     reader = over.last.reader
     taken = [s.operators[reader].rows_in if reader in s.operators else None for s, _ in over.found]
     weights = [s.window for s, _ in over.found] if None in taken else taken
@@ -242,10 +241,10 @@ def _executor(over: _Over[ExecutorMetrics]) -> ExecutorMetrics:
 
 
 def _latency(over: _Over[LatencyMetrics]) -> LatencyMetrics:
-    """Means add up exactly; for percentiles the mean of the windows' stands in.
+    """Means are exact; percentiles are approximated by the mean of those of the windows.
 
-    A constraint may look back farther than a snapshot does. Its rows then count several times,
-    which smooths the mean.
+    The window of a constraint may be longer than that of a snapshot. Its rows then count several
+    times, which smooths the mean.
     """
     found = over.by("rows", "mean", "p50", "p95", "p99")
     if found["mean"] is None:  # no row in any window
@@ -254,34 +253,34 @@ def _latency(over: _Over[LatencyMetrics]) -> LatencyMetrics:
 
 
 def _gap(rate: float | None) -> float | None:
-    """The mean time between rows."""
+    """Return the mean time between rows."""
     return 1 / rate if rate else None
 
 
-_SAME = 1e-6
+_TOLERANCE = 1e-6
 
 _DRAINED = 4
-"""A backlog so many times as long was one; queues in a steady state vary by less."""
+"""A backlog this many times longer than now is gone; queues in a steady state vary by less."""
 
 _FEW = 25
-"""Rows that are no backlog."""
+"""At most this many rows are no backlog."""
 
 
 def settled_after(snapshots: Iterable[Snapshot], after: float) -> tuple[Snapshot, ...]:
-    """Those taken later than a time that say something of the plan in force."""
+    """Return settled snapshots taken after a time."""
     return tuple(s for s in snapshots if s.settled and s.window > 0 and s.at > after)
 
 
 def since(snapshots: Sequence[Snapshot], begin: float) -> tuple[Snapshot, ...]:
-    """Those that look back no further than a time, or else the last: it does so least."""
-    found = tuple(s for s in snapshots if s.at - s.window >= begin - _SAME)
+    """Return snapshots whose windows begin at or after a time; else only the last one."""
+    found = tuple(s for s in snapshots if s.at - s.window >= begin - _TOLERANCE)
     return found or tuple(snapshots[-1:])
 
 
 def drained(snapshots: Sequence[Snapshot], name: str) -> bool:
-    """Whether the window of the last snapshot saw a backlog of a pipeline go.
+    """True if a backlog of a pipeline went away within the window of the last snapshot.
 
-    Rows that wait for a batch come and go with it, so with batches that cannot be told.
+    Always False for pipelines in batches: rows that wait for a batch come and go with it.
     """
     last = snapshots[-1]
     seen = last.pipelines[name]
@@ -290,11 +289,11 @@ def drained(snapshots: Sequence[Snapshot], name: str) -> bool:
     levels = [
         s.pipelines[name].backlog_rows or 0
         for s in snapshots
-        if s.at >= last.at - last.window - _SAME and name in s.pipelines
+        if s.at >= last.at - last.window - _TOLERANCE and name in s.pipelines
     ]
     return max(levels) > _DRAINED * max(seen.backlog_rows, _FEW)
 
 
 def pipeline_averages(snapshots: Sequence[Snapshot]) -> Mapping[str, PipelineMetrics]:
-    """Every pipeline of the last snapshot, over all windows that do not overlap."""
-    return pipelines(apart(snapshots)) if snapshots else {}
+    """Sum up each pipeline of the last snapshot, over all disjoint windows."""
+    return pipelines(disjoint(snapshots)) if snapshots else {}

@@ -1,0 +1,1 @@
+"""Plans and what is decided, asked and recorded about them, as frozen values."""

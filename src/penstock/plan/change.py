@@ -1,4 +1,4 @@
-"""Changes: the difference of two plans, as a value that knows its undo."""
+"""The difference of two plans, as actions and as a value that can be undone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.dataflow import duration
 from penstock.errors import InvalidPlan
@@ -14,9 +14,10 @@ from penstock.plan.plan import Pipeline, Plan
 
 
 @dataclass(frozen=True)
-class Rescale:
-    """Another number of instances."""
+class ParallelismChange:
+    """A pipeline gets another number of instances."""
 
+    kind: ClassVar[str] = "rescale"
     pipeline: str
     before: int
     after: int
@@ -26,22 +27,24 @@ class Rescale:
 
 
 @dataclass(frozen=True)
-class Admit:
-    """Another limit on the rows of a batch; None is no limit."""
+class AdmissionChange:
+    """A pipeline gets another limit on the rows of a batch; None is no limit."""
 
+    kind: ClassVar[str] = "admit"
     pipeline: str
     before: int | None
     after: int | None
 
     def __str__(self) -> str:
-        before, after = (_or(rows, "unlimited") for rows in (self.before, self.after))
+        before, after = (_or_word(rows, "unlimited") for rows in (self.before, self.after))
         return f"{self.pipeline}: admission {before} -> {after}"
 
 
 @dataclass(frozen=True)
-class Cadence:
-    """Another time between batches, in seconds."""
+class CadenceChange:
+    """A pipeline gets another time between batches, in seconds."""
 
+    kind: ClassVar[str] = "cadence"
     pipeline: str
     before: float
     after: float
@@ -52,21 +55,22 @@ class Cadence:
 
 
 @dataclass(frozen=True)
-class Ceiling:
-    """Another number of state partitions; None leaves it to the engine."""
+class CeilingChange:
+    """A pipeline gets another number of state partitions; None leaves it to the engine."""
 
+    kind: ClassVar[str] = "ceiling"
     pipeline: str
     before: int | None
     after: int | None
 
     def __str__(self) -> str:
-        before, after = (_or(parts, "automatic") for parts in (self.before, self.after))
+        before, after = (_or_word(parts, "automatic") for parts in (self.before, self.after))
         return f"{self.pipeline}: ceiling {before} -> {after}"
 
 
 @dataclass(frozen=True)
-class Regroup:
-    """Other pipelines for the same operators: those of `before` become those of `after`."""
+class Regrouping:
+    """Operators are grouped into other pipelines: a split, a merge, or both."""
 
     before: tuple[tuple[str, ...], ...]
     after: tuple[tuple[str, ...], ...]
@@ -88,9 +92,10 @@ class Regroup:
 
 
 @dataclass(frozen=True)
-class Executors:
-    """Another number of executors, and which ones leave if that was said."""
+class ExecutorsChange:
+    """The plan gets another number of executors; `leaving` names those that go, if chosen."""
 
+    kind: ClassVar[str] = "executors"
     before: int
     after: int
     leaving: tuple[str, ...] = ()
@@ -100,22 +105,30 @@ class Executors:
         return f"executors {self.before} -> {self.after}{without}"
 
 
-Action = Rescale | Admit | Cadence | Ceiling | Regroup | Executors
+Action = (
+    ParallelismChange
+    | AdmissionChange
+    | CadenceChange
+    | CeilingChange
+    | Regrouping
+    | ExecutorsChange
+)
 
 
 @dataclass(frozen=True)
 class Change:
-    """The way from one plan to another. False if there is nothing to do."""
+    """The difference between two plans; false if they are equal."""
 
     before: Plan
     after: Plan
 
     @cached_property
     def actions(self) -> tuple[Action, ...]:
-        """What has to be done, pipelines in the order of `before`; empty iff the plans are equal.
+        """The actions that lead from `before` to `after`, ordered as the pipelines of `before`.
 
-        A pipeline that no action names is the same in both plans. Settings of regrouped pipelines
-        are compared with those of the pipeline that held their first operator.
+        Empty if and only if the plans are equal. A pipeline that no action names is the same in
+        both. The settings of a regrouped pipeline are compared with those of the pipeline that
+        held its first operator.
         """
         return tuple(self._actions())
 
@@ -124,23 +137,23 @@ class Change:
             groups = tuple(p.operators for p in old), tuple(p.operators for p in new)
             if groups[0] == groups[1]:
                 for was, now in zip(old, new, strict=True):
-                    yield from _turned(was, now)
+                    yield from _setting_changes(was, now)
                 continue
-            yield Regroup(*groups)
+            yield Regrouping(*groups)
             for now in new:
                 held = next((p for p in old if now.name in p.operators), None)
                 if held is not None:
-                    yield from _turned(held, now, regrouped=True)
+                    yield from _setting_changes(held, now, regrouped=True)
         if self.before.executors != self.after.executors:
-            yield Executors(self.before.executors, self.after.executors, self.after.leaving)
+            yield ExecutorsChange(self.before.executors, self.after.executors, self.after.leaving)
 
     @property
     def undo(self) -> Change:
-        """The way back."""
+        """The change back to `before`."""
         return Change(self.after, self.before)
 
     def apply(self, plan: Plan) -> Plan:
-        """The plan after the change; raises `InvalidPlan` if `plan` is not the one before it."""
+        """Return `after`; raise `InvalidPlan` if `plan` is not `before`."""
         if plan != self.before:
             raise InvalidPlan(
                 f"the change ({self}) was made for another plan than the one in force"
@@ -154,7 +167,7 @@ class Change:
         return "; ".join(map(str, self.actions)) or "no change"
 
     def to_json(self) -> dict[str, Any]:
-        """Both plans; the actions are written for the reader and follow from the plans."""
+        """Both plans as JSON, and the actions as text for people."""
         return {
             "before": self.before.to_json(),
             "after": self.after.to_json(),
@@ -171,7 +184,7 @@ class Change:
 def _components(
     before: Plan, after: Plan
 ) -> Iterator[tuple[tuple[Pipeline, ...], tuple[Pipeline, ...]]]:
-    """The pipelines that differ, in groups connected by common operators."""
+    """Yield pipelines that differ (old, new), grouped by the operators they share."""
     gone = Counter(before.pipelines) - Counter(after.pipelines)
     come = Counter(after.pipelines) - Counter(before.pipelines)
     sides = [*gone.elements(), *come.elements()]
@@ -197,18 +210,18 @@ def _components(
         )
 
 
-def _turned(old: Pipeline, new: Pipeline, *, regrouped: bool = False) -> Iterator[Action]:
+def _setting_changes(old: Pipeline, new: Pipeline, *, regrouped: bool = False) -> Iterator[Action]:
     if old.parallelism != new.parallelism:
-        yield Rescale(new.name, old.parallelism, new.parallelism)
+        yield ParallelismChange(new.name, old.parallelism, new.parallelism)
     if old.admission != new.admission:
-        yield Admit(new.name, old.admission, new.admission)
+        yield AdmissionChange(new.name, old.admission, new.admission)
     if old.cadence != new.cadence:
-        yield Cadence(new.name, old.cadence, new.cadence)
-    # Regrouping moves the state, and its ceiling, from one pipeline to another: no news by itself.
+        yield CadenceChange(new.name, old.cadence, new.cadence)
+    # Regrouping moves state, and its ceiling with it, to another pipeline: not a change by itself.
     moved = regrouped and None in (old.ceiling, new.ceiling)
     if old.ceiling != new.ceiling and not moved:
-        yield Ceiling(new.name, old.ceiling, new.ceiling)
+        yield CeilingChange(new.name, old.ceiling, new.ceiling)
 
 
-def _or(value: int | None, word: str) -> str:
+def _or_word(value: int | None, word: str) -> str:
     return word if value is None else str(value)

@@ -1,4 +1,4 @@
-"""What a policy wants, and why."""
+"""What a policy decides, with the reason."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from penstock.notebook_display import Shown
 from penstock.plan.plan import Plan
 
 GAIN_ROWS, GAIN_SECONDS, UNDO = "gain_rows", "gain_seconds", "undo"
-"""Numbers for the guard: what a change is expected to gain in rows per second, or in seconds for
-every row; and 1 if it takes back a change on purpose, because that was measured and did not pay."""
+"""Keys of `Decision.numbers` that the guard reads.
+
+GAIN_ROWS: expected gain in rows per second; GAIN_SECONDS: expected gain in seconds per row;
+UNDO: 1 if the decision takes back an earlier change that was measured and did not pay."""
 
 
 @dataclass(frozen=True)
 class Decision(Shown):
-    """A new plan, or None to leave things as they are, with the reason in words and numbers."""
+    """A new plan, or None to keep the current one, with the reason in words and numbers."""
 
     plan: Plan | None
     reason: str

@@ -1,4 +1,4 @@
-"""Fusion: which operators may run as one pipeline, and plans made by that rule.
+"""Fusion: which operators may run as one pipeline, and the plans that follow.
 
 A pipeline is an in-tree: every operator but the *tail* has exactly one successor, which is in the
 pipeline too. The tail is the last operator that is no sink; sinks that read the tail may be fused
@@ -20,11 +20,11 @@ from penstock.errors import InvalidPlan
 from penstock.plan.plan import Pipeline, Plan
 
 _FEW = 4
-"""So many reasons are told in one line; behind that, how many more there are."""
+"""Most reasons in one message; the rest is counted."""
 
 
 def check(plan: Plan, graph: Graph) -> None:
-    """Raise `InvalidPlan`, with the reasons in one line, if the plan does not fit the dataflow."""
+    """Raise `InvalidPlan`, with the reasons, if the plan does not fit the dataflow."""
     found = misfits(plan, graph)
     if found:
         more = [f"and {len(found) - _FEW} more reasons"] if len(found) > _FEW else []
@@ -33,7 +33,7 @@ def check(plan: Plan, graph: Graph) -> None:
 
 
 def misfits(plan: Plan, graph: Graph) -> list[str]:
-    """Every reason why the plan does not fit a valid dataflow, none if it does."""
+    """Return every reason why the plan does not fit a valid dataflow."""
     reasons = [*_coverage(plan, graph)]
     for pipeline in plan.pipelines:
         if all(name in graph for name in pipeline.operators):
@@ -51,12 +51,12 @@ def misfits(plan: Plan, graph: Graph) -> list[str]:
 
 
 def fits(graph: Graph, operators: Sequence[str]) -> bool:
-    """Whether these operators, in this order, can be one pipeline."""
+    """True if these operators, in this order, can be one pipeline."""
     return not any(_shape(graph, operators))
 
 
 def bounds(graph: Graph, operators: Iterable[str]) -> Bounds:
-    """The parallelism all of the operators can stand; empty (`most < least`) if they disagree."""
+    """Return the parallelism that all operators allow; `most < least` if there is none."""
     given = [graph[name].bounds for name in operators]
     most = [b.most for b in given if b.most is not None]
     if any(graph[name].state is State.GLOBAL for name in operators):
@@ -65,7 +65,7 @@ def bounds(graph: Graph, operators: Iterable[str]) -> Bounds:
 
 
 def normalise(plan: Plan, graph: Graph) -> Plan:
-    """The same plan with operators and pipelines listed in the dataflow's topological order."""
+    """Return the same plan with operators and pipelines in topological order."""
     place = {name: at for at, name in enumerate(graph.topological)}
     last = len(place)
     pipelines = [
@@ -77,26 +77,26 @@ def normalise(plan: Plan, graph: Graph) -> Plan:
 
 
 def default_plan(graph: Graph, parallelism: int, executors: int = 1) -> Plan:
-    """The greatest fusion that the rules allow.
+    """Return the plan with the fewest pipelines.
 
-    Where an operator with several inputs cannot absorb all its upstream pipelines, it absorbs
-    those that it can, in the order of its inputs; the others reach it through a channel.
+    An operator with several inputs is fused with as many upstream pipelines as the rules allow, in
+    the order of its inputs; the others feed it through a channel.
     """
     return fuse(graph, lambda upstream, name: True, parallelism, executors)
 
 
 def finest_plan(graph: Graph, parallelism: int = 1, executors: int = 1) -> Plan:
-    """Every operator its own pipeline, sinks fused to what they read where the rules allow."""
+    """Return a plan with a pipeline for each operator; sinks stay with what they read."""
     return fuse(graph, lambda upstream, name: _is_sink(graph, name), parallelism, executors)
 
 
 def region_plan(
     graph: Graph, schemas: Mapping[str, Schema | None] | None = None, executors: int = 1
 ) -> Plan:
-    """Joker's start: one pipeline a region, one instance each, sinks fused with what they read.
+    """Return Joker's first plan: one pipeline per region, with one instance each.
 
-    A region with several stateful operators is cut before each but the first, because a pipeline
-    holds one at most.
+    Sinks stay with what they read. A region with several stateful operators is cut before each but
+    the first, because a pipeline holds at most one.
     """
     region = {name: at for at, r in enumerate(regions(graph, schemas)) for name in r.operators}
     return fuse(
@@ -110,11 +110,10 @@ def region_plan(
 def fuse(
     graph: Graph, along: Callable[[str, str], bool], parallelism: int = 1, executors: int = 1
 ) -> Plan:
-    """The plan that fuses along every edge for which `along(upstream, operator)` holds.
+    """Return the plan that fuses along every edge where `along(upstream, operator)` is true.
 
-    An edge along which the rules forbid it stays a channel. Operators are taken in topological
-    order, each fused with what stands upstream of it. Parallelism is clipped to each pipeline's
-    bounds; ceilings are left to the engine.
+    An edge where the rules forbid fusion stays a channel. Operators are visited in topological
+    order. Parallelism is clipped to the bounds of each pipeline; ceilings are left to the engine.
     """
     place = {name: at for at, name in enumerate(graph.topological)}
     group: dict[str, tuple[str, ...]] = {}
@@ -150,7 +149,7 @@ def _coverage(plan: Plan, graph: Graph) -> Iterator[str]:
 
 
 def _shape(graph: Graph, operators: Sequence[str]) -> Iterator[str]:
-    """Why these operators cannot be one pipeline, listed in this order."""
+    """Yield the reasons why these operators, in this order, cannot be one pipeline."""
     members = set(operators)
     yield from _order(graph, operators)
     body = [name for name in operators if not _is_sink(graph, name)]
@@ -180,8 +179,8 @@ def _shape(graph: Graph, operators: Sequence[str]) -> Iterator[str]:
     limits = bounds(graph, operators)
     if limits.most is not None and limits.most < limits.least:
         yield (
-            f"its operators cannot be fused: one needs a parallelism of at least {limits.least} "
-            f"and another stands {limits.most} at most"
+            f"its operators cannot be fused: one needs at least {limits.least} instances "
+            f"and another allows at most {limits.most}"
         )
     if tail is not None:
         yield from _native_sinks(graph, sinks)
@@ -196,17 +195,17 @@ def _order(graph: Graph, operators: Sequence[str]) -> Iterator[str]:
 
 
 def _native_sinks(graph: Graph, sinks: list[str]) -> Iterator[str]:
-    """Spark's own `writeStream` ends a query, and the sink knows batches by their numbers there.
+    """Yield a reason for each native sink that is fused with other operators.
 
-    Alone in its pipeline, such a sink keeps its query, and with it the numbers, through all
-    changes of the plan; what it reads waits in a channel, so it is always stopped between batches.
+    Spark's `writeStream` ends a query, and its sink recognises batches by their ids in that query.
+    Alone in its pipeline, the sink keeps its query and the ids through all changes of the plan.
     """
     for name in sinks:
         body = graph[name].body
         if isinstance(body, Write) and isinstance(body.sink, Spark):
             yield (
-                f"the native sink '{name}' must be a pipeline of its own: it knows batches by the "
-                "numbers that they have in its query, and would take those of another for old ones"
+                f"the native sink '{name}' must be a pipeline of its own: it recognises batches by "
+                "their ids in its query, and would skip batches of another query as old ones"
             )
 
 

@@ -1,4 +1,4 @@
-"""What a plan may use at most, and how a plan is cut to fit."""
+"""Budgets for plans, and how a plan is cut to fit one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from penstock.plan.plan import Pipeline, Plan
 
 @dataclass(frozen=True)
 class Limits:
-    """A budget: instances in all, and executors. None is no limit.
+    """A budget: most instances in all, and most executors. None is no limit.
 
-    executor_slots: how many instances one executor runs at a time, where that is known.
+    executor_slots: instances that one executor runs at a time, if known.
     """
 
     slots: int | None = None
@@ -29,7 +29,7 @@ class Limits:
                 raise InvalidInput(f"a budget of {value} {word.replace('_', ' ')} runs nothing")
 
     def exceeded(self, plan: Plan) -> str | None:
-        """Why a plan is more than the budget, None if it is not."""
+        """Return why a plan exceeds the budget, or None."""
         if self.slots is not None and plan.slots > self.slots:
             return f"{plan.slots} instances, the budget is {self.slots}"
         if self.executors is not None and plan.executors > self.executors:
@@ -38,10 +38,10 @@ class Limits:
 
 
 def within(limits: Limits, plan: Plan, before: Plan, graph: Graph) -> Plan | None:
-    """The nearest plan that the budget allows, None if even the least is more than it.
+    """Return the nearest plan within the budget; None if no plan is.
 
-    What the plan adds to the one before it is cut first, the largest addition most; only then
-    are pipelines cut below what they had, the largest most. None goes below its bounds.
+    Instances that the plan adds to `before` are cut first, the largest additions most. Only then
+    are pipelines cut below what they had, the largest most. No pipeline goes below its bounds.
     """
     if limits.executors is not None and plan.executors > limits.executors:
         plan = replace(plan, executors=limits.executors)
@@ -67,14 +67,14 @@ def within(limits: Limits, plan: Plan, before: Plan, graph: Graph) -> Plan | Non
 
 
 def levelled(amounts: Sequence[int], total: int) -> list[int]:
-    """The amounts with one after the other taken from the largest, until they add up to `total`.
+    """Reduce the largest amounts, one unit at a time, until the sum is at most `total`.
 
-    Among equals the last one gives first.
+    Among equal amounts, the last one is reduced first.
     """
     if sum(amounts) <= total:
         return list(amounts)
     low, high = 0, max(amounts)
-    while low < high:  # the highest level at which the sum is not above the total
+    while low < high:  # find the highest cap at which the sum is within the total
         level = (low + high + 1) // 2
         if sum(min(a, level) for a in amounts) <= total:
             low = level
@@ -90,6 +90,6 @@ def levelled(amounts: Sequence[int], total: int) -> list[int]:
 
 
 def _instances(before: Plan, pipeline: Pipeline) -> int:
-    """What the same pipeline had; one that is made of others begins with nothing."""
+    """Return the instances of the same pipeline in `before`; 0 if it is new."""
     same = (p.parallelism for p in before.pipelines if p.operators == pipeline.operators)
     return next(same, 0)

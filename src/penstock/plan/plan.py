@@ -1,4 +1,4 @@
-"""Plans: everything that can be turned, as one immutable value."""
+"""Plans: everything that can be changed about a running flow, as one frozen value."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from penstock.notebook_display import Shown
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Operators fused into one unit, and how that unit runs.
+    """Operators that run as one unit, and how that unit runs.
 
-    parallelism: instances at work; admission: most rows a batch takes (None: no limit; 0: it
-    takes nothing); cadence: seconds between starts of batches (0: as soon as possible); ceiling:
-    state partitions, the most a keyed pipeline can be scaled to without moving its state (None
-    where there is no state, or where the engine may choose).
+    parallelism: number of instances; admission: most rows per batch (None: no limit; 0: nothing is
+    taken); cadence: seconds between starts of batches (0: as soon as possible); ceiling: number of
+    state partitions, which bounds the parallelism of a keyed pipeline until its state is
+    repartitioned (None: no state, or left to the engine).
     """
 
     operators: tuple[str, ...]
@@ -82,8 +82,8 @@ class Pipeline:
 class Plan(Shown):
     """All pipelines and the number of executors. The order of the pipelines has no meaning.
 
-    `leaving` names executors that go when there are to be fewer; it is part of the way to a plan,
-    not of the plan, so it counts in no comparison and an engine forgets it once they are gone.
+    leaving: executors to remove when there are to be fewer. It says how to reach the plan and is
+    not part of it: comparisons ignore it, and an engine forgets it once the executors are gone.
     """
 
     pipelines: tuple[Pipeline, ...]
@@ -109,7 +109,7 @@ class Plan(Shown):
         return {name: p for p in self.pipelines for name in p.operators}
 
     def pipeline_of(self, operator: str) -> Pipeline:
-        """The pipeline that holds an operator; any of its operators names a pipeline."""
+        """Return the pipeline that holds an operator; raise `InvalidPlan` if none does."""
         try:
             return self._of_operator[operator]
         except KeyError:
@@ -118,11 +118,11 @@ class Plan(Shown):
 
     @property
     def slots(self) -> int:
-        """Instances in all, the resource that task hours count."""
+        """Number of instances in all."""
         return sum(p.parallelism for p in self.pipelines)
 
     def with_pipeline(self, operator: str, **changes: Any) -> Plan:
-        """The same plan with one pipeline turned, e.g. `parallelism=4`."""
+        """Return the plan with other settings for one pipeline, e.g. `parallelism=4`."""
         old = self.pipeline_of(operator)
         new = replace(old, **changes)
         return replace(self, pipelines=tuple(new if p is old else p for p in self.pipelines))

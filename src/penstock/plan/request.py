@@ -1,10 +1,10 @@
-"""Requests: what a person can ask of the plan of a running flow, as values.
+"""Requests: changes that a person asks of the plan of a running flow, as values.
 
-A pipeline is named by any operator in it. `apply` is pure: it returns another plan that fits the
+A pipeline is named by any of its operators. `apply` is pure: it returns another plan that fits the
 dataflow, or raises `Refused` or `InvalidPlan`. `parse` reads what `str` writes.
 
-Two requests need measurements beside the plan: `ScaleOut` and `ScaleIn`. For them, and for all
-others alike, there is `penstock.control.requests.decide`.
+`ScaleOut` and `ScaleIn` also need measurements; `penstock.control.requests.decide` carries out any
+request.
 """
 
 from __future__ import annotations
@@ -25,75 +25,75 @@ from penstock.plan.plan import Pipeline, Plan
 
 @dataclass(frozen=True)
 class Scale:
-    """Another number of instances."""
+    """Give a pipeline another number of instances."""
 
     operator: str
     parallelism: int
 
     def apply(self, plan: Plan, graph: Graph) -> Plan:
-        pipeline = _holding(plan, graph, self.operator)
+        pipeline = _pipeline_of(plan, graph, self.operator)
         limits = fusion.bounds(graph, pipeline.operators)
         what = f"'{self.operator}' cannot run with parallelism {self.parallelism}: its pipeline "
         above = limits.most is not None and self.parallelism > limits.most
         if above or self.parallelism < limits.least:
             most = "or more" if limits.most is None else f"to {limits.most}"
-            raise Refused(f"{what}({_chain(pipeline.operators)}) stands {limits.least} {most}")
+            raise Refused(f"{what}({_chain(pipeline.operators)}) allows {limits.least} {most}")
         if pipeline.ceiling is not None and self.parallelism > pipeline.ceiling:
             raise Refused(
                 f"{what}has {pipeline.ceiling} state partitions; ask for more of them first, "
                 f"{self.operator}.ceiling={self.parallelism}"
             )
-        return _turned(plan, graph, self.operator, parallelism=self.parallelism)
+        return _with_settings(plan, graph, self.operator, parallelism=self.parallelism)
 
     def __str__(self) -> str:
         return f"{self.operator}={self.parallelism}"
 
 
 @dataclass(frozen=True)
-class Cadence:
-    """Another time between batches, in seconds."""
+class SetCadence:
+    """Give a pipeline another time between batches, in seconds."""
 
     operator: str
     seconds: float
 
     def apply(self, plan: Plan, graph: Graph) -> Plan:
-        return _turned(plan, graph, self.operator, cadence=self.seconds)
+        return _with_settings(plan, graph, self.operator, cadence=self.seconds)
 
     def __str__(self) -> str:
         return f"{self.operator}.cadence={duration.text(self.seconds)}"
 
 
 @dataclass(frozen=True)
-class Admit:
-    """Another limit on the rows of a batch: None is no limit, 0 takes nothing."""
+class SetAdmission:
+    """Give a pipeline another limit on the rows of a batch: None is no limit, 0 takes nothing."""
 
     operator: str
     rows: int | None
 
     def apply(self, plan: Plan, graph: Graph) -> Plan:
-        return _turned(plan, graph, self.operator, admission=self.rows)
+        return _with_settings(plan, graph, self.operator, admission=self.rows)
 
     def __str__(self) -> str:
         return f"{self.operator}.admission={'unlimited' if self.rows is None else self.rows}"
 
 
 @dataclass(frozen=True)
-class Ceiling:
-    """Another number of state partitions; None leaves it to the engine."""
+class SetCeiling:
+    """Give a pipeline another number of state partitions; None leaves it to the engine."""
 
     operator: str
     parts: int | None
 
     def apply(self, plan: Plan, graph: Graph) -> Plan:
-        return _turned(plan, graph, self.operator, ceiling=self.parts)
+        return _with_settings(plan, graph, self.operator, ceiling=self.parts)
 
     def __str__(self) -> str:
         return f"{self.operator}.ceiling={'automatic' if self.parts is None else self.parts}"
 
 
 @dataclass(frozen=True)
-class Executors:
-    """Another number of executors."""
+class SetExecutors:
+    """Run with another number of executors."""
 
     count: int
 
@@ -105,8 +105,8 @@ class Executors:
 
 
 @dataclass(frozen=True)
-class Leave:
-    """One executor less, and which one."""
+class RemoveExecutor:
+    """Remove a certain executor."""
 
     executor: str
 
@@ -122,27 +122,27 @@ class Leave:
 
 @dataclass(frozen=True)
 class Fuse:
-    """One pipeline of the two that hold these operators, which must be neighbours.
+    """Fuse the two neighbouring pipelines that hold these operators.
 
-    It gets the larger parallelism and the longer cadence of the two, the smaller admission, and
-    the ceiling of the one with state; parallelism is clipped to what all of it can stand.
+    The result gets the larger parallelism, the longer cadence and the smaller admission of the two,
+    and the ceiling of the one with state. Its parallelism is clipped to its bounds.
     """
 
     first: str
     second: str
 
     def apply(self, plan: Plan, graph: Graph) -> Plan:
-        one = _holding(plan, graph, self.first)
-        other = _holding(plan, graph, self.second)
+        one = _pipeline_of(plan, graph, self.first)
+        other = _pipeline_of(plan, graph, self.second)
         if one is other:
             return plan
         if not (_reads(graph, one, other) or _reads(graph, other, one)):
             raise Refused(
                 f"'{self.first}' and '{self.second}' cannot be fused: their pipelines "
-                f"({_chain(one.operators)} and {_chain(other.operators)}) are no neighbours"
+                f"({_chain(one.operators)} and {_chain(other.operators)}) are not adjacent"
             )
         both = (one, other)
-        fused = _made(
+        fused = _pipeline(
             graph,
             {*one.operators, *other.operators},
             parallelism=max(p.parallelism for p in both),
@@ -150,7 +150,7 @@ class Fuse:
             cadence=max(p.cadence for p in both),
             ceiling=next((p.ceiling for p in both if p.ceiling is not None), None),
         )
-        return _regrouped(plan, graph, both, [fused])
+        return _with_pipelines(plan, graph, both, [fused])
 
     def __str__(self) -> str:
         return f"fuse {self.first} {self.second}"
@@ -158,32 +158,32 @@ class Fuse:
 
 @dataclass(frozen=True)
 class Split:
-    """A cut in front of an operator, so that a pipeline begins there.
+    """Cut a pipeline in front of an operator, so that a pipeline begins there.
 
-    What fed it becomes a pipeline of its own, one for each of its inputs in the pipeline. All
-    keep cadence and admission, and parallelism as far as they can stand it; the part with the
+    What feeds the operator becomes a pipeline of its own, one for each input inside the pipeline.
+    All parts keep cadence, admission and, within their bounds, parallelism; the part with the
     state keeps the ceiling.
     """
 
     operator: str
 
     def apply(self, plan: Plan, graph: Graph) -> Plan:
-        whole = _holding(plan, graph, self.operator)
+        whole = _pipeline_of(plan, graph, self.operator)
         inside = [name for name in graph[self.operator].inputs if name in whole.operators]
         if not inside:
             raise Refused(
-                f"there is nothing to split: '{self.operator}' stands at the beginning of its "
-                f"pipeline ({_chain(whole.operators)}) already"
+                f"there is nothing to split: '{self.operator}' is already the first operator of "
+                f"its pipeline ({_chain(whole.operators)})"
             )
-        if graph[self.operator].state is State.SINK:  # other sinks stay with what they read
+        if graph[self.operator].state is State.SINK:  # other sinks stay where they are
             cut = [{self.operator}]
         else:
             cut = [_upstream(graph, name, whole.operators) for name in inside]
         parts = [
-            _made(graph, part, whole.parallelism, whole.admission, whole.cadence, whole.ceiling)
+            _pipeline(graph, part, whole.parallelism, whole.admission, whole.cadence, whole.ceiling)
             for part in (*cut, set(whole.operators).difference(*cut))
         ]
-        return _regrouped(plan, graph, [whole], parts)
+        return _with_pipelines(plan, graph, [whole], parts)
 
     def __str__(self) -> str:
         return f"split {self.operator}"
@@ -191,7 +191,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Pause:
-    """The pipelines of all sources take nothing; what is in flight goes on to its sinks."""
+    """Stop taking rows from all sources; rows in flight go on to their sinks."""
 
     def apply(self, plan: Plan, graph: Graph) -> Plan:
         for source in graph.sources:
@@ -204,7 +204,7 @@ class Pause:
 
 @dataclass(frozen=True)
 class Resume:
-    """Whatever takes nothing takes again, without a limit: a plan does not know the one before."""
+    """Let every paused pipeline take rows again, without a limit: a plan knows no earlier one."""
 
     def apply(self, plan: Plan, graph: Graph) -> Plan:
         pipelines = (replace(p, admission=None) if p.admission == 0 else p for p in plan.pipelines)
@@ -216,7 +216,7 @@ class Resume:
 
 @dataclass(frozen=True)
 class ScaleOut:
-    """More executors, and the instances that they have room for where they gain most."""
+    """Add executors, and fill them with instances where these gain most."""
 
     executors: int
 
@@ -229,7 +229,7 @@ class ScaleOut:
 
 @dataclass(frozen=True)
 class ScaleIn:
-    """Fewer executors: those go that are missed least."""
+    """Remove the executors whose loss costs least."""
 
     executors: int
 
@@ -241,7 +241,7 @@ class ScaleIn:
 
 
 class Mode(Enum):
-    """What the policy of a run may do: change things, say what it would change, or nothing."""
+    """What the policy of a run may do: change the plan, say what it would change, or nothing."""
 
     ON = "on"
     ADVISE = "advise"
@@ -249,8 +249,8 @@ class Mode(Enum):
 
 
 @dataclass(frozen=True)
-class Switch:
-    """Another mode for the policy; the plan stays as it is."""
+class SetPolicyMode:
+    """Give the policy another mode; the plan stays as it is."""
 
     mode: Mode
 
@@ -262,8 +262,8 @@ class Switch:
 
 
 @dataclass(frozen=True)
-class Together:
-    """Several requests as one change: each finds the plan that the one before it made."""
+class RequestList:
+    """Several requests as one change, each applied to the result of the one before."""
 
     requests: tuple[Request, ...]
 
@@ -278,19 +278,19 @@ class Together:
 
 Request = (
     Scale
-    | Cadence
-    | Admit
-    | Ceiling
-    | Executors
-    | Leave
+    | SetCadence
+    | SetAdmission
+    | SetCeiling
+    | SetExecutors
+    | RemoveExecutor
     | Fuse
     | Split
     | Pause
     | Resume
     | ScaleOut
     | ScaleIn
-    | Switch
-    | Together
+    | SetPolicyMode
+    | RequestList
 )
 
 FORMS = (
@@ -304,13 +304,13 @@ FORMS = (
 def parse(text: str) -> Request:
     """Read a request; see `FORMS`. Raises `InvalidInput`."""
     requests = tuple(_one(part.strip(), text) for part in text.split(","))
-    return requests[0] if len(requests) == 1 else Together(requests)
+    return requests[0] if len(requests) == 1 else RequestList(requests)
 
 
 def check(request: Request, graph: Graph) -> None:
-    """Raise `Refused` if a request names what the dataflow does not have, whatever its plan."""
-    for name in _named(request):
-        _known(graph, name)
+    """Raise `Refused` if a request names an operator that the dataflow does not have."""
+    for name in _operators(request):
+        _check_operator(graph, name)
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -327,26 +327,26 @@ def _one(part: str, text: str) -> Request:
         case ["split", operator]:
             return Split(operator)
         case ["scale-out", number]:
-            return ScaleOut(_some(part, number))
+            return ScaleOut(_executors(part, number))
         case ["scale-in", number]:
-            return ScaleIn(_some(part, number))
+            return ScaleIn(_executors(part, number))
         case ["policy", mode] if mode in {m.value for m in Mode}:
-            return Switch(Mode(mode))
+            return SetPolicyMode(Mode(mode))
     name, _, value = (word.strip() for word in part.partition("="))
     if not name or not value or " " in name:
         raise InvalidInput(f"cannot read the request '{text}': write {FORMS}")
     if name == "executors":
-        return Executors(_number(part, value))
+        return SetExecutors(_number(part, value))
     if name == "without":
-        return Leave(value)
+        return RemoveExecutor(value)
     operator, _, setting = name.rpartition(".")
     match setting if operator else "":
         case "cadence":
-            return Cadence(operator, duration.seconds(value))
+            return SetCadence(operator, duration.seconds(value))
         case "admission":
-            return Admit(operator, None if value == "unlimited" else _number(part, value))
+            return SetAdmission(operator, None if value == "unlimited" else _number(part, value))
         case "ceiling":
-            return Ceiling(operator, None if value == "automatic" else _number(part, value))
+            return SetCeiling(operator, None if value == "automatic" else _number(part, value))
         case _:  # operators may have dots in their names
             return Scale(name, _number(part, value))
 
@@ -356,68 +356,72 @@ def _number(part: str, value: str) -> int:
         raise InvalidInput(
             f"cannot read the request '{part}': '{value}' is no whole number of 0 or more"
         )
-    if len(value) > _DIGITS:
+    if len(value) > _MAX_DIGITS:
         raise InvalidInput(f"cannot read the request '{part[:40]}...': the number is too large")
     return int(value)
 
 
-_DIGITS = 9
+_MAX_DIGITS = 9
 
 
-def _some(part: str, value: str) -> int:
+def _executors(part: str, value: str) -> int:
     number = _number(part, value)
     if number < 1:
-        raise InvalidInput(f"cannot read the request '{part}': it takes one executor at least")
-    if number > _EXECUTORS:
-        raise InvalidInput(f"cannot read the request '{part}': {_EXECUTORS} executors are the most")
+        raise InvalidInput(f"cannot read the request '{part}': write 1 or more executors")
+    if number > _MAX_EXECUTORS:
+        raise InvalidInput(
+            f"cannot read the request '{part}': write at most {_MAX_EXECUTORS} executors"
+        )
     return number
 
 
-_EXECUTORS = 10_000
+_MAX_EXECUTORS = 10_000
 
 
-def _named(request: Request) -> Iterator[str]:
+def _operators(request: Request) -> Iterator[str]:
     match request:
-        case Together(requests):
+        case RequestList(requests):
             for one in requests:
-                yield from _named(one)
+                yield from _operators(one)
         case Fuse(first, second):
             yield from (first, second)
-        case Scale() | Cadence() | Admit() | Ceiling() | Split():
+        case Scale() | SetCadence() | SetAdmission() | SetCeiling() | Split():
             yield request.operator
 
 
 # --- plans --------------------------------------------------------------------------------------
 
 
-def _known(graph: Graph, operator: str) -> None:
+def _check_operator(graph: Graph, operator: str) -> None:
     if operator not in graph:
         close = difflib.get_close_matches(operator, list(graph.by_name), n=1)
         hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(graph.by_name)}"
         raise Refused(f"'{operator}' is no operator of '{graph.name}'; {hint}")
 
 
-def _holding(plan: Plan, graph: Graph, operator: str) -> Pipeline:
-    _known(graph, operator)
+def _pipeline_of(plan: Plan, graph: Graph, operator: str) -> Pipeline:
+    _check_operator(graph, operator)
     return plan.pipeline_of(operator)
 
 
-def _turned(plan: Plan, graph: Graph, operator: str, **settings: Any) -> Plan:
-    _known(graph, operator)
-    return _fitting(plan.with_pipeline(operator, **settings), graph)
+def _with_settings(plan: Plan, graph: Graph, operator: str, **settings: Any) -> Plan:
+    _check_operator(graph, operator)
+    return _checked(plan.with_pipeline(operator, **settings), graph)
 
 
-def _regrouped(plan: Plan, graph: Graph, old: Sequence[Pipeline], new: Sequence[Pipeline]) -> Plan:
+def _with_pipelines(
+    plan: Plan, graph: Graph, old: Sequence[Pipeline], new: Sequence[Pipeline]
+) -> Plan:
     kept = (p for p in plan.pipelines if p not in old)
-    return _fitting(replace(plan, pipelines=(*kept, *new)), graph)
+    return _checked(replace(plan, pipelines=(*kept, *new)), graph)
 
 
-def _fitting(plan: Plan, graph: Graph) -> Plan:
+def _checked(plan: Plan, graph: Graph) -> Plan:
     fusion.check(plan, graph)
     return plan
 
 
-def _made(
+def _pipeline(
     graph: Graph,
     members: Collection[str],
     parallelism: int,
@@ -425,7 +429,7 @@ def _made(
     cadence: float,
     ceiling: int | None,
 ) -> Pipeline:
-    """A pipeline of these operators; it gets only as much parallelism and ceiling as fits."""
+    """Make a pipeline of these operators, with parallelism and ceiling cut to what fits."""
     operators = tuple(name for name in graph.topological if name in members)
     if not any(graph[name].stateful for name in operators):
         ceiling = None
@@ -439,7 +443,7 @@ def _reads(graph: Graph, reader: Pipeline, writer: Pipeline) -> bool:
 
 
 def _upstream(graph: Graph, operator: str, members: Sequence[str]) -> set[str]:
-    """An operator and all that feeds it inside a pipeline."""
+    """Return an operator and everything upstream of it inside a pipeline."""
     inside = (name for name in graph[operator].inputs if name in members)
     return {operator}.union(*(_upstream(graph, name, members) for name in inside))
 

@@ -1,4 +1,4 @@
-"""What applying a plan cost."""
+"""What it cost to apply a plan."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from penstock.notebook_display import Shown
 
 @dataclass(frozen=True)
 class Transition(Shown):
-    """The record of one applied change; times in seconds, `at` since the start of the run.
+    """The record of one applied change. Times are in seconds, `at` since the start of the run.
 
-    duration: until the new plan was in force; phases: where the time went, with the catch-up
-    behind it; interruption: longest time without output of the pipelines concerned, and sink_gap
-    of any sink; usual_gap: what that was before the change; keys_moved: share of keys that
-    another instance serves; backlog_left: rows waiting for the pipelines concerned when the plan
-    was in force. None is not measured. Until output has come again and the backlog is what it
-    was, a transition is not `settled`, and its interruption is only what the phases add up to.
+    duration: until the new plan was in force; phases: where the time went, including catching up
+    afterwards; interruption: longest time without output of the changed pipelines; sink_gap: the
+    same of any sink; usual_gap: that gap before the change; keys_moved: share of keys that another
+    instance serves; backlog_left: rows waiting for the changed pipelines once the plan was in
+    force. None is not measured. A transition is `settled` once output has come again and the
+    backlog is back to what it was; until then `interruption` is only the sum of the phases.
 
-    A pipeline is emptied before it is stopped, so nothing is replayed unless an engine says so.
+    A pipeline is drained before it is stopped, so no row is replayed unless an engine says so.
     """
 
     at: float

@@ -72,7 +72,7 @@ def _stressed(operator: Operator, load_text: str | None) -> Operator:
         )
     body = operator.body
     assert isinstance(body, Read) and isinstance(body.source, Generator)  # noqa: PT018
-    raised = load_text or f"{min(FACTOR * rate, load.MOST)!r}/s"
+    raised = load_text or f"{min(FACTOR * rate, load.MAX_RATE)!r}/s"
     return replace(operator, body=Read(replace(body.source, load=raised, limit=None)))
 
 

@@ -16,7 +16,7 @@ from dataclasses import fields, is_dataclass
 from itertools import pairwise
 from typing import Any
 
-from penstock.dataflow import serialization, validation
+from penstock.dataflow import structure, validation
 from penstock.dataflow.graph import Graph
 from penstock.errors import InvalidInput, InvalidPlan
 from penstock.metrics.snapshot import Snapshot
@@ -32,7 +32,7 @@ _PARTS = ("dataflow", "plan", "snapshots")
 def to_json(context: Context) -> dict[str, Any]:
     """A context as plain lists, dictionaries, texts and numbers."""
     return {
-        "dataflow": serialization.to_json(context.graph),
+        "dataflow": structure.to_json(context.graph),
         "plan": context.plan.to_json(),
         "snapshots": [plain(snapshot) for snapshot in context.snapshots],
         "limits": plain(context.limits),
@@ -47,8 +47,8 @@ def from_json(data: Any) -> Context:
             'a case is written as {"dataflow": ..., "plan": ..., "snapshots": [...]}'
         )
     keys(data, (*_PARTS, "limits", "now"), "the case")
-    graph = serialization.read(data["dataflow"], "dataflow").graph()
-    for place, message in validation.misshapen(graph):
+    graph = structure.read(data["dataflow"], "dataflow").graph()
+    for place, message in validation.structure_problems(graph):
         raise InvalidInput(f"dataflow.{place}: {message}")
     plan = _plan(data["plan"], graph)
     if not isinstance(data["snapshots"], list):

@@ -17,7 +17,7 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
-from penstock.dataflow import serialization
+from penstock.dataflow import structure
 from penstock.dataflow.graph import Graph
 from penstock.errors import InvalidInput, RunDirectoryError
 from penstock.metrics.events import Event
@@ -233,7 +233,7 @@ class _Parts:
 
 def keep_dataflow(run_dir: Path, graph: Graph) -> None:
     """Write down which dataflow runs here."""
-    (run_dir / DATAFLOW).write_text(json.dumps(serialization.to_json(graph), indent=1) + "\n")
+    (run_dir / DATAFLOW).write_text(json.dumps(structure.to_json(graph), indent=1) + "\n")
 
 
 def dataflow(run_dir: Path) -> Graph:
@@ -246,4 +246,4 @@ def dataflow(run_dir: Path) -> Graph:
         ) from None
     except ValueError:
         raise InvalidInput(f"{run_dir / DATAFLOW} is not JSON") from None
-    return serialization.from_json(data).graph()
+    return structure.from_json(data).graph()

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from penstock.dataflow import duration, serialization
+from penstock.dataflow import duration, structure
 from penstock.dataflow.delivery import deliveries
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.regions import Region, regions
@@ -34,7 +34,7 @@ def explain_json(graph: Graph, schemas: Schemas | None = None) -> dict[str, Any]
     return {
         "flow": graph.name,
         "fingerprint": graph.fingerprint,
-        "structure": serialization.to_json(graph, schemas),
+        "structure": structure.to_json(graph, schemas),
         "regions": [
             {"operators": list(r.operators), "kind": r.kind, "key": list(r.key)}
             for r in regions(graph, schemas)
@@ -81,7 +81,7 @@ def _operators(graph: Graph, width: int, schemas: Schemas | None) -> RenderableT
         for head in ("on error", "output volume", "written"):
             table.add_column(head, no_wrap=True)
     table.add_column("columns out", overflow="fold")
-    for step in serialization.Structure.of(graph, schemas).operators:
+    for step in structure.Structure.of(graph, schemas).operators:
         cells = [step.name, step.form, step.state.value, ", ".join(step.keys), str(step.bounds)]
         if width >= _WIDE:
             cells += [step.on_error.value, step.selectivity.value, str(step.written)]

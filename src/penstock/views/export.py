@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import InvalidInput, RunDirectoryError
-from penstock.metrics.catalog import VOCABULARY, Level
+from penstock.metrics.catalog import CATALOG, MetricLevel
 from penstock.store import history, tables
 from penstock.store.tables import JSON, Column, Table
 
 FORMATS = ("parquet", "csv", "json")
 _TYPES = {"REAL": pa.float64(), "INTEGER": pa.int64(), "BOOLEAN": pa.bool_()}
-_LEVELS = {"snapshots": Level.FLOW, "latency": Level.LATENCY}
+_LEVELS = {"snapshots": MetricLevel.FLOW, "latency": MetricLevel.LATENCY}
 
 
 def export(run_dir: Path, out: Path, form: str, first: int = 0) -> dict[str, tuple[Path, int]]:
@@ -87,8 +87,8 @@ def _cell(column: Column, value: Any) -> Any:
 def _field(table: Table, column: Column) -> Any:
     """A column with its unit and meaning, where the vocabulary has it."""
     level = _LEVELS.get(table.name) or next(
-        (one for one in Level if f"{one.value}s" == table.name), None
+        (one for one in MetricLevel if f"{one.value}s" == table.name), None
     )
-    known = [m for m in VOCABULARY if (m.level, m.name) == (level, column.name)]
+    known = [m for m in CATALOG if (m.level, m.name) == (level, column.name)]
     about = {"unit": str(known[0].unit), "meaning": known[0].meaning} if known else None
     return pa.field(column.name, _TYPES.get(column.type, pa.string()), metadata=about)

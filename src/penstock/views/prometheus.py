@@ -18,7 +18,7 @@ from penstock.control.loop import Tick
 from penstock.control.status import Status
 from penstock.errors import InvalidInput
 from penstock.metrics import derived
-from penstock.metrics.catalog import Level, Measure, Unit, of
+from penstock.metrics.catalog import MetricDefinition, MetricLevel, Unit, metrics_of
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -98,7 +98,7 @@ _EVENTS = {
 }
 
 
-def family(measure: Measure) -> tuple[Family, dict[str, str]] | None:
+def family(measure: MetricDefinition) -> tuple[Family, dict[str, str]] | None:
     """The metric of a measure, and the labels that tell it from others in it; None for no number.
 
     Numbers of one kind share a metric: in and out (`direction`), percentiles (`quantile`).
@@ -108,16 +108,16 @@ def family(measure: Measure) -> tuple[Family, dict[str, str]] | None:
     name, labels = measure.name, {}
     if name in ("rows_in", "rows_out", "rate_in", "rate_out"):
         name, labels["direction"] = name.split("_")
-    if measure.level is Level.LATENCY and name in ("p50", "p95", "p99"):
+    if measure.level is MetricLevel.LATENCY and name in ("p50", "p95", "p99"):
         name, labels["quantile"] = "", f"0.{name[1:].rstrip('0')}"
     stem = _STEMS.get((measure.level, name)) or _with_unit(name, measure.unit)
-    level = "" if measure.level is Level.FLOW else f"{measure.level}_"
+    level = "" if measure.level is MetricLevel.FLOW else f"{measure.level}_"
     return Family(f"penstock_{level}{stem}", _meaning(measure), measure.total), labels
 
 
 _STEMS = {
-    (Level.FLOW, "at"): "elapsed_seconds",
-    (Level.FLOW, "sinks"): "sink_rows",
+    (MetricLevel.FLOW, "at"): "elapsed_seconds",
+    (MetricLevel.FLOW, "sinks"): "sink_rows",
 }
 
 
@@ -136,7 +136,7 @@ def _with_unit(name: str, unit: Unit) -> str:
     return suffix if stem in ("", "rate") else f"{stem}_{suffix}"
 
 
-def _meaning(measure: Measure) -> str:
+def _meaning(measure: MetricDefinition) -> str:
     """The meaning, for all that share a metric."""
     if measure.name in ("p50", "p95", "p99"):
         return "what the given share of rows did not exceed"
@@ -144,7 +144,7 @@ def _meaning(measure: Measure) -> str:
     if other is None:
         return measure.meaning
     names = [f"{measure.name.rpartition('_')[0]}_{way}" for way in ("in", "out")]
-    return "; ".join(m.meaning for m in of(measure.level) if m.name in names)
+    return "; ".join(m.meaning for m in metrics_of(measure.level) if m.name in names)
 
 
 class _Families:
@@ -169,9 +169,11 @@ class _Families:
             self._found[what.name] = found
         found.add_metric((self._flow, *labels.values()), float(value))  # type: ignore[attr-defined]
 
-    def add_all(self, level: Level, item: Any, labels: Mapping[str, str], **known: Any) -> None:
+    def add_all(
+        self, level: MetricLevel, item: Any, labels: Mapping[str, str], **known: Any
+    ) -> None:
         """All measures of a level; `known` are those that the item does not know itself."""
-        for measure in of(level):
+        for measure in metrics_of(level):
             found = family(measure)
             if found is None:
                 continue
@@ -198,16 +200,16 @@ def _run(families: _Families, status: Status) -> None:
 
 def _snapshot(families: _Families, tick: Tick) -> None:
     snapshot = tick.snapshot
-    families.add_all(Level.FLOW, snapshot, {})
+    families.add_all(MetricLevel.FLOW, snapshot, {})
     parallelism = {name: p.parallelism for p in tick.plan.pipelines for name in p.operators}
     home = {name: p.name for p in tick.plan.pipelines for name in p.operators}
     for name, operator in snapshot.operators.items():
         capacity = derived.capacity(operator, parallelism[name]) if name in parallelism else None
-        families.add_all(Level.OPERATOR, operator, {"operator": name}, capacity=capacity)
+        families.add_all(MetricLevel.OPERATOR, operator, {"operator": name}, capacity=capacity)
     for name, pipeline in snapshot.pipelines.items():
         labels = {"pipeline": name}
         families.add_all(
-            Level.PIPELINE,
+            MetricLevel.PIPELINE,
             pipeline,
             labels,
             utilisation=derived.utilisation(pipeline),
@@ -216,21 +218,21 @@ def _snapshot(families: _Families, tick: Tick) -> None:
             true_rate=derived.true_rate(pipeline),
         )
         if (queue := derived.queue(pipeline)) is not None:
-            families.add_all(Level.QUEUE, queue, labels)
+            families.add_all(MetricLevel.QUEUE, queue, labels)
         for one in pipeline.instances:
             own = {**labels, "number": str(one.index)}
-            families.add_all(Level.INSTANCE, one, own, index=None, part=None)
+            families.add_all(MetricLevel.INSTANCE, one, own, index=None, part=None)
     for channel in snapshot.channels.values():
         labels = {
             "writer": channel.writer,
             "reader": channel.reader,
             "pipeline": home.get(channel.reader, ""),
         }
-        families.add_all(Level.CHANNEL, channel, labels)
+        families.add_all(MetricLevel.CHANNEL, channel, labels)
     for name, executor in snapshot.executors.items():
-        families.add_all(Level.EXECUTOR, executor, {"executor": name})
+        families.add_all(MetricLevel.EXECUTOR, executor, {"executor": name})
     for name, latency in snapshot.latency.items():
-        families.add_all(Level.LATENCY, latency, {"constraint": name})
+        families.add_all(MetricLevel.LATENCY, latency, {"constraint": name})
 
 
 def _happened(tick: Tick) -> Counter[tuple[str, str]]:

@@ -337,6 +337,10 @@ class ModelFlow:
             assert (running.alive, running.open, running.delivers) == (True, True, True), name
             assert running.wired == self.wiring.pipelines[name]
             assert running.settings == specs[name]
+            operator = pipeline_graph.stateful(self.graph, specs[name].operators)
+            if operator is not None and operator.keys:
+                assert running.wired.partitions >= specs[name].parallelism
+                assert specs[name].ceiling in (None, running.wired.partitions)
         assert not self.disk.copies
         assert not self.successors
         assert not self.kept

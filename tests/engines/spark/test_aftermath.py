@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.spark.changes.interruption import (
+from penstock.engines.spark.changes.transitions import (
     PATIENCE,
     Aftermath,
-    Changes,
+    TransitionLog,
     gap,
     moved_share,
 )
@@ -77,7 +77,7 @@ def test_a_backlog_that_cannot_be_seen_does_not_hold_a_change_open() -> None:
 
 
 def test_changes_replace_what_was_known_by_what_is_known_now() -> None:
-    changes = Changes()
+    changes = TransitionLog()
     changes.begin(AFTER)
     changes.look({"count": [99.0]}, 1, 103.0)
     assert [t.settled for t in changes.done] == [False]
@@ -87,7 +87,7 @@ def test_changes_replace_what_was_known_by_what_is_known_now() -> None:
 
 
 def test_the_next_change_closes_the_one_before() -> None:
-    changes = Changes()
+    changes = TransitionLog()
     changes.begin(AFTER)
     changes.close({"count": [99.0, 103.0]})
     changes.begin(AFTER)

@@ -9,11 +9,10 @@ import pytest
 
 from penstock import Dataflow, Memory
 from penstock.dataflow.graph import Graph
-from penstock.engines.spark.measuring.batches import Batch, arrival_cv, parts, span_of, waits
-from penstock.engines.spark.measuring.breakdown import Estimate, Window
-from penstock.engines.spark.measuring.executor_usage import Work, in_python
-from penstock.engines.spark.measuring.lineage import Span
-from penstock.engines.spark.measuring.meter import Report
+from penstock.engines.spark.measuring.batches import Batch, Span, arrival_cv, parts, span_of, waits
+from penstock.engines.spark.measuring.breakdown import CostEstimate, PipelineWindow
+from penstock.engines.spark.measuring.executor_usage import ExecutorWork, in_python
+from penstock.engines.spark.measuring.meter import MeterReport
 from penstock.engines.spark.measuring.task_statistics import ExecutorFacts, Running, Task
 from penstock.metrics.snapshot import ExecutorMetrics, KeyRange, OperatorMetrics
 from tests.engines.spark.flows import SCHEMA, source
@@ -97,7 +96,7 @@ def graph() -> Graph:
 GRAPH = graph()
 
 
-def window(**more: Any) -> Window:
+def window(**more: Any) -> PipelineWindow:
     values: dict[str, Any] = {
         "operators": ("numbers", "keep", "native", "count", "out"),
         "parallelism": 2,
@@ -106,10 +105,10 @@ def window(**more: Any) -> Window:
         "batches": [batch(1, 12.0), batch(2, 13.0)],
         **more,
     }
-    return Window("numbers", **values)
+    return PipelineWindow("numbers", **values)
 
 
-def operators(found: Window) -> dict[str, OperatorMetrics]:
+def operators(found: PipelineWindow) -> dict[str, OperatorMetrics]:
     return found.operators_in(GRAPH)
 
 
@@ -121,8 +120,8 @@ def test_service_is_work_for_a_row_of_the_batches_whose_tasks_are_known() -> Non
 
 def test_operators_are_measured_or_estimated_and_the_rest_is_shared_out() -> None:
     reports = [
-        Report("keep", 1, 0, 1, 60, 30, 0.12, 2, 0.004, 0.00001),
-        Report("keep", 1, 1, 2, 140, 70, 0.28, 2, 0.004, 0.00001),
+        MeterReport("keep", 1, 0, 1, 60, 30, 0.12, 2, 0.004, 0.00001),
+        MeterReport("keep", 1, 1, 2, 140, 70, 0.28, 2, 0.004, 0.00001),
     ]
     tasks = [
         task(1, 1, work=0.4),
@@ -131,7 +130,7 @@ def test_operators_are_measured_or_estimated_and_the_rest_is_shared_out() -> Non
         task(4, 2, stage=2, rows=30, work=0.2, index=1),
     ]
     found = operators(
-        window(tasks=tasks, reports=reports, estimates={"native": Estimate(0.001, 0.5)})
+        window(tasks=tasks, reports=reports, estimates={"native": CostEstimate(0.001, 0.5)})
     )
     keep = found["keep"]
     assert (keep.rows_in, keep.rows_out, keep.measured) == (200, 100, True)
@@ -155,7 +154,7 @@ def test_behind_state_rows_are_counted_from_the_end() -> None:
     rows = counts.frame("large", lambda df: df).frame("short", lambda df: df)
     rows.sink("out", Memory())
     names = ("numbers", "count", "large", "short", "out")
-    tried = {"large": Estimate(0.001, 0.25), "short": Estimate(0.002, 2.0)}
+    tried = {"large": CostEstimate(0.001, 0.25), "short": CostEstimate(0.002, 2.0)}
     tasks = [task(1, 1, rows=20, work=0.8), task(2, 2, rows=20, work=0.9)]
     found = window(operators=names, estimates=tried, tasks=tasks).operators_in(flow.graph)
     assert [found[n].rows_in for n in names] == [200, 200, 200, 50, 100]
@@ -164,7 +163,7 @@ def test_behind_state_rows_are_counted_from_the_end() -> None:
     assert found["count"].service == pytest.approx(1.4 / 200)
     assert found["short"].service == pytest.approx(0.002)
     # one that lets nothing through says nothing of what came
-    tried["short"] = Estimate(0.002, 0.0)
+    tried["short"] = CostEstimate(0.002, 0.0)
     found = window(operators=names, estimates=tried).operators_in(flow.graph)
     assert found["short"].rows_in is None
 
@@ -256,8 +255,8 @@ def test_arrivals_are_known_as_far_as_rows_are_what_came() -> None:
 
 
 def test_variation_of_a_small_part_is_not_that_of_the_whole() -> None:
-    timed = Report("keep", 1, 0, 1, 100, 50, 0.1, 2, 0.004, 0.00001)
-    other = Report("count", 1, 0, 1, 100, 50, 0.3)
+    timed = MeterReport("keep", 1, 0, 1, 100, 50, 0.1, 2, 0.004, 0.00001)
+    other = MeterReport("count", 1, 0, 1, 100, 50, 0.3)
     assert window(reports=[timed]).pipeline(None, 0, None).service_cv is not None
     assert window(reports=[timed, other]).pipeline(None, 0, None).service_cv is None
 
@@ -266,7 +265,7 @@ def test_an_executor_has_what_ran_on_it() -> None:
     tasks = [task(1, 1), task(2, 1, executor="2", index=1), task(3, 2, ended=9.6)]
     facts = [ExecutorFacts("1", 2, 500), ExecutorFacts("2", 2, 0)]
     running = [Running("2", 4.0), Running("2", 10.1)]
-    work = Work(9.5, 10.5, tasks, running, {"r": "numbers"}, {1: 0.1})
+    work = ExecutorWork(9.5, 10.5, tasks, running, {"r": "numbers"}, {1: 0.1})
     state = {"1": {"numbers": [0, 2, 3]}}
     found = {fact.name: work.of(fact, 1000, state.get(fact.name, {})) for fact in facts}
     assert found["1"].busy == pytest.approx((0.3 + 0.1) / 2)  # one was begun before the window
@@ -290,7 +289,9 @@ def test_an_instance_is_where_it_ran_last_and_what_feeds_a_shuffle_is_none() -> 
         task(n, b, executor="2", index=n, run="k", ended=9.7 + b / 10) for n, b in ((3, 1), (4, 2))
     ]
     state = [task(n, 1, stage=2, index=n - 5, rows=5, run="k", ended=9.9) for n in (5, 6)]
-    work = Work(9.5, 10.5, [*roaming, *read, *state], [], {"r": "numbers", "k": "sums"}, None)
+    work = ExecutorWork(
+        9.5, 10.5, [*roaming, *read, *state], [], {"r": "numbers", "k": "sums"}, None
+    )
     found = {n: work.of(ExecutorFacts(n, 2, 0), None, {}).instances for n in ("1", "2")}
     # a batch of sums is under way and has read on the other executor; its state is here
     assert found == {"1": {"sums": 2}, "2": {"numbers": 1}}
@@ -298,7 +299,9 @@ def test_an_instance_is_where_it_ran_last_and_what_feeds_a_shuffle_is_none() -> 
 
 def test_what_tasks_under_way_use_is_not_known_before_one_has_ended() -> None:
     def seen(running: list[Running], python: dict[int, float] | None) -> ExecutorMetrics:
-        return Work(9.5, 10.5, [], running, {}, python).of(ExecutorFacts("1", 2, 500), None, {})
+        return ExecutorWork(9.5, 10.5, [], running, {}, python).of(
+            ExecutorFacts("1", 2, 500), None, {}
+        )
 
     working = seen([Running("1", 4.0)], {})
     assert (working.busy, working.cpu, working.io_bytes) == (0.5, None, None)
@@ -310,11 +313,11 @@ def test_what_tasks_under_way_use_is_not_known_before_one_has_ended() -> None:
 def test_what_python_used_is_put_with_its_task() -> None:
     tasks = [task(1, 1), task(2, 1, index=1), task(3, 1, stage=2, rows=5), task(4, 2)]
     reports = [
-        Report("keep", 7, 0, 1, worker=0.2),
-        Report("keep", 7, 1, 1, worker=0.3),
-        Report("tail", 7, 0, 1, worker=0.4),
-        Report("keep", 6, 0, 2, worker=9.0),  # of another wiring
-        Report("gone", 7, 0, 2, worker=9.0),
+        MeterReport("keep", 7, 0, 1, worker=0.2),
+        MeterReport("keep", 7, 1, 1, worker=0.3),
+        MeterReport("tail", 7, 0, 1, worker=0.4),
+        MeterReport("keep", 6, 0, 2, worker=9.0),  # of another wiring
+        MeterReport("gone", 7, 0, 2, worker=9.0),
     ]
     places = {"keep": ("r", 7, False), "tail": ("r", 7, True)}
     assert in_python(tasks, reports, places) == {1: 0.2, 2: 0.3, 3: 0.4}

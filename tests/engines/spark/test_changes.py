@@ -188,6 +188,9 @@ def test_a_pipeline_that_dies_is_restarted_alone(start: Start) -> None:
 
     until(again, "a restart")
     finish(engine)
+    events = [(event.kind, event.pipeline) for event in engine.take_events()]
+    assert events == [("restart", "one"), ("recovered", "one")]
+    assert engine.take_events() == ()
     assert counts(engine, "one-out") == counts(engine, "two-out") == EXPECTED
     after = {name: p.query.runId for name, p in engine.pipelines.items()}
     assert {n for n in before if before[n] != after[n]} == {"one"}

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engines.spark.channels import channel as channels
-from penstock.engines.spark.channels.channel import Channel, Entry, Log, Piece, read
+from penstock.engines.spark.channels.channel import Channel, Entry, FileRange, Log, read
 from penstock.engines.spark.channels.python_sources import cut
-from penstock.engines.spark.channels.remote_files import Store
+from penstock.engines.spark.channels.remote_files import FileStore
 from tests.strategies import few
 
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -42,24 +42,24 @@ def append(channel: Channel, tag: str, *files: Iterable[int]) -> int:
     return channel.commit(tag, put(channel, tag, files))
 
 
-def rows(log: Log, store: Store, first: int, stop: int) -> list[int]:
+def rows(log: Log, store: FileStore, first: int, stop: int) -> list[int]:
     batches = read(store, log.pieces(first, stop), SCHEMA)
     return [n for batch in batches for n in batch["n"].to_pylist()]
 
 
-def followed(store: Store) -> Log:
+def followed(store: FileStore) -> Log:
     log = Log(store)
     log.follow()
     return log
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path / "words"))
+def store(tmp_path: Path) -> FileStore:
+    return FileStore(str(tmp_path / "words"))
 
 
 @pytest.fixture
-def three(store: Store) -> Channel:
+def three(store: FileStore) -> Channel:
     """Rows 0 to 3, 4 to 5 and 6 to 11 in three batches."""
     channel = Channel(store)
     append(channel, "a", [0, 1, 2], [3])
@@ -68,14 +68,14 @@ def three(store: Store) -> Channel:
     return channel
 
 
-def test_a_new_channel_is_empty(store: Store) -> None:
+def test_a_new_channel_is_empty(store: FileStore) -> None:
     channel = Channel(store)
     assert channel.end == 0
     assert followed(store).end == 0
     assert followed(store).pieces(0, 0) == []
 
 
-def test_a_commit_is_one_file_that_names_the_rows(store: Store, monkeypatch: Any) -> None:
+def test_a_commit_is_one_file_that_names_the_rows(store: FileStore, monkeypatch: Any) -> None:
     monkeypatch.setattr(channels.time, "time", lambda: 1794777812.25)
     channel = Channel(store)
     append(channel, "000001-000000000", [0, 1])
@@ -99,10 +99,10 @@ def test_a_commit_is_one_file_that_names_the_rows(store: Store, monkeypatch: Any
 def test_a_range_is_read_from_the_parts_of_files_that_hold_it(three: Channel) -> None:
     a, b, c = (f"data/{tag}/part-00000-x-c000.lz4raw.parquet" for tag in "abc")
     assert three.log.pieces(2, 8) == [
-        Piece(a, 2, 3),
-        Piece(a.replace("00000", "00001"), 0, 1),
-        Piece(b, 0, 2),
-        Piece(c, 0, 2),
+        FileRange(a, 2, 3),
+        FileRange(a.replace("00000", "00001"), 0, 1),
+        FileRange(b, 0, 2),
+        FileRange(c, 0, 2),
     ]
     assert rows(three.log, three.store, 2, 8) == [2, 3, 4, 5, 6, 7]
 
@@ -122,7 +122,7 @@ def test_only_the_row_groups_that_hold_a_range_are_decoded(
     assert decoded == [1]
 
 
-def test_what_was_written_is_read_in_the_types_of_the_schema(store: Store) -> None:
+def test_what_was_written_is_read_in_the_types_of_the_schema(store: FileStore) -> None:
     channel = Channel(store)
     append(channel, "a", [1, 2])
     narrow = pa.schema([("n", pa.int32())])
@@ -141,7 +141,7 @@ def test_any_cut_of_any_batches_reads_back_every_row_in_order(
     batches: list[list[int]], cuts: list[int], parallelism: int, group: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        channel, reader = Channel(Store(folder)), Log(Store(folder))
+        channel, reader = Channel(FileStore(folder)), Log(FileStore(folder))
         end = 0
         for number, sizes in enumerate(batches):
             files = []
@@ -161,7 +161,7 @@ def test_any_cut_of_any_batches_reads_back_every_row_in_order(
         assert found == list(range(end))
 
 
-def test_a_batch_without_rows_leaves_no_trace(store: Store) -> None:
+def test_a_batch_without_rows_leaves_no_trace(store: FileStore) -> None:
     channel = Channel(store)
     append(channel, "a", [0])
     assert append(channel, "b", []) == 0
@@ -252,7 +252,7 @@ def test_whatever_is_cleaned_and_restarted_every_reader_gets_every_row(
     steps: list[tuple[str, int]],
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        store = Store(folder)
+        store = FileStore(folder)
         channel, logs, positions, tags = Channel(store), [Log(store), Log(store)], [0, 0], 0
         for step, size in steps:
             reader = size % 2
@@ -289,7 +289,7 @@ def test_rows_that_are_gone_or_not_there_yet_are_an_error(three: Channel) -> Non
 
 def test_a_reader_follows_without_listing(three: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
     log = followed(three.store)
-    monkeypatch.setattr(Store, "names", None)
+    monkeypatch.setattr(FileStore, "names", None)
     append(three, "d", [12])
     log.follow()
     assert log.end == 13
@@ -298,15 +298,15 @@ def test_a_reader_follows_without_listing(three: Channel, monkeypatch: pytest.Mo
 def test_a_reader_that_starts_while_old_rows_are_cleaned_up_finds_the_rest(
     three: Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = Store.names
+    names = FileStore.names
 
-    def slow(store: Store, prefix: str = "") -> list[str]:
+    def slow(store: FileStore, prefix: str = "") -> list[str]:
         found = names(store, prefix)
         three.clean(6)
         return found
 
     log = Log(three.store)
-    monkeypatch.setattr(Store, "names", slow)
+    monkeypatch.setattr(FileStore, "names", slow)
     log.follow()
     assert log.end == 12
     assert rows(log, three.store, 6, 12) == [6, 7, 8, 9, 10, 11]
@@ -327,7 +327,7 @@ def test_lineage_still_knows_entries_whose_rows_are_deleted(three: Channel) -> N
     assert found == [("a", 3, 4), ("b", 4, 6), ("c", 6, 7)]
 
 
-def test_what_is_remembered_of_deleted_entries_is_bounded(store: Store) -> None:
+def test_what_is_remembered_of_deleted_entries_is_bounded(store: FileStore) -> None:
     channel = Channel(store)
     entries = [Entry(i, i, 1, 0.0, f"{i}", ()) for i in range(2500)]
     channel.log.entries.extend(entries)
@@ -367,7 +367,7 @@ class _Written:
 
 
 def test_a_data_frame_is_appended_in_the_order_of_its_partitions(tmp_path: Path) -> None:
-    channel = Channel(Store(str(tmp_path / "a run")))
+    channel = Channel(FileStore(str(tmp_path / "a run")))
     frame: Any = _Written([0, 1], [], [2])
     assert channel.append(frame, "a") == 3
     assert rows(channel.log, channel.store, 0, 3) == [0, 1, 2]
@@ -376,7 +376,7 @@ def test_a_data_frame_is_appended_in_the_order_of_its_partitions(tmp_path: Path)
     assert channel.store.child("data").names() == ["a"]
 
 
-def test_a_mark_stands_in_the_log_and_moves_on_without_rows(store: Store) -> None:
+def test_a_mark_stands_in_the_log_and_moves_on_without_rows(store: FileStore) -> None:
     channel = Channel(store)
     channel.commit("a", put(channel, "a", [range(3)]), mark=1000)
     channel.commit("b", put(channel, "b", [range(3, 5)]))
@@ -394,7 +394,7 @@ def test_a_mark_stands_in_the_log_and_moves_on_without_rows(store: Store) -> Non
     assert rows(log, store, 0, 5) == [0, 1, 2, 3, 4]
 
 
-def test_a_mark_is_still_known_after_cleaning_and_a_restart(store: Store) -> None:
+def test_a_mark_is_still_known_after_cleaning_and_a_restart(store: FileStore) -> None:
     channel = Channel(store)
     channel.commit("a", put(channel, "a", [range(3)]), mark=1000)
     channel.commit("b", (), mark=2000)

@@ -12,7 +12,7 @@ from penstock import Dataflow, Generator, Memory, Pipeline, Plan
 from penstock.dataflow.graph import Graph
 from penstock.engines.port import Engine
 from penstock.engines.spark.engine import SparkEngine
-from tests.engines.contract import EngineContract, Harness
+from penstock.testing.contract import EngineContract, Harness
 from tests.engines.spark.flows import SCHEMA, numbers, until
 
 pytestmark = pytest.mark.spark

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.spark.changes.executors import Executors, chosen, spread
-from penstock.engines.spark.changes.interruption import Changes
+from penstock.engines.spark.changes.executors import ClusterExecutors, chosen, spread
+from penstock.engines.spark.changes.transitions import TransitionLog
 from penstock.engines.spark.engine import SparkEngine
 from penstock.engines.spark.running_flow import RunningFlow
 from penstock.errors import Refused
@@ -93,12 +93,12 @@ class Cluster:
     def getExecutorIds(self) -> Any:
         return SimpleNamespace(size=lambda: len(self.there), apply=lambda at: self.there[at])
 
-    def executors(self) -> Executors:
+    def executors(self) -> ClusterExecutors:
         session = SimpleNamespace(sessionState=lambda: SimpleNamespace(conf=lambda: None))
         java = SimpleNamespace(sc=lambda: self)
         context = SimpleNamespace(master=self.master(), _jsc=java)
         spark: Any = SimpleNamespace(_jvm=None, sparkContext=context, _jsparkSession=session)
-        return Executors(spark)
+        return ClusterExecutors(spark)
 
 
 def test_executors_are_waited_for_when_a_session_is_new_and_not_when_they_were_given_back(
@@ -157,7 +157,7 @@ def running(cluster: Cluster) -> SparkEngine:
     flow: Any = object.__new__(RunningFlow)
     flow.executors, flow.lock, flow.limits = cluster.executors(), RLock(), {"a": 0}
     flow.wiring = Wiring(1, Plan((Pipeline(("a",)),)), {})
-    flow.transitions, flow.window, flow._began = Changes(), 5.0, 0.0
+    flow.transitions, flow.window, flow._began = TransitionLog(), 5.0, 0.0
     flow.supervisor = SimpleNamespace(raise_failure=lambda: None, failure=None)
     flow.gauges = SimpleNamespace(snapshot=lambda at, plan, **how: None)
     engine._state, engine.flow = "running", flow

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.spark.measuring.task_cost import fixed_and_per_row
+from penstock.engines.spark.measuring.executor_usage import fixed_and_per_row
 
 
 @given(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from penstock.dataflow.connectors import Files, Kafka, Spark
-from penstock.engines.spark.measuring.spark_sources import Queue, left
+from penstock.engines.spark.measuring.batches import SourceQueue, left
 
 HELD = Kafka(subscribe="orders", maxOffsetsPerTrigger=100)
 
@@ -49,7 +49,7 @@ def test_a_source_that_may_take_everything_leaves_nothing(connector: Any, known:
 
 
 def test_rows_of_a_source_that_keeps_up_came_since_the_batch_before() -> None:
-    queue = Queue()
+    queue = SourceQueue()
     assert [(s.start, s.end, s.rows) for s in queue.take(10.0, 50, 0)] == [(10.0, 10.0, 50)]
     assert [(s.start, s.end, s.rows) for s in queue.take(12.0, 100, 0)] == [(10.0, 12.0, 100)]
     assert queue.take(13.0, 0, 0) == []
@@ -58,7 +58,7 @@ def test_rows_of_a_source_that_keeps_up_came_since_the_batch_before() -> None:
 
 
 def test_rows_that_were_left_came_when_they_were_first_there() -> None:
-    queue = Queue()
+    queue = SourceQueue()
     queue.take(0.0, 100, 0)
     queue.take(10.0, 100, 900)  # a hundred a second, and only ten a second are taken
     spans = queue.take(20.0, 100, 1800)
@@ -71,7 +71,7 @@ def test_rows_that_were_left_came_when_they_were_first_there() -> None:
 
 
 def test_a_source_that_falls_silent_has_a_rate_that_falls() -> None:
-    queue = Queue()
+    queue = SourceQueue()
     queue.take(0.0, 100, 0)
     queue.take(10.0, 1000, 0)
     assert queue.rate(5.0) == pytest.approx(100)
@@ -81,14 +81,14 @@ def test_a_source_that_falls_silent_has_a_rate_that_falls() -> None:
 
 
 def test_rows_after_a_silence_came_at_its_end() -> None:
-    queue = Queue()
+    queue = SourceQueue()
     queue.take(0.0, 100, 0)
     (span,) = queue.take(3600.0, 500, 0, idle=3599.9)
     assert (span.start, span.end, span.rows) == (3599.9, 3600.0, 500)
 
 
 def test_a_batch_that_does_not_know_what_is_left_takes_nothing_back() -> None:
-    queue = Queue()
+    queue = SourceQueue()
     queue.take(0.0, 100, 0)
     queue.take(10.0, 100, 800)
     spans = queue.take(20.0, 100, None)  # run again after a restart
@@ -98,7 +98,7 @@ def test_a_batch_that_does_not_know_what_is_left_takes_nothing_back() -> None:
 
 
 def test_without_two_batches_or_what_is_left_there_is_no_rate() -> None:
-    queue = Queue()
+    queue = SourceQueue()
     assert queue.rate(0.0) is None
     queue.take(1.0, 5, 0)
     assert queue.rate(0.0) is None

@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.spark.channels.remote_files import Store
+from penstock.engines.spark.channels.remote_files import FileStore
 from penstock.engines.spark.queries import dead_letters
 from penstock.engines.spark.queries.dead_letters import Desk, OperatorError
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path))
+def store(tmp_path: Path) -> FileStore:
+    return FileStore(str(tmp_path))
 
 
-def desk(store: Store, fails: bool = False) -> Desk:
+def desk(store: FileStore, fails: bool = False) -> Desk:
     return Desk("parse", "flow.py:12", fails, store, epoch=3)
 
 
-def found(store: Store, operator: str = "parse") -> list[dict[str, Any]]:
+def found(store: FileStore, operator: str = "parse") -> list[dict[str, Any]]:
     box = Path(store.path(operator))
     lines = [
         line for file in sorted(box.rglob("*.jsonl")) for line in file.read_bytes().splitlines()
@@ -32,7 +32,7 @@ def found(store: Store, operator: str = "parse") -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def test_a_letter_says_operator_error_and_record(store: Store) -> None:
+def test_a_letter_says_operator_error_and_record(store: FileStore) -> None:
     opened = desk(store).open()
     opened.add({"text": "zwölf\nlines", "n": 1}, ValueError("not a number"))
     opened.send()
@@ -45,7 +45,7 @@ def test_a_letter_says_operator_error_and_record(store: Store) -> None:
     ]
 
 
-def test_letters_lie_in_a_file_of_their_batch_and_partition(store: Store) -> None:
+def test_letters_lie_in_a_file_of_their_batch_and_partition(store: FileStore) -> None:
     opened = desk(store).open()
     opened.add({"n": 1}, ValueError())
     opened.send()
@@ -54,18 +54,18 @@ def test_letters_lie_in_a_file_of_their_batch_and_partition(store: Store) -> Non
     assert name.startswith("000003-000000000-00000-000000000-")
 
 
-def test_where_nothing_goes_wrong_nothing_is_written(store: Store) -> None:
+def test_where_nothing_goes_wrong_nothing_is_written(store: FileStore) -> None:
     desk(store).open().send()
     assert store.names() == []
 
 
-def test_nothing_is_written_before_all_records_are_through(store: Store) -> None:
+def test_nothing_is_written_before_all_records_are_through(store: FileStore) -> None:
     opened = desk(store).open()
     opened.add({"n": 1}, ValueError())
     assert store.names() == []
 
 
-def test_partitions_that_share_a_task_keep_the_letters_of_each(store: Store) -> None:
+def test_partitions_that_share_a_task_keep_the_letters_of_each(store: FileStore) -> None:
     for n in (1, 2):
         opened = desk(store).open()
         opened.add({"n": n}, ValueError())
@@ -74,7 +74,7 @@ def test_partitions_that_share_a_task_keep_the_letters_of_each(store: Store) -> 
     assert sorted(letter["record"]["n"] for letter in found(store)) == [1, 2]
 
 
-def test_of_a_task_that_was_tried_again_the_last_attempt_stays(store: Store) -> None:
+def test_of_a_task_that_was_tried_again_the_last_attempt_stays(store: FileStore) -> None:
     label = dead_letters.tag(3, 7)
     for name in (
         "00000-000000001-aa",
@@ -92,7 +92,7 @@ def test_of_a_task_that_was_tried_again_the_last_attempt_stays(store: Store) -> 
     ]
 
 
-def test_values_that_json_does_not_know_are_written_as_text(store: Store) -> None:
+def test_values_that_json_does_not_know_are_written_as_text(store: FileStore) -> None:
     opened = desk(store).open()
     day = dt.date(2024, 2, 29)
     opened.add(
@@ -107,7 +107,7 @@ def test_values_that_json_does_not_know_are_written_as_text(store: Store) -> Non
     }
 
 
-def test_a_text_that_cannot_be_encoded_does_not_stop_a_letter(store: Store) -> None:
+def test_a_text_that_cannot_be_encoded_does_not_stop_a_letter(store: FileStore) -> None:
     opened = desk(store).open()
     opened.add({"n": 1}, ValueError("half a character: \ud800"))
     opened.send()
@@ -116,7 +116,7 @@ def test_a_text_that_cannot_be_encoded_does_not_stop_a_letter(store: Store) -> N
     assert b"half a character: \\ud800" in file.read_bytes()
 
 
-def test_an_operator_that_is_set_to_fail_names_itself_and_the_record(store: Store) -> None:
+def test_an_operator_that_is_set_to_fail_names_itself_and_the_record(store: FileStore) -> None:
     with pytest.raises(OperatorError) as failure:
         desk(store, fails=True).open().add({"n": 1}, ValueError("no"))
     assert str(failure.value) == (
@@ -126,13 +126,13 @@ def test_an_operator_that_is_set_to_fail_names_itself_and_the_record(store: Stor
     assert isinstance(failure.value.__cause__, ValueError)
 
 
-def test_the_record_in_an_error_is_cut_short(store: Store) -> None:
+def test_the_record_in_an_error_is_cut_short(store: FileStore) -> None:
     with pytest.raises(OperatorError) as failure:
         desk(store, fails=True).open().add({"n": "x" * 9999}, ValueError("no"))
     assert len(str(failure.value)) < 700
 
 
-def test_an_error_that_no_record_is_to_blame_for_names_the_operator(store: Store) -> None:
+def test_an_error_that_no_record_is_to_blame_for_names_the_operator(store: FileStore) -> None:
     with pytest.raises(OperatorError) as failure:
         desk(store).open().give_up(OSError("no model"))
     assert str(failure.value) == (
@@ -141,7 +141,7 @@ def test_an_error_that_no_record_is_to_blame_for_names_the_operator(store: Store
     )
 
 
-def test_letters_are_counted_by_operator_and_batch(store: Store) -> None:
+def test_letters_are_counted_by_operator_and_batch(store: FileStore) -> None:
     for batch, lines in ((1, ["a", "b"]), (2, ["c"]), (1000, ["d"])):
         dead_letters.write(store, "parse", dead_letters.tag(3, batch), "00000-1-x", lines)
     dead_letters.write(store, "parse", dead_letters.tag(3, 1), "native-rejects", ["e"])
@@ -156,7 +156,7 @@ def test_letters_are_counted_by_operator_and_batch(store: Store) -> None:
     )
 
 
-def test_letters_of_an_unfinished_batch_are_discarded_alone(store: Store) -> None:
+def test_letters_of_an_unfinished_batch_are_discarded_alone(store: FileStore) -> None:
     for batch in (1, 2, 10):
         dead_letters.write(store, "parse", dead_letters.tag(3, batch), "00000-1-x", ["a"])
     dead_letters.discard(store, "parse", dead_letters.tag(3, 1))

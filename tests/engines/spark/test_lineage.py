@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from penstock.dataflow.graph import Constraint
-from penstock.engines.spark.measuring.lineage import LatencyMeter, Origins, Span, merged, scaled
+from penstock.engines.spark.measuring.batches import LatencyMeter, Origins, Span, merged, scaled
 from penstock.metrics.snapshot import LatencyMetrics
 from tests.strategies import few
 

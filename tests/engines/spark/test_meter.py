@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.engines.spark.measuring import meter
-from penstock.engines.spark.measuring.meter import SAMPLED, Meter, Report
+from penstock.engines.spark.measuring.meter import SAMPLED, Meter, MeterReport
 
 BATCH = pa.record_batch({"n": [1, 2, 3]})
 
@@ -30,7 +30,7 @@ def working(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def test_waiting_is_told_from_work_in_a_chain() -> None:
-    first, second = Meter(Report("waits", 1, 0)), Meter(Report("works", 1, 0))
+    first, second = Meter(MeterReport("waits", 1, 0)), Meter(MeterReport("works", 1, 0))
     stream = first.outward(waiting(first.inward(iter([BATCH]))))
     assert [*second.outward(working(second.inward(stream)))] == [BATCH]
     waits, works = first.report, second.report
@@ -43,13 +43,13 @@ def test_waiting_is_told_from_work_in_a_chain() -> None:
 
 
 def test_an_operator_whose_keys_are_timed_says_nothing_of_processors() -> None:
-    one = Meter(Report("keeps", 1, 0))
+    one = Meter(MeterReport("keeps", 1, 0))
     assert [*one.rows(iter([1, 2]), 2)] == [1, 2]
     assert one.report.cpu is None
 
 
 def test_a_process_tells_what_it_has_used_in_all() -> None:
-    one = Meter(Report("works", 1, 0))
+    one = Meter(MeterReport("works", 1, 0))
     assert [*one.outward(working(one.inward(iter([BATCH]))))] == [BATCH]
     assert one.report.worker == 0.0  # until it is asked: another may be the last in its process
     assert one.whole().worker >= 0.03
@@ -71,9 +71,9 @@ class Time:
     def at_the_end(self, rows: Iterator[int]) -> Iterator[int]:
         yield from self.alternating(iter([*rows]))
 
-    def of_a_key(self, work: Callable[[Iterator[int]], Iterator[int]], rows: int) -> Report:
+    def of_a_key(self, work: Callable[[Iterator[int]], Iterator[int]], rows: int) -> MeterReport:
         """Rows of one key through a stateful operator, metered as its feed does it."""
-        one = Meter(Report("keeps", 1, 0))
+        one = Meter(MeterReport("keeps", 1, 0))
 
         def feed() -> Iterator[int]:
             for row in range(rows):
@@ -86,7 +86,7 @@ class Time:
         return one.report
 
 
-def variation(report: Report) -> float:
+def variation(report: MeterReport) -> float:
     mean = report.total / report.calls
     return math.sqrt(report.squares / report.calls - mean**2) / mean
 

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from penstock import Dataflow, Memory, Pipeline
 from penstock.engines.spark.measuring.batches import Batch
-from penstock.engines.spark.measuring.breakdown import Window
-from penstock.engines.spark.measuring.meter import Report
+from penstock.engines.spark.measuring.breakdown import PipelineWindow
+from penstock.engines.spark.measuring.meter import MeterReport
 from penstock.engines.spark.measuring.observer import Observer
 from tests.engines.spark.flows import source
 from tests.engines.spark.test_breakdown import task
@@ -22,7 +22,7 @@ def look(
     now: float = 10.0,
     begun: float | None = None,
     native: bool = False,
-) -> Window:
+) -> PipelineWindow:
     """The window after batches with these rows, one a second; `begun`: the last that began."""
     flow = Dataflow("observed")
     source(flow).sink("out", Memory())
@@ -101,7 +101,9 @@ def test_of_tasks_and_reports_those_of_the_window_are_found() -> None:
     observer = Observer(cast(Any, SimpleNamespace(graph=flow.graph)), window=5.0)
     for second in range(1, 31):
         ended = [task(second, second, run=run, ended=float(second)) for run in ("a", "b")]
-        observer.hear(ended, [Report("x", 1, 0, second), Report("y", 1, 0, second)], float(second))
+        observer.hear(
+            ended, [MeterReport("x", 1, 0, second), MeterReport("y", 1, 0, second)], float(second)
+        )
     assert sorted({t.number for t in observer.tasks(30.5)}) == [26, 27, 28, 29, 30]
     assert len(observer.tasks(30.5)) == 10
     assert sorted({r.batch for r in observer.reports(30.5)}) == [26, 27, 28, 29, 30]

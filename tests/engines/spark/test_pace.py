@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from penstock import Pipeline
-from penstock.engines.spark.channels.batch_size import Pace
+from penstock.engines.spark.channels.valve import BatchSize
 
 
 def test_a_batch_is_as_long_as_a_window() -> None:
-    pace = Pace(5.0)
+    pace = BatchSize(5.0)
     assert pace.admission(Pipeline(("a", "b"), 3)) is None
     assert pace.admission(Pipeline(("a", "b"), 3), python=True) == 150
     pace.learn(("a", "b"), 0.01)
@@ -18,7 +18,7 @@ def test_a_batch_is_as_long_as_a_window() -> None:
 
 
 def test_a_pipeline_that_is_cut_or_joined_needs_what_its_parts_needed() -> None:
-    pace = Pace(1.0)
+    pace = BatchSize(1.0)
     pace.learn(("a", "b"), 0.02)
     pace.learn(("c",), 0.03)
     assert pace.admission(Pipeline(("a", "b", "c"), 1)) == 20
@@ -30,7 +30,7 @@ def test_a_pipeline_that_is_cut_or_joined_needs_what_its_parts_needed() -> None:
 
 
 def test_who_begins_with_a_few_rows_takes_ever_more() -> None:
-    pace, spec = Pace(5.0), Pipeline(("a",), 1)
+    pace, spec = BatchSize(5.0), Pipeline(("a",), 1)
     assert pace.hastened(spec, 50, 50, 0.1) == 500  # ten times as many at most
     assert pace.hastened(spec, 50, 50, 4.0) == 62
     assert pace.hastened(spec, 50, 50, 6.0) == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.spark.measuring.process_times import processor_seconds
+from penstock.engines.spark.measuring.executor_usage import processor_seconds
 
 
 def process(proc: Path, number: int, parent: int, *ticks: int, name: str = "java") -> None:

@@ -19,7 +19,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import LongType, StructField, StructType
 
-from penstock.engines.spark.channels.remote_files import Store
+from penstock.engines.spark.channels.remote_files import FileStore
 from penstock.engines.spark.queries.dead_letters import Desk, OperatorError
 from penstock.engines.spark.queries.stateful_processors import (
     ORDER,
@@ -96,7 +96,7 @@ class Guarded:
     """A processor in its guard, and what it leaves."""
 
     def __init__(self, folder: Path, inner: StatefulProcessor, fails: bool = False) -> None:
-        self.dead = Store(str(folder))
+        self.dead = FileStore(str(folder))
         self.inner: Any = inner
         desk = Desk("count", "flow.py:12", fails, self.dead, 1)
         self.guard = GuardedProcessor(inner, desk, COLUMNS, pa.schema([("n", pa.int64())]))

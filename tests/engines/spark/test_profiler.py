@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from penstock import Dataflow, Memory, Pipeline
 from penstock.engines.spark.engine import SparkEngine
-from penstock.engines.spark.measuring.breakdown import Estimate
+from penstock.engines.spark.measuring.breakdown import CostEstimate
 from penstock.engines.spark.measuring.native_profiler import Profiler, more, sample_size
-from penstock.engines.spark.measuring.task_statistics import Spent
+from penstock.engines.spark.measuring.task_statistics import TaskSeconds
 from penstock.metrics.snapshot import Snapshot
 from tests.engines.spark.flows import source, until
 
@@ -39,10 +39,10 @@ def test_a_sample_takes_no_longer_than_it_may(
 
 
 def test_waiting_counts_where_it_is_the_operators_own() -> None:
-    before = Spent(cpu=0.10, waited=0.05)
-    assert more(before, Spent(0.13, 0.10)) == pytest.approx(0.03)  # others were at work
-    assert more(before, Spent(0.11, 2.05)) == pytest.approx(2.01)
-    assert more(before, Spent(0.09, 0.04)) == 0
+    before = TaskSeconds(cpu=0.10, waited=0.05)
+    assert more(before, TaskSeconds(0.13, 0.10)) == pytest.approx(0.03)  # others were at work
+    assert more(before, TaskSeconds(0.11, 2.05)) == pytest.approx(2.01)
+    assert more(before, TaskSeconds(0.09, 0.04)) == 0
 
 
 def test_a_trial_that_fails_leaves_one_line_in_the_log_and_nothing_else(
@@ -52,7 +52,7 @@ def test_a_trial_that_fails_leaves_one_line_in_the_log_and_nothing_else(
     source(flow).frame("double", lambda frame: frame).sink("out", Memory())
     spec = Pipeline(("numbers", "double", "out"))
     pipeline: Any = SimpleNamespace(
-        name="numbers", spec=spec, site=SimpleNamespace(graph=flow.graph), inputs=None
+        name="numbers", spec=spec, context=SimpleNamespace(graph=flow.graph), inputs=None
     )
     profiler = Profiler(dict, lambda: None, cast(Any, None), {})
     seen = Snapshot(1.0, 1.0, None, 0, 0, 0)
@@ -73,14 +73,14 @@ shares = st.floats(0.01, 100)
 
 @given(shares, sizes, shares, sizes)
 def test_estimates_weigh_by_their_rows(one: float, few: int, other: float, many: int) -> None:
-    pooled = Estimate(one, one, few).pooled(Estimate(other, other, many), 10**9)
+    pooled = CostEstimate(one, one, few).pooled(CostEstimate(other, other, many), 10**9)
     assert pooled.rows == few + many
     assert pooled.service == pytest.approx((one * few + other * many) / (few + many))
     assert pooled.selectivity == pooled.service
 
 
 def test_what_was_long_ago_does_not_outweigh_what_is_new() -> None:
-    pooled = Estimate(1.0, 1.0, 10**9).pooled(Estimate(3.0, 3.0, 1000), 1000)
+    pooled = CostEstimate(1.0, 1.0, 10**9).pooled(CostEstimate(3.0, 3.0, 1000), 1000)
     assert (pooled.service, pooled.rows) == (2.0, 2000)
 
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 
 from penstock.dataflow.operators import Arrow, Filter, FlatMap, Map
-from penstock.engines.spark.channels.remote_files import Store
+from penstock.engines.spark.channels.remote_files import FileStore
 from penstock.engines.spark.queries.dead_letters import Desk, OperatorError
-from penstock.engines.spark.queries.record_functions import Stage, Stages
+from penstock.engines.spark.queries.record_functions import RecordStep, RecordSteps
 from tests.strategies import few
 
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -34,12 +34,12 @@ class Bench:
     """Runs stages and reads the letters they leave."""
 
     def __init__(self, folder: Path) -> None:
-        self.dead = Store(str(folder))
+        self.dead = FileStore(str(folder))
 
     def stage(
         self, body: Any, schema: pa.Schema = SCHEMA, fails: bool = False, name: str = "step"
-    ) -> Stage:
-        return Stage(body, schema, Desk(name, "flow.py:12", fails, self.dead, 1))
+    ) -> RecordStep:
+        return RecordStep(body, schema, Desk(name, "flow.py:12", fails, self.dead, 1))
 
     def run(self, body: Any, *values: Sequence[int], **options: Any) -> list[Any]:
         return column(self.stage(body, **options)(batches(*values)))
@@ -322,7 +322,7 @@ def test_a_table_of_another_library_fails_the_operator_and_not_its_records(
 
 
 def test_stages_run_one_after_the_other_and_keep_their_own_letters(bench: Bench) -> None:
-    stages = Stages(
+    stages = RecordSteps(
         (
             bench.stage(Map(inverse), name="first"),
             bench.stage(Arrow(per_batch(lambda n: hundredth(n - 50))), name="second"),
@@ -350,12 +350,12 @@ def test_the_failure_of_a_stage_is_not_taken_for_one_of_the_next(
     first = bench.stage(Map(inverse), fails=True, name="first")
     second = bench.stage(Arrow(patient), name="second")
     with pytest.raises(OperatorError, match="operator 'first'"):
-        list(Stages((first, second))(batches([1], [2, 0], [3])))
+        list(RecordSteps((first, second))(batches([1], [2, 0], [3])))
     assert bench.letters("second") == []
 
 
 def test_stages_travel_to_another_process(bench: Bench) -> None:
-    stages = Stages((bench.stage(Map(lambda r: {"n": -r["n"]})), bench.stage(Filter(bool))))
+    stages = RecordSteps((bench.stage(Map(lambda r: {"n": -r["n"]})), bench.stage(Filter(bool))))
     shipped = cloudpickle.loads(cloudpickle.dumps(stages))
     assert column(shipped(batches([1, 2]))) == [-1, -2]
 

@@ -83,10 +83,10 @@ def test_a_full_channel_holds_its_writer_back(spark: Any, tmp_path: Path) -> Non
     engine.start(flow.graph, plan, tmp_path / "run")
     try:
         until(lambda: engine.observe().pipelines["slow"].backlog_rows > 1000, "a full channel")
-        filled = engine.flow.site.channel("numbers").end
+        filled = engine.flow.context.channel("numbers").end
         offered = engine.observe().rows_offered
         until(lambda: engine.observe().rows_offered > offered + 10_000, "much more to be offered")
-        assert engine.flow.site.channel("numbers").end == filled
+        assert engine.flow.context.channel("numbers").end == filled
     finally:
         engine.stop(drain=False)
 

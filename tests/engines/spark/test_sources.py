@@ -27,7 +27,7 @@ from penstock.engines.spark.channels.python_sources import (
     NumberedReader,
     cut,
 )
-from penstock.engines.spark.channels.remote_files import Store
+from penstock.engines.spark.channels.remote_files import FileStore
 from penstock.engines.spark.channels.valve import Valve, acknowledged
 from penstock.engines.spark.session.pickling import pickled, portable
 from tests.strategies import few
@@ -272,7 +272,7 @@ def append(channel: Channel, tag: str, values: range) -> None:
 
 @pytest.fixture
 def channel(tmp_path: Path) -> Channel:
-    return Channel(Store(str(tmp_path / "channel")))
+    return Channel(FileStore(str(tmp_path / "channel")))
 
 
 def reader_of(channel: Channel, pipeline: Pipeline, **more: Any) -> ChannelReader:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.spark.queries import unread_files
-from penstock.engines.spark.queries.unread_files import Unread
+from penstock.engines.spark.changes import draining
+from penstock.engines.spark.changes.draining import Unread
 
 SOURCE = "source_lines"
 
@@ -90,7 +90,7 @@ def test_a_file_that_is_gone_is_not_waited_for(
     checkpoint.plan(0, 0)
     checkpoint.commit(0)
     assert not files.none()  # it was listed a moment ago
-    monkeypatch.setattr(unread_files, "_LISTING", 0.0)
+    monkeypatch.setattr(draining, "_LISTING", 0.0)
     assert files.none()
 
 

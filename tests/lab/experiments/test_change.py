@@ -14,7 +14,7 @@ import pytest
 
 from penstock import Dataflow, Memory
 from penstock.plan import fusion
-from penstock.plan.change import Change, Regroup, Rescale
+from penstock.plan.change import Change, ParallelismChange, Regrouping
 from penstock.plan.plan import Pipeline, Plan
 from penstock_lab import experiments
 from penstock_lab.experiments.experiment import Data, Record, Setting
@@ -41,10 +41,10 @@ def test_the_region_goes_through_the_changes_of_the_seed(keyed: bool) -> None:
         fusion.check(plan, graph)
         assert plan.slots <= change_spark.SLOTS
     kinds = [
-        {type(a) for a in Change(old, new).actions if isinstance(a, Regroup | Rescale)}
+        {type(a) for a in Change(old, new).actions if isinstance(a, Regrouping | ParallelismChange)}
         for old, new in pairwise(plans)
     ]
-    assert kinds == [{Regroup}, {Regroup}, {Rescale}, {Rescale}]
+    assert kinds == [{Regrouping}, {Regrouping}, {ParallelismChange}, {ParallelismChange}]
     region = [p for p in plans[-2].pipelines if p.name != "numbers"]
     assert [p.name for p in region] == ["multiply-1", "multiply-4", "multiply-5"]
     assert sum(p.parallelism for p in region) == 6

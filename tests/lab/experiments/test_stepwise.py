@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.plan.fusion import finest_plan
@@ -19,6 +18,7 @@ from penstock.policies.base.policy import Context
 from penstock.policies.shared import scaling
 from penstock.policies.shared.rates import NotMeasured
 from penstock.predict import stress_load
+from penstock.testing import MemoryEngine, fake_clock
 from penstock_lab.experiments.experiment import Case, Data, Experiment, Record, Setting
 from penstock_lab.experiments.stepwise import chain_spark as stepwise_spark
 from penstock_lab.experiments.stepwise import climb as climbs
@@ -33,7 +33,6 @@ from penstock_lab.experiments.stepwise.figure_13 import FIGURE_13, needed, saved
 from penstock_lab.experiments.stepwise.figure_14 import FIGURE_14
 from penstock_lab.experiments.table import tabulate
 from penstock_lab.experiments.verdict import AGREES, DIFFERS, DIRECTION, GIVEN
-from tests.control.doubles import FakeTime
 
 EVERY = (FIGURE_11, FIGURE_12, FIGURE_13, FIGURE_14)
 
@@ -202,7 +201,7 @@ def rivalled(way: str, scratch: Path, slots: int = 8) -> list[Record]:
     job = next(case.job for case in cases if case.name == f"linear: {way}")
     assert isinstance(job, stepwise_spark.Rivalling)
     engine = MemoryEngine(dict.fromkeys(("step-1", "step-2", "step-3"), 0.005), rate="900/s")
-    played = replace(job, engine=engine, clock=FakeTime(engine).clock)
+    played = replace(job, engine=engine, clock=fake_clock(engine))
     return [*played(Setting(1, scratch))]
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from penstock import policies
 from penstock.app import run
-from penstock.engines.memory import MemoryEngine
 from penstock.policies.base import registry
-from tests.control.doubles import FakeTime, flow
+from penstock.testing import MemoryEngine, fake_clock
+from tests.control.doubles import flow
 
 HOME = Path(__file__).parents[3] / "examples" / "policy"
 
@@ -37,7 +37,7 @@ def test_it_is_listed_and_described() -> None:
 
 def test_it_brings_a_flow_to_its_load() -> None:
     engine = MemoryEngine({"double": 0.004}, rate=600.0)
-    clock = FakeTime(engine).clock
+    clock = fake_clock(engine)
     summary = run(flow(), policy="backlog:above=1s", engine=engine, seconds=120, clock=clock)
     assert summary.policy == "backlog"
     assert summary.plan.slots == 3  # 600 rows/s at 4 ms each, and what waited is worked off

@@ -90,9 +90,9 @@ def _ranked(growing: Growing) -> list[str]:
     shares = etp(growing.topology, growing.rates, growing.over)
 
     def worth(name: str) -> tuple[float, float]:
-        share = derived.plain(shares[name])
+        share = derived.rounded(shares[name])
         if found:
-            return share, derived.plain(growing.rates[name].congestion)
+            return share, derived.rounded(growing.rates[name].congestion)
         return share, -growing.instances(name)
 
     return sorted(candidates, key=worth, reverse=True)

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from penstock import Dataflow, Discard, Pipeline, Plan
 from penstock.app import profile
-from penstock.engines.memory import MemoryEngine
 from penstock.errors import InvalidInput
 from penstock.plan import fusion
 from penstock.plan.limits import Limits
 from penstock.policies.stepwise.policy import Stepwise
-from tests.control.doubles import FakeTime
+from penstock.testing import MemoryEngine, fake_clock
 from tests.engines.spark.flows import source
 from tests.policies.stepwise.platforms import Table, linear
 from tests.speed import seconds
@@ -26,7 +25,7 @@ from tests.strategies import dataflows, few
 def test_the_same_policy_profiles_an_engine(tmp_path: Any) -> None:
     graph = linear()
     engine = MemoryEngine({"numbers": 0.0005, "a": 0.002, "b": 0.004, "c": 0.002}, rate=3000.0)
-    policy, clock = Stepwise(observations=3, settle=0), FakeTime(engine).clock
+    policy, clock = Stepwise(observations=3, settle=0), fake_clock(engine)
     found = profile(graph, policy=policy, engine=engine, run_dir=tmp_path, clock=clock).profile
     assert found.instances == {"a": 1, "b": 2, "c": 1}
     assert found.rounds[0].throughput == pytest.approx(500, rel=0.01)  # not the source's 2000

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from penstock.drawing.figures import Line, Mark
-from penstock.models.convergence import convergence_time
+from penstock_lab.experiments.convergence import convergence_time
 from penstock_lab.experiments.experiment import Data, Record
 
 

@@ -43,13 +43,13 @@ class Rate:
         elif start >= load.period:
             return True
         piece = int(np.searchsorted(self._ends, start, side="right"))
-        if piece == len(load.pieces) or end > self._ends[piece]:
+        if piece == len(load.segments) or end > self._ends[piece]:
             return False
-        return load.pieces[piece].first == load.pieces[piece].last
+        return load.segments[piece].first == load.segments[piece].last
 
     @cached_property
     def _ends(self) -> Floats:
-        return np.cumsum([p.seconds for p in self.load.pieces])
+        return np.cumsum([p.seconds for p in self.load.segments])
 
 
 class Arrivals(Protocol):

@@ -9,7 +9,13 @@ import numpy as np
 
 from penstock.engines.simulator.machines import Move, Placement
 from penstock.engines.simulator.simulation import Simulation
-from penstock.plan.change import Ceiling, Change, Executors, Regroup, Rescale
+from penstock.plan.change import (
+    CeilingChange,
+    Change,
+    ExecutorsChange,
+    ParallelismChange,
+    Regrouping,
+)
 
 
 @dataclass(frozen=True)
@@ -53,9 +59,9 @@ def cost(sim: Simulation, change: Change) -> Cost:
     rows, size, shares, stopped = 0, 0.0, [], 0
     for action in change.actions:
         match action:
-            case Executors(before, count) if count > before:
+            case ExecutorsChange(before, count) if count > before:
                 phases["executors"] = timing.executor_start
-            case Rescale(name, before, count):
+            case ParallelismChange(name, before, count):
                 if count > before:
                     phases["instances"] = timing.instance_start
                 share = _dealt_anew(sim, name, before, count)
@@ -70,9 +76,9 @@ def cost(sim: Simulation, change: Change) -> Cost:
                         share = _elsewhere(sim, name, after, new)
                     rows, size = rows + round(share * held[0]), size + share * held[1]
                     pauses[new] = share * held[1] / timing.state_rate + timing.restart
-            case Ceiling(name):
+            case CeilingChange(name):
                 pauses.setdefault(change.after.pipeline_of(name).name, timing.restart)
-            case Regroup(parts, groups):
+            case Regrouping(parts, groups):
                 stopped += sum(sim.plan.pipeline_of(part[0]).parallelism for part in parts)
                 phases["instances"] = timing.instance_start
                 for operators in groups:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -15,20 +14,21 @@ from penstock.dataflow.graph import Graph
 from penstock.engines.spark.changes.apply import apply
 from penstock.engines.spark.changes.draining import drain as drain_flow
 from penstock.engines.spark.changes.execution import recover
-from penstock.engines.spark.changes.executors import Executors
+from penstock.engines.spark.changes.executors import ClusterExecutors
 from penstock.engines.spark.changes.journal import Journal
 from penstock.engines.spark.changes.spark_pipelines import SparkPipelines
 from penstock.engines.spark.channels import python_sources
-from penstock.engines.spark.channels.batch_size import Pace
-from penstock.engines.spark.measuring.meter import Mail
+from penstock.engines.spark.channels.valve import BatchSize
+from penstock.engines.spark.measuring.meter import MeterReports
 from penstock.engines.spark.measuring.observer import Observer
 from penstock.engines.spark.queries import spark_checks
 from penstock.engines.spark.queries.pipeline import RunningPipeline
 from penstock.engines.spark.queries.sinks import Outlets, check_native
-from penstock.engines.spark.run_context import Site
+from penstock.engines.spark.run_context import RunContext
 from penstock.engines.spark.running_flow import RunningFlow
 from penstock.engines.spark.session.flow_session import active, overridden, own, session
 from penstock.errors import FlowFailed, Refused
+from penstock.metrics.events import Event
 from penstock.metrics.snapshot import LatencyMetrics, Snapshot
 from penstock.plan import fusion
 from penstock.plan.change import Change
@@ -38,8 +38,6 @@ from penstock.store.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
-
-log = logging.getLogger(__name__)
 
 
 class SparkEngine:
@@ -139,7 +137,7 @@ class SparkEngine:
             self.flow.stop()
             self._snapshot()
             self._state = "stopped"
-            self.flow.site.directory.close()
+            self.flow.context.directory.close()
 
     # --- more than the port ---------------------------------------------------------------------
 
@@ -163,12 +161,12 @@ class SparkEngine:
 
     def rows(self, sink: str) -> list[Row]:
         """The rows of a memory sink."""
-        return self.flow.site.outlets.rows(sink)
+        return self.flow.context.outlets.rows(sink)
 
     def read_sink(self, sink: str) -> Iterator[Any] | None:
         """This run's rows of a sink, as Arrow data in the order of writing; None if unreadable."""
-        site = self.flow.site
-        return site.outlets.read(sink, site.graph, site.schemas[sink])
+        context = self.flow.context
+        return context.outlets.read(sink, context.graph, context.schemas[sink])
 
     def ingested(self) -> dict[str, int]:
         """Records taken in and committed, by source with a generator."""
@@ -180,6 +178,10 @@ class SparkEngine:
         with self.flow.lock:
             return tuple(self.flow.transitions.done)
 
+    def take_events(self) -> tuple[Event, ...]:
+        """The events since the last call, oldest first."""
+        return () if self._state == "new" else self.flow.events.take()
+
     def latency_totals(self) -> Mapping[str, LatencyMetrics]:
         """Latency over the whole run, by constraint."""
         with self.flow.lock:
@@ -189,7 +191,7 @@ class SparkEngine:
 
     def _start(self, graph: Graph, plan: Plan | None, run_dir: Path, spark: SparkSession) -> None:
         resolved = spark_checks.check(graph, spark)
-        executors = Executors(spark)
+        executors = ClusterExecutors(spark)
         if plan is not None:
             plan = _checked(plan, graph)
             executors.check(plan.executors)
@@ -199,18 +201,18 @@ class SparkEngine:
             spark_checks.make_directories(graph)
             check_native(graph, directory / "checkpoints", spark)
             python_sources.register(spark)
-            site = Site(
+            context = RunContext(
                 spark,
                 graph,
                 resolved.schemas,
                 directory,
                 Outlets(directory.run_id),
                 self._channel_rows,
-                Mail(spark.sparkContext) if self._metering else None,
-                Pace(self._window),
+                MeterReports(spark.sparkContext) if self._metering else None,
+                BatchSize(self._window),
                 times=resolved.times,
             )
-            self.flow = RunningFlow(site, executors, self._window, self._cut_short)
+            self.flow = RunningFlow(context, executors, self._window, self._cut_short)
         except BaseException:
             directory.close()
             self._state = "stopped"
@@ -218,9 +220,9 @@ class SparkEngine:
         try:
             self.flow.find_wiring(plan)
             recovered = recover(SparkPipelines(self.flow), Journal(directory / "changes"))
-            if recovered is not None:
-                log.warning("%s", recovered)
             self.flow.start()
+            if recovered is not None:
+                self.flow.events.add(*recovered)
         except BaseException:
             self.flow.abandon()
             directory.close()

@@ -11,13 +11,12 @@ from penstock.dataflow.graph import Graph
 from penstock.dataflow.load_profile import Load, parse
 from penstock.dataflow.schema import Schema
 from penstock.engines.spark import pipeline_graph
-from penstock.engines.spark.channels.batch_size import Pace
 from penstock.engines.spark.channels.channel import Channel
 from penstock.engines.spark.channels.event_time import EventTimes
-from penstock.engines.spark.channels.remote_files import Store
-from penstock.engines.spark.measuring.meter import Mail
-from penstock.engines.spark.measuring.row_counts import Tally
-from penstock.engines.spark.queries.sinks import Outlets
+from penstock.engines.spark.channels.remote_files import FileStore
+from penstock.engines.spark.channels.valve import BatchSize
+from penstock.engines.spark.measuring.meter import MeterReports
+from penstock.engines.spark.queries.sinks import Outlets, RowCount
 from penstock.engines.spark.session.flow_session import CHANNEL, unmet
 from penstock.store.run_directory import RunDirectory
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Site:
+class RunContext:
     """The session, the dataflow, the directory and everything in it."""
 
     spark: SparkSession
@@ -35,35 +34,35 @@ class Site:
     directory: RunDirectory
     outlets: Outlets
     channel_rows: int
-    mail: Mail | None = None
-    pace: Pace = field(default_factory=lambda: Pace(5.0))
+    mail: MeterReports | None = None
+    pace: BatchSize = field(default_factory=lambda: BatchSize(5.0))
     channels: dict[str, Channel] = field(default_factory=dict)
-    tallies: dict[str, Tally] = field(default_factory=dict)
+    tallies: dict[str, RowCount] = field(default_factory=dict)
     loads: dict[str, Load] = field(default_factory=dict)
     dead_letters: int = 0
     times: EventTimes = field(default_factory=EventTimes)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property
-    def dead(self) -> Store:
-        return Store(str(self.directory / "dead"))
+    def dead(self) -> FileStore:
+        return FileStore(str(self.directory / "dead"))
 
     def channel(self, operator: str) -> Channel:
         """The channel that an operator's output goes through, made when first asked for."""
         with self.lock:
             if operator not in self.channels:
-                store = Store(str(self.directory / "channels")).child(operator)
+                store = FileStore(str(self.directory / "channels")).child(operator)
                 self.channels[operator] = Channel(store, unmet(self.spark, CHANNEL))
             return self.channels[operator]
 
-    def tally(self, operator: str) -> Tally:
+    def tally(self, operator: str) -> RowCount:
         """The rows of a sink, or of a source of Spark's own."""
         found = self.tallies.get(operator)
         if found is not None:  # the lock is held for as long as a query takes to start
             return found
         with self.lock:
             if operator not in self.tallies:
-                self.tallies[operator] = Tally(self.directory / "control" / f"{operator}.tally")
+                self.tallies[operator] = RowCount(self.directory / "control" / f"{operator}.tally")
             return self.tallies[operator]
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 import time
@@ -15,24 +14,22 @@ from pyspark.errors import PySparkException
 from penstock.dataflow.graph import Graph
 from penstock.engines.spark import pipeline_graph
 from penstock.engines.spark.changes import wiring as wirings
-from penstock.engines.spark.changes.executors import Executors
-from penstock.engines.spark.changes.interruption import Aftermath, Changes
+from penstock.engines.spark.changes.executors import ClusterExecutors
+from penstock.engines.spark.changes.transitions import Aftermath, TransitionLog
 from penstock.engines.spark.measuring.gauges import Gauges
 from penstock.engines.spark.measuring.native_profiler import Profiler
 from penstock.engines.spark.measuring.observer import Observer
 from penstock.engines.spark.queries import checkpoint, dead_letters
 from penstock.engines.spark.queries.diagnosis import reason
 from penstock.engines.spark.queries.pipeline import RunningPipeline
-from penstock.engines.spark.run_context import Site
+from penstock.engines.spark.run_context import RunContext
 from penstock.engines.spark.session.flow_session import default_parallelism
-from penstock.engines.spark.supervisor import Supervisor
+from penstock.engines.spark.supervisor import EventLog, Supervisor
 from penstock.errors import FlowFailed, InvalidInput, Refused
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan import fusion
 from penstock.plan.plan import Pipeline, Plan
 from penstock.store.run_directory import Wired, Wiring
-
-log = logging.getLogger(__name__)
 
 
 class RunningFlow:
@@ -44,22 +41,34 @@ class RunningFlow:
     """
 
     def __init__(
-        self, site: Site, executors: Executors, window: float, cut_short: threading.Event
+        self,
+        context: RunContext,
+        executors: ClusterExecutors,
+        window: float,
+        cut_short: threading.Event,
     ) -> None:
-        self.site = site
+        self.context = context
         self.executors = executors
         self.window = window
         self.lock = threading.RLock()
         self.pipelines: dict[str, RunningPipeline] = {}
         self.clocks: dict[str, float] = {}
         self.limits: dict[str, int] = {}
-        self.transitions = Changes()
-        self.observer = Observer(site, window)
+        self.transitions = TransitionLog()
+        self.observer = Observer(context, window)
         self.gauges = Gauges(
-            site, self.observer, self.pipelines, self.clocks, self.limits, executors
+            context, self.observer, self.pipelines, self.clocks, self.limits, executors
         )
+        self.events = EventLog(lambda: self.now)
         self.supervisor = Supervisor(
-            site, self.pipelines, self.observer, self.gauges, self.transitions, self.lock
+            context,
+            self.pipelines,
+            self.observer,
+            self.gauges,
+            self.transitions,
+            executors,
+            self.events,
+            self.lock,
         )
         self.cut_short = cut_short
         self.last: Snapshot | None = None
@@ -79,7 +88,7 @@ class RunningFlow:
 
     @property
     def graph(self) -> Graph:
-        return self.site.graph
+        return self.context.graph
 
     @property
     def now(self) -> float:
@@ -93,7 +102,7 @@ class RunningFlow:
 
     def find_wiring(self, plan: Plan | None) -> None:
         """Take up the wiring of the run directory, or wire a new run under a plan."""
-        found = self.site.directory.wiring() or self._first_wiring(plan)
+        found = self.context.directory.wiring() or self._first_wiring(plan)
         # After a restart there may be other executors than before.
         self.wiring = with_executors(found, self.executors.ready())
 
@@ -104,20 +113,20 @@ class RunningFlow:
             self.executors.grow(wanted, _wait_idly)
         elif wanted < executors:
             self.executors.shrink(wanted, (), Counter(), _wait_idly)
-        default = default_parallelism(self.site.spark)
+        default = default_parallelism(self.context.spark)
         wiring = wirings.first(
             self.graph, plan or fusion.default_plan(self.graph, default, executors)
         )
-        self.site.directory.commit(wiring)
+        self.context.directory.commit(wiring)
         return wiring
 
     def start(self) -> None:
         """Start all pipelines of the wiring, and let records in once every query is up."""
         self._began = time.time()
-        for folder in (self.site.directory / "checkpoints").glob("state-*/"):
+        for folder in (self.context.directory / "checkpoints").glob("state-*/"):
             checkpoint.come_home(folder)
-        self.site.dead_letters = sum(
-            dead_letters.total(self.site.dead, o.name) for o in self.graph.operators
+        self.context.dead_letters = sum(
+            dead_letters.total(self.context.dead, o.name) for o in self.graph.operators
         )
         for spec in reversed(self.wiring.plan.pipelines):
             self.pipelines[spec.name] = self.open(spec, self.wiring.pipelines[spec.name])
@@ -149,12 +158,12 @@ class RunningFlow:
     def _clock(self, source: str) -> float:
         """When a generator's time began, so that it goes on with the record after the last one."""
         wired = self.wiring.pipelines[self.wiring.plan.pipeline_of(source).name]
-        folder = self.site.directory / "checkpoints" / wired.checkpoint
+        folder = self.context.directory / "checkpoints" / wired.checkpoint
         _, rows, _ = checkpoint.progress(folder, wired.epoch)
         taken = max(rows.get(source, 0), wired.first.get(source, 0))
         if taken == 0:
             return self._began
-        due = float(self.site.load(source).arrival([taken - 1])[0])
+        due = float(self.context.load(source).arrival([taken - 1])[0])
         return self._began - due if math.isfinite(due) else self._began
 
     # --- running --------------------------------------------------------------------------------
@@ -162,7 +171,7 @@ class RunningFlow:
     def open(self, spec: Pipeline, wired: Wired, shadow: bool = False) -> RunningPipeline:
         """A pipeline that is not started yet; a `shadow` delivers nothing."""
         return RunningPipeline(
-            self.site, spec, wired, self.clocks, self.limits, self.gauges.backlog, shadow
+            self.context, spec, wired, self.clocks, self.limits, self.gauges.backlog, shadow
         )
 
     def wait(self, condition: Callable[[], bool]) -> None:
@@ -205,8 +214,8 @@ class RunningFlow:
             spec, service = pipeline.spec, snapshot.pipelines[pipeline.name].service
             if pipeline.foreign or spec.admission is not None or not service:
                 continue
-            self.site.pace.learn(spec.operators, service)
-            rows, now = self.site.pace.admission(spec), pipeline.valve.admission
+            self.context.pace.learn(spec.operators, service)
+            rows, now = self.context.pace.admission(spec), pipeline.valve.admission
             if rows and (now is None or not 0.7 < rows / now < 1.5):
                 pipeline.turn(admission=rows)
 

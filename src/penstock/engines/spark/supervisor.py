@@ -1,25 +1,39 @@
-"""Looks after the pipelines of a flow: reads what is new, mends what broke, cleans up behind."""
+"""The supervisor of a flow: restarts failed pipelines, deletes read rows, watches executors."""
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from penstock.engines.spark.changes.interruption import Changes
+from penstock.engines.spark.changes.executors import ClusterExecutors
+from penstock.engines.spark.changes.transitions import TransitionLog
 from penstock.engines.spark.measuring.gauges import Gauges
 from penstock.engines.spark.measuring.observer import Observer
 from penstock.engines.spark.queries import diagnosis
 from penstock.engines.spark.queries.pipeline import RunningPipeline
-from penstock.engines.spark.run_context import Site
+from penstock.engines.spark.run_context import RunContext
 from penstock.errors import FlowFailed
+from penstock.metrics.events import Event, EventKind
+
+log = logging.getLogger(__name__)
 
 _RESTARTS = 3
+"""So often a pipeline is restarted without a batch in between before the flow gives up."""
 _TICK = 0.1
+_EXECUTOR_CHECK = 2.0
+"""Seconds between two looks at the executors of a cluster."""
 _MARK = re.compile(r"\[penstock\] (operator '.*)")
-"""What the error of an operator that is set to fail begins with."""
+"""How the error of an operator with `on_error="fail"` begins."""
+_UNREACHABLE = re.compile(
+    r"Connection (refused|reset)|ConnectException|UnknownHost|TimeoutException|TimeoutError"
+    r"|No route to host|Timed out waiting|not reachable|PATH_NOT_FOUND"
+)
+"""What the errors of a source say that cannot be reached."""
 
 
 class Supervisor:
@@ -30,19 +44,26 @@ class Supervisor:
 
     def __init__(
         self,
-        site: Site,
+        context: RunContext,
         pipelines: Mapping[str, RunningPipeline],
         observer: Observer,
         gauges: Gauges,
-        changes: Changes,
+        changes: TransitionLog,
+        executors: ClusterExecutors,
+        events: EventLog,
         lock: threading.RLock,
     ) -> None:
-        self._site = site
+        self._context = context
         self._pipelines = pipelines
         self._observer = observer
         self._gauges = gauges
         self._changes = changes
         self._lock = lock
+        self._executors = executors
+        self._events = events
+        self._known_executors: set[str] | None = None
+        self._checked = 0.0  # when the executors were looked at last
+        self._unreachable: set[str] = set()  # pipelines that cannot reach their source
         self._restarts: dict[str, int] = {}
         self._kept: dict[str, Mapping[str, int]] = {}
         self._halt = threading.Event()
@@ -57,24 +78,25 @@ class Supervisor:
         self._thread.join()
 
     def tick(self) -> None:
-        """Read what is new, mend what broke, clean up behind the readers."""
+        """Read new reports, restart failed pipelines, delete rows that all readers have."""
         with self._lock:
             for pipeline in tuple(self._pipelines.values()):
                 if self._observer.take(pipeline):
-                    self._restarts[pipeline.name] = 0
+                    self._recovered(pipeline)
                     self._hasten(pipeline)
                 error = pipeline.failure()
                 if error is not None:
                     self._mend(pipeline, error)
             self._clean()
             self._look_at_changes()
+            self._look_at_executors()
 
     def _hasten(self, pipeline: RunningPipeline) -> None:
         """Let a pipeline that began with a few rows take more of them."""
         last, valve = self._observer.last(pipeline.name), pipeline.valve
         if last is None or not valve.open:
             return
-        pace = self._site.pace
+        pace = self._context.pace
         rows = pace.hastened(pipeline.spec, valve.admission, last.rows_in, last.seconds)
         if rows:
             pipeline.turn(admission=rows)
@@ -90,6 +112,7 @@ class Supervisor:
 
     def give_up(self, reason: str) -> None:
         """Stop everything: the flow cannot go on."""
+        log.error("the flow gives up: %s", reason)
         with self._lock:
             self.failure = FlowFailed(reason)
             for pipeline in self._pipelines.values():
@@ -114,13 +137,48 @@ class Supervisor:
         self._restarts[pipeline.name] = tries
         said = _MARK.search(str(error))
         if said is None and tries <= _RESTARTS:
+            self._report(pipeline, error, tries)
             with suppress(Exception):  # the next look will find it, and count it as another try
                 pipeline.restart()
             return
         self.give_up(said[1] if said else diagnosis.told(pipeline, error, tries))
 
+    def _report(self, pipeline: RunningPipeline, error: BaseException, tries: int) -> None:
+        why = diagnosis.reason(str(error))
+        if pipeline.foreign and _UNREACHABLE.search(str(error)):
+            names = ", ".join(source.name for source in pipeline.foreign)
+            self._unreachable.add(pipeline.name)
+            self._events.add(EventKind.SOURCE_UNREACHABLE, f"source {names}: {why}", pipeline.name)
+        text = f"pipeline {pipeline.name} has failed and is restarted (try {tries} of {_RESTARTS})"
+        self._events.add(EventKind.RESTART, f"{text}: {why}", pipeline.name)
+
+    def _recovered(self, pipeline: RunningPipeline) -> None:
+        """Note that a pipeline has finished a batch, which ends a series of restarts."""
+        if self._restarts.pop(pipeline.name, 0) == 0:
+            return
+        self._events.add(EventKind.RECOVERED, f"pipeline {pipeline.name} runs again", pipeline.name)
+        if pipeline.name in self._unreachable:
+            self._unreachable.remove(pipeline.name)
+            names = ", ".join(source.name for source in pipeline.foreign)
+            self._events.add(EventKind.SOURCE_BACK, f"source {names}", pipeline.name)
+
+    def _look_at_executors(self) -> None:
+        """Report executors that have come or gone since the last look."""
+        now = time.monotonic()
+        if self._executors.fixed or now - self._checked < _EXECUTOR_CHECK:
+            return
+        self._checked = now
+        there = set(self._executors.ids())
+        known = there if self._known_executors is None else self._known_executors
+        self._known_executors = there
+        for name in sorted(there - known):
+            self._events.add(EventKind.EXECUTOR_ADDED, f"executor {name}")
+        gone = known - there - self._executors.released
+        for name in sorted(gone) if not self._executors.dynamic else ():  # there Spark lets them go
+            self._events.add(EventKind.EXECUTOR_LOST, f"executor {name}")
+
     def _clean(self) -> None:
-        for operator, channel in tuple(self._site.channels.items()):
+        for operator, channel in tuple(self._context.channels.items()):
             kept = [rows[operator] for rows in self._kept.values() if operator in rows]
             channel.clean(min([self._gauges.slowest(operator), *kept]))
 
@@ -130,3 +188,23 @@ class Supervisor:
             concerned = [p for p in tuple(self._pipelines.values()) if watched.touches(p.spec)]
             waiting = self._gauges.waiting(concerned)
             self._changes.look(self._observer.outputs, waiting, time.time())
+
+
+class EventLog:
+    """Events may be added from any thread. `clock` tells the seconds since the start of the run."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._waiting: deque[Event] = deque(maxlen=1000)
+
+    def add(self, kind: EventKind, text: str, pipeline: str | None = None) -> None:
+        event = Event(self._clock(), kind, text, pipeline)
+        self._waiting.append(event)
+        log.log(logging.WARNING if event.is_problem else logging.INFO, "%s: %s", kind, text)
+
+    def take(self) -> tuple[Event, ...]:
+        """The events since the last call, oldest first."""
+        taken = []
+        while self._waiting:
+            taken.append(self._waiting.popleft())
+        return tuple(taken)

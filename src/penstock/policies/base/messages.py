@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from penstock.plan.change import Action, Cadence, Executors, Rescale
+from penstock.plan.change import Action, CadenceChange, ExecutorsChange, ParallelismChange
 from penstock.plan.plan import Plan
 
 _FEW = 12
@@ -31,8 +31,8 @@ def shortage_text(found: Mapping[str, int], wanted: Mapping[str, int]) -> str:
 def _actions(before: Plan, after: Plan) -> Iterator[Action]:
     for old, new in zip(before.pipelines, after.pipelines, strict=True):
         if old.parallelism != new.parallelism:
-            yield Rescale(new.name, old.parallelism, new.parallelism)
+            yield ParallelismChange(new.name, old.parallelism, new.parallelism)
         if old.cadence != new.cadence:
-            yield Cadence(new.name, old.cadence, new.cadence)
+            yield CadenceChange(new.name, old.cadence, new.cadence)
     if before.executors != after.executors:
-        yield Executors(before.executors, after.executors, after.leaving)
+        yield ExecutorsChange(before.executors, after.executors, after.leaving)

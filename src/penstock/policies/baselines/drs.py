@@ -229,7 +229,7 @@ class _Look:
         By the model one that is busy nearly all the time may do, and then the load of the next
         window, which is never quite the same, would need one more again.
         """
-        enough = math.ceil(derived.plain(server.load / (1 - self.policy.slack)))
+        enough = math.ceil(derived.rounded(server.load / (1 - self.policy.slack)))
         return replace(server, least=max(server.least, min(enough, self.now[server.name])))
 
     def _timely(self, name: str, least: int) -> Server:

@@ -163,7 +163,7 @@ def needed(
             continue
         if metrics.service is None:
             lacking.append(f"service time of {name}")
-        found[name] = derived.plain(rate * (metrics.service or 0.0))
+        found[name] = derived.rounded(rate * (metrics.service or 0.0))
         if topology.downstream[name]:
             if metrics.rate_in and metrics.rate_out is not None:
                 target[name] = rate * metrics.rate_out / metrics.rate_in

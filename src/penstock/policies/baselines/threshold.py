@@ -112,7 +112,7 @@ class Threshold:
         for name, windows in calm.items():
             now = topology.pipelines[name].parallelism
             fewer = max(now - self.step, scaling.bounds_within_ceiling(topology, name).least)
-            enough = fewer < now and derived.plain(busy[name] * now / fewer) <= self.above
+            enough = fewer < now and derived.rounded(busy[name] * now / fewer) <= self.above
             if windows >= self.patience and enough:
                 found[name] = fewer
         return found

@@ -84,7 +84,7 @@ def fitted_station(
     queue = derived.queue(metrics)
     if queue is None:  # nothing comes
         return Station(metrics.name, metrics.parallelism, 0.0, metrics.batch_seconds or 0.0, 0.0)
-    load = derived.plain(queue.utilisation * queue.parallelism)
+    load = derived.rounded(queue.utilisation * queue.parallelism)
     backlog = (metrics.backlog_rows or 0) * queue.service
     behind = backlog > patience * load
     passing = behind or drained or _outdated(metrics, cadence)

@@ -312,7 +312,7 @@ def predicted_inflow(
         metrics = measured[name]
         rate = required_rate(_rate(name, topology, measured, output), metrics, catch_up)
         service = metrics.service or 0.0
-        found[name] = Inflow(rate, derived.plain(rate * service))
+        found[name] = Inflow(rate, derived.rounded(rate * service))
         able = instances(name, found[name])
         most = able / service if service else math.inf
         output[name] = min(rate, most) * _selectivity(metrics)

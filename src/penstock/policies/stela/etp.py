@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from penstock.metrics.derived import plain, plains
+from penstock.metrics.derived import rounded, rounded_array
 from penstock.policies.shared.rates import CONGESTED, Rates, delivered
 from penstock.policies.shared.topology import Topology
 from penstock.policies.stela.rate_table import RateTable
@@ -114,7 +114,7 @@ class EtpTable:
         congested = _where(ledger.congested)
         sums, ratios = np.zeros(len(masks)), np.zeros(len(masks))
         sums[congested] = _sums(masks, weights, congested)
-        ratios[congested] = [plain(ledger.congestion(at)) for at in congested]
+        ratios[congested] = [rounded(ledger.congestion(at)) for at in congested]
         return cls(ledger, masks, due, weights, sums, ratios)
 
     def after(self, ledger: RateTable) -> EtpTable:
@@ -136,7 +136,7 @@ class EtpTable:
         late = [at for at in moved if congested[at]]
         sums, ratios = self.sums.copy(), self.ratios.copy()
         sums[late] = _sums(masks, weights, late)
-        ratios[ledger.pressed] = [plain(ledger.congestion(at)) for at in ledger.pressed]
+        ratios[ledger.pressed] = [rounded(ledger.congestion(at)) for at in ledger.pressed]
         return EtpTable(ledger, masks, due, weights, sums, ratios)
 
     def congested(self, among: npt.NDArray[np.bool_], count: int) -> list[int]:
@@ -157,7 +157,7 @@ class EtpTable:
         if count < len(found):
             near = shares >= np.partition(shares, -count)[-count] * (1 - _NEAR)
             found, shares, second = found[near], shares[near], second[near]
-        order = np.lexsort((-second, -plains(shares)))
+        order = np.lexsort((-second, -rounded_array(shares)))
         return [int(at) for at in found[order[:count]]]
 
 

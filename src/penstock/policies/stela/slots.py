@@ -323,7 +323,7 @@ def _needed(
     capacity = growth.rates[name].capacity
     if most in (0, math.inf) or capacity == 0:
         return 0.0 if most == 0 else math.inf
-    return derived.plain(growth.instances(name) * most / capacity)
+    return derived.rounded(growth.instances(name) * most / capacity)
 
 
 def _to_do(snapshot: Snapshot, name: str, catch_up: float) -> float:

@@ -106,7 +106,7 @@ def by(ranking: Ranking) -> Choice:
         if ranking in _BY_TRAFFIC:
             keys = _BY_TRAFFIC[ranking] * _traffic(growth.ledger)[able]
             near = keys <= keys.min() + _NEAR * np.abs(keys).max()
-            able, keys = able[near], derived.plains(keys[near])
+            able, keys = able[near], derived.rounded_array(keys[near])
         else:
             if memory is None:
                 ranked = ranking(growth.topology, growth.rates)
@@ -222,7 +222,7 @@ def _hops(ends: Iterable[str], links: Mapping[str, tuple[str, ...]]) -> Mapping[
 def _link_load(topology: Topology, rates: Rates) -> Mapping[str, float]:
     """Rows per second on all links of a pipeline, in and out."""
     return {
-        name: derived.plain(rate.arrival + rate.output * len(topology.downstream[name]))
+        name: derived.rounded(rate.arrival + rate.output * len(topology.downstream[name]))
         for name, rate in rates.items()
     }
 

@@ -247,7 +247,7 @@ class Tape:
         while not self._halt.wait(self._every):
             # a batch has its time before its rows, so that the last time is that of these rows
             rows, times = (
-                self._engine.flow.site.delivered.get(SINK, 0),
+                self._engine.flow.context.delivered.get(SINK, 0),
                 self._engine.observer.outputs,
             )
             if rows > self._rows:

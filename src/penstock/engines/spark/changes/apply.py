@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from penstock.engines.spark.changes.execution import Execution, Undone
-from penstock.engines.spark.changes.interruption import Aftermath, moved_share
 from penstock.engines.spark.changes.journal import Journal
 from penstock.engines.spark.changes.planner import Situation, plan_change
 from penstock.engines.spark.changes.spark_pipelines import SparkPipelines
 from penstock.engines.spark.changes.steps import EXECUTORS, PREPARE, CopyCheckpoint, StartSuccessor
+from penstock.engines.spark.changes.transitions import Aftermath, moved_share
 from penstock.engines.spark.queries.pipeline import RunningPipeline
 from penstock.errors import PenstockError, Refused
-from penstock.plan.change import Ceiling, Change
+from penstock.plan.change import CeilingChange, Change
 from penstock.plan.transition import Transition
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _carry_out(
     overlap: frozenset[str],
 ) -> Execution:
     """Run the steps of a change. A successor that cannot be prepared is done without."""
-    journal = Journal(flow.site.directory / "changes")
+    journal = Journal(flow.context.directory / "changes")
     while True:
         steps = plan_change(Situation(flow.graph, flow.wiring, overlap), change.after)
         execution = Execution(pipelines, steps)
@@ -109,7 +109,7 @@ def _partitions(pipelines: Iterable[RunningPipeline]) -> Partitions:
 
 def _repartitioned(before: Partitions, after: Partitions, change: Change) -> Iterator[str]:
     """State partitions that have changed although the change does not name them."""
-    asked = any(isinstance(action, Ceiling) for action in change.actions)
+    asked = any(isinstance(action, CeilingChange) for action in change.actions)
     for name in before.keys() & after.keys() if not asked else ():
         if before[name][0] != after[name][0]:
             yield f"{name}: state cut from {before[name][0]} into {after[name][0]} parts"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from penstock.engines.spark.changes.journal import Journal
 from penstock.engines.spark.changes.steps import CommitWiring, Pipelines, Results, Step
+from penstock.metrics.events import EventKind
 
 
 class Undone(Exception):
@@ -68,11 +69,11 @@ def undo(flow: Pipelines, steps: Sequence[Step]) -> None:
         step.undo(flow)
 
 
-def recover(flow: Pipelines, journal: Journal) -> str | None:
+def recover(flow: Pipelines, journal: Journal) -> tuple[EventKind, str] | None:
     """Finish or undo the change that the last process has left unfinished.
 
     To be called before any pipeline runs: all of the wiring in force will be started then, so only
-    what steps do on disk is left to do. Returns what was done, None if there was nothing to do.
+    what steps do on disk is left to do. Returns the event to report, None if nothing was to do.
     """
     left = journal.unfinished()
     if left is None:
@@ -82,9 +83,9 @@ def recover(flow: Pipelines, journal: Journal) -> str | None:
         begun = left.steps[: left.finished + 1]
         undo(flow, [step for step in begun if step.on_disk])
         journal.end("undone")
-        return f"the change to wiring {left.number} was interrupted and is undone"
+        return EventKind.ROLLED_BACK, f"a crash cut off the change to wiring {left.number}"
     for step in left.steps[commit + 1 :]:
         if step.on_disk:
             step.run(flow, Results())
     journal.end("done")
-    return f"the change to wiring {left.number} was interrupted and is finished"
+    return EventKind.RECOVERED, f"the change to wiring {left.number} is finished after a crash"

@@ -34,10 +34,11 @@ Placement = Mapping[int, str | None]
 """Which executor holds each part of a state; None where it is not known."""
 
 
-class Executors:
+class ClusterExecutors:
     """The executors of one session. A local master is one executor for good.
 
-    dynamic: Spark alone decides how many there are, by its dynamic allocation.
+    dynamic: Spark alone decides how many there are, by its dynamic allocation; released: executors
+    that were asked to go, so that none of them counts as lost.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -47,6 +48,7 @@ class Executors:
         self.fixed = str(spark.sparkContext.master).split("[")[0] == "local"
         asked = self._context.conf().getBoolean("spark.dynamicAllocation.enabled", False)
         self.dynamic = bool(asked) and not self.fixed
+        self.released: set[str] = set()
 
     def ready(self) -> int:
         """Wait for the executors that a new session has asked for; returns how many there are.
@@ -163,6 +165,7 @@ class Executors:
         names = self._jvm.PythonUtils.toSeq(list(gone))
         if not self._context.killExecutors(names):
             raise Refused(f"Spark does not let go of executors {', '.join(gone)}")
+        self.released.update(gone)
         end = time.monotonic() + _PATIENCE
         wait(lambda: not set(gone) & set(self.ids()) or time.monotonic() > end)
 

@@ -39,14 +39,14 @@ class SparkPipelines:
 
     @property
     def graph(self) -> Graph:
-        return self._flow.site.graph
+        return self._flow.context.graph
 
     @property
     def wiring(self) -> Wiring:
         return self._flow.wiring
 
     def channel_end(self, operator: str) -> int:
-        return self._flow.site.channel(operator).end
+        return self._flow.context.channel(operator).end
 
     # --- what is known before a change ------------------------------------------------------------
 
@@ -79,7 +79,7 @@ class SparkPipelines:
         operator = pipeline.stateful
         if operator is None or pipeline.foreign or pipeline.native_sink is not None:
             return False
-        lags = self._flow.site.times.follows.get(operator.name, ())
+        lags = self._flow.context.times.follows.get(operator.name, ())
         return all(lag is None for lag in lags) and _timeless(operator.body)
 
     # --- emptying and stopping --------------------------------------------------------------------
@@ -174,7 +174,7 @@ class SparkPipelines:
         successor = self._successors.pop(spec.name, None)
         if successor is not None:
             successor.stop()
-        dead_letters.forget(self._flow.site.dead, spec.operators, epoch)
+        dead_letters.forget(self._flow.context.dead, spec.operators, epoch)
 
     def switch_over(self, pipeline: str) -> None:
         successor = self._successors.pop(pipeline, None)
@@ -186,7 +186,7 @@ class SparkPipelines:
 
     def repartition(self, checkpoint: str, partitions: int, guarded: bool) -> bool:
         folder = self._checkpoint(checkpoint)
-        spark = self._flow.site.spark
+        spark = self._flow.context.spark
         return repartition.repartition(spark, folder, partitions, guarded=guarded)
 
     def restore(self, checkpoint: str) -> None:
@@ -199,14 +199,14 @@ class SparkPipelines:
         repartition.discard_copy(self._checkpoint(checkpoint))
 
     def _checkpoint(self, name: str) -> Path:
-        return self._flow.site.directory / "checkpoints" / name
+        return self._flow.context.directory / "checkpoints" / name
 
     # --- the new wiring ---------------------------------------------------------------------------
 
     def commit(self, wiring: Wiring) -> None:
         flow = self._flow
         with flow.lock:
-            flow.site.directory.commit(wiring)
+            flow.context.directory.commit(wiring)
             old, flow.wiring = flow.wiring, wiring
             for name, wired in old.pipelines.items():
                 if wiring.pipelines.get(name) != wired:

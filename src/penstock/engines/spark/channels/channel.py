@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.engines.spark.channels.remote_files import Store
+from penstock.engines.spark.channels.remote_files import FileStore
 from penstock.engines.spark.session.flow_session import settings
 
 if TYPE_CHECKING:
@@ -66,14 +66,14 @@ class Entry:
         }
 
     @classmethod
-    def load(cls, log: Store, sequence: int) -> Entry:
+    def load(cls, log: FileStore, sequence: int) -> Entry:
         data = log.read(_file_name(sequence))
         files = tuple((name, rows) for name, rows in data.pop("files"))
         return cls(sequence=sequence, files=files, **data)
 
 
 @dataclass(frozen=True)
-class Piece:
+class FileRange:
     """Rows [first, stop) of one file."""
 
     file: str
@@ -88,7 +88,7 @@ def _file_name(sequence: int) -> str:
 class Log:
     """The reading side of a channel's log, followed entry by entry without listing."""
 
-    def __init__(self, channel: Store) -> None:
+    def __init__(self, channel: FileStore) -> None:
         self._log = channel.child("log")
         self.entries: list[Entry] = []
         self._next: int | None = None
@@ -135,7 +135,7 @@ class Log:
             if a < b:
                 yield entry, a, b
 
-    def pieces(self, first: int, stop: int) -> list[Piece]:
+    def pieces(self, first: int, stop: int) -> list[FileRange]:
         """The parts of files that hold a range of rows, in order."""
         found = []
         for entry, a, b in self.overlapping(first, stop):
@@ -143,14 +143,14 @@ class Log:
             for file, rows in entry.files:
                 low, high = max(a, at), min(b, at + rows)
                 if low < high:
-                    found.append(Piece(file, low - at, high - at))
+                    found.append(FileRange(file, low - at, high - at))
                 at += rows
         if sum(piece.stop - piece.first for piece in found) != stop - first:
             raise LookupError(f"rows {first} to {stop} are not all in the channel any more")
         return found
 
 
-def read(store: Store, pieces: list[Piece], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def read(store: FileStore, pieces: list[FileRange], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of some pieces, decoding only the row groups they touch."""
     for piece in pieces:
         with store.filesystem.open_input_file(store.path(piece.file)) as source:
@@ -176,7 +176,7 @@ class Channel:
     `conf`: settings for writing to it where those of the session would not do.
     """
 
-    def __init__(self, store: Store, conf: Mapping[str, str] | None = None) -> None:
+    def __init__(self, store: FileStore, conf: Mapping[str, str] | None = None) -> None:
         self.store = store
         self._conf = dict(conf or {})
         store.child("log").make()

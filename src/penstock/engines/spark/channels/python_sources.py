@@ -23,22 +23,24 @@ from pyspark.sql.udf import _wrap_function
 
 from penstock.dataflow.generator import records
 from penstock.dataflow.load_profile import parse
-from penstock.engines.spark.channels.channel import MARK, Log, Piece, read
-from penstock.engines.spark.channels.remote_files import Store
+from penstock.engines.spark.channels.channel import MARK, FileRange, Log, read
+from penstock.engines.spark.channels.remote_files import FileStore
 from penstock.engines.spark.channels.valve import Valve, ValveFile
-from penstock.engines.spark.session.worker_setup import settled
+from penstock.engines.spark.session.pickling import settled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class Split(InputPartition):
+class SourcePartition(InputPartition):
     """One instance's share of a batch: a range of rows, and for a channel where they are.
 
     mark: the channel's mark, which the split brings after its rows (see `eventtime`).
     """
 
-    def __init__(self, first: int, stop: int, pieces: list[Piece], mark: int | None = None) -> None:
+    def __init__(
+        self, first: int, stop: int, pieces: list[FileRange], mark: int | None = None
+    ) -> None:
         self.first = first
         self.stop = stop
         self.pieces = pieces
@@ -100,18 +102,18 @@ class NumberedReader(DataSourceStreamReader):
         self._beat = self._beat_now(valve)
         return self._offset(end, mark)
 
-    def partitions(self, start: Any, end: Any) -> list[Split]:
+    def partitions(self, start: Any, end: Any) -> list[SourcePartition]:
         first, stop = start["row"], end["row"]
         share = math.ceil(self.valve.read().parallelism / self.inputs)
-        splits = [Split(a, b, self.pieces(a, b)) for a, b in cut(first, stop, share)]
+        splits = [SourcePartition(a, b, self.pieces(a, b)) for a, b in cut(first, stop, share)]
         mark = end.get("mark")
         if self.brings_marks and mark is not None and mark != start.get("mark"):
             if not splits:
-                splits = [Split(stop, stop, [])]
+                splits = [SourcePartition(stop, stop, [])]
             splits[-1].mark = mark
         return splits
 
-    def pieces(self, first: int, stop: int) -> list[Piece]:
+    def pieces(self, first: int, stop: int) -> list[FileRange]:
         return []
 
     def _offset(self, row: int, mark: int | None = None) -> dict[str, Any]:
@@ -148,7 +150,7 @@ class ChannelReader(NumberedReader):
 
     def __init__(self, options: Any, schema: StructType) -> None:
         super().__init__(options)
-        self.store = Store(options["channel"])
+        self.store = FileStore(options["channel"])
         self.schema = to_arrow_schema(schema, timezone="UTC")
         self.brings_marks = MARK in schema.names
         self.log = Log(self.store)
@@ -157,7 +159,7 @@ class ChannelReader(NumberedReader):
         self.log.follow()
         return self.log.end
 
-    def pieces(self, first: int, stop: int) -> list[Piece]:
+    def pieces(self, first: int, stop: int) -> list[FileRange]:
         if self.log.end < stop:
             self.log.follow()
         return self.log.pieces(first, stop)

@@ -12,7 +12,7 @@ from pyarrow import fs as arrow_fs
 
 
 @dataclass(frozen=True)
-class Store:
+class FileStore:
     """A directory by path or URI. Writes are atomic: a reader sees a file whole or not at all."""
 
     root: str
@@ -40,9 +40,9 @@ class Store:
         # Hadoop takes a path literally: "%20" would be three characters of a name.
         return f"file://{self.path(name)}"
 
-    def child(self, name: str) -> Store:
+    def child(self, name: str) -> FileStore:
         """A directory inside."""
-        return Store(f"{self.root.rstrip('/')}/{name}")
+        return FileStore(f"{self.root.rstrip('/')}/{name}")
 
     def names(self, prefix: str = "") -> list[str]:
         """Names directly inside that start with `prefix`, sorted; empty if there is no such dir."""
@@ -54,7 +54,7 @@ class Store:
         found = self.filesystem.get_file_info(self.path(name))
         return bool(found.type != arrow_fs.FileType.NotFound)
 
-    def make(self) -> Store:
+    def make(self) -> FileStore:
         self.filesystem.create_dir(self.path(), recursive=True)
         return self
 

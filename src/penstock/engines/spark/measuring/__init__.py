@@ -1,1 +1,1 @@
-"""From Spark's reports and meters to a snapshot."""
+"""Measures a running flow: from Spark's progress reports and meters to a snapshot."""

@@ -1,4 +1,4 @@
-"""From batches, tasks and reports of one window to what a snapshot says: pure functions."""
+"""Breaks the batches and tasks of a window down to the metrics of operators and instances."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from functools import cached_property
 from penstock.dataflow import operators as op
 from penstock.dataflow.graph import Graph
 from penstock.engines.spark.measuring.batches import Batch, arrival_cv, overdue, span_of, waits
-from penstock.engines.spark.measuring.meter import Report
-from penstock.engines.spark.measuring.task_cost import Sample, fixed_and_per_row
+from penstock.engines.spark.measuring.executor_usage import Sample, fixed_and_per_row
+from penstock.engines.spark.measuring.meter import MeterReport
 from penstock.engines.spark.measuring.task_statistics import Task, behind_shuffle, of_instances
 from penstock.metrics.snapshot import InstanceMetrics, OperatorMetrics, PipelineMetrics
 
 _KEEPING = (op.Read, op.Map, op.Union)
-"""What sends on every row that it gets, and no more."""
+"""Operators whose output rows are their input rows."""
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """What trials on samples said of a native operator: seconds for a row, rows out per row.
+class CostEstimate:
+    """The cost of a native operator, from trials on samples: seconds and output rows per row.
 
-    rows: of the samples together, by which estimates weigh.
+    rows: rows of all samples, the weight of the estimate.
     """
 
     service: float
     selectivity: float
     rows: int = 1
 
-    def pooled(self, newer: Estimate, most: int) -> Estimate:
-        """Both together; what was seen in more than so many rows before counts as that many."""
+    def pooled(self, newer: CostEstimate, most: int) -> CostEstimate:
+        """The mean of two estimates by rows; the older one has a weight of at most `most` rows."""
         kept = min(self.rows, most)
         share = newer.rows / (kept + newer.rows)
-        return Estimate(
+        return CostEstimate(
             self.service + share * (newer.service - self.service),
             self.selectivity + share * (newer.selectivity - self.selectivity),
             kept + newer.rows,
@@ -43,14 +43,14 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Window:
-    """What was seen of one pipeline between `since` and `now`; batches oldest first.
+class PipelineWindow:
+    """All observations of one pipeline between `since` and `now`.
 
-    Where none ended in the window, batches is the last one before. tasks and reports are those of
-    these batches, as far as they have come in; samples are tasks, rows and seconds outside Python
-    operators of more batches; metered_whole: whether every operator is timed in Python; key_parts:
-    into how many parts keys are dealt out, where each instance has one of them; under_way: since
-    when a batch is running; quiet: since when none is. None where nobody knows.
+    batches: oldest first; the last earlier one if none ended in the window; tasks, reports: those
+    of these batches that have arrived; samples: tasks, rows and seconds outside Python operators,
+    of more batches; metered_whole: every operator is timed in Python; key_parts: partitions of the
+    keys, if each instance has exactly one; under_way: start of the running batch; quiet: since
+    when no batch runs. None is unknown.
     """
 
     name: str
@@ -60,8 +60,8 @@ class Window:
     now: float
     batches: Sequence[Batch]
     tasks: Sequence[Task] = ()
-    reports: Sequence[Report] = ()
-    estimates: Mapping[str, Estimate] = field(default_factory=dict)
+    reports: Sequence[MeterReport] = ()
+    estimates: Mapping[str, CostEstimate] = field(default_factory=dict)
     samples: Sequence[Sample] = ()
     metered_whole: bool = False
     key_parts: int | None = None
@@ -70,17 +70,17 @@ class Window:
 
     @cached_property
     def span(self) -> float:
-        """The seconds that the batches stand for."""
+        """Seconds that the batches stand for."""
         return span_of(self.batches, self.now) or self.now - self.since
 
     @cached_property
     def ended(self) -> bool:
-        """Whether the batches ended in the window."""
+        """True if the batches ended in the window."""
         return bool(self.batches) and self.batches[-1].at > self.since
 
     @cached_property
     def idle(self) -> bool:
-        """Whether nothing ran in the window, and not because rows were gathered for a batch."""
+        """True if nothing ran in the window, for want of rows and not to gather them."""
         rested = self.quiet is not None and self.quiet <= self.since
         return rested and overdue(self.batches, self.now)
 
@@ -96,13 +96,13 @@ class Window:
         return min(1.0, sum(max(0.0, s) for s in inside) / (self.now - self.since))
 
     def rate(self, rows: float | None) -> float | None:
-        """Rows of the batches, per second."""
+        """Rows of the batches per second."""
         if self.idle:
             return 0.0
         return None if rows is None or not self.batches else rows / self.span
 
     def count(self, rows: float | None) -> int | None:
-        """Rows of the batches, as far as these are in the window."""
+        """Rows of the batches, scaled to the part of them in the window."""
         if self.idle or (self.batches and not self.ended):
             return 0
         return None if rows is None or not self.batches else round(rows)
@@ -119,17 +119,17 @@ class Window:
 
     @cached_property
     def known(self) -> tuple[int, Sequence[Task]]:
-        """Rows of the batches whose tasks are known, and these tasks."""
+        """Rows of the batches whose tasks have arrived, and those tasks."""
         seen = {(t.run, t.batch) for t in self.tasks}
         rows = sum(b.rows_in for b in self.batches if (b.run, b.number) in seen)
         return rows, self.tasks
 
     @cached_property
     def costs(self) -> tuple[float | None, float | None]:
-        """Seconds of an instance for a row, and for a batch beside its rows.
+        """An instance's seconds per row, and its fixed seconds per batch.
 
-        What Python operators took is for rows. Where there is nothing else, what is left of a task
-        is its own; elsewhere the two are told apart by batches of different sizes, or else not.
+        Time in Python operators is per row. If there are no other operators, the rest of a task is
+        fixed; otherwise batches of different sizes separate the two, if there are any.
         """
         rows, tasks = self.known
         if not rows:
@@ -151,7 +151,7 @@ class Window:
     def pipeline(
         self, arrival_rate: float | None, backlog: int | None, last: Batch | None
     ) -> PipelineMetrics:
-        """The pipeline as a whole; `last` is its last batch, in the window or not."""
+        """Metrics of the whole pipeline; `last` is its last batch, in the window or not."""
         rate = self.rate(self.rows)
         waited = waits(self.batches)
         names = self.batches[-1].parts if self.batches else ()
@@ -181,9 +181,10 @@ class Window:
         )
 
     def _service_cv(self) -> float | None:
-        """Of a row through all operators that were timed row by row; each row's are independent.
+        """Coefficient of variation of a row's service time, from operators timed row by row.
 
-        None where these take less than half of what Python operators take.
+        They are taken to be independent. None if they take less than half of the time of all
+        Python operators.
         """
         metered = self._metered().values()
         found = [m for m in metered if m.calls > 1 and m.rows_in and m.total]
@@ -197,7 +198,7 @@ class Window:
         return math.sqrt(variance) / mean if mean else None
 
     def instances(self) -> tuple[InstanceMetrics, ...]:
-        """By the tasks behind the shuffle where there is one, else by those that read."""
+        """Metrics by instance: by tasks after the shuffle if there is one, else all tasks."""
         chosen, behind = of_instances(self.tasks), behind_shuffle(self.tasks)
         counted: Counter[int] = Counter()
         for report in self.reports:
@@ -221,7 +222,7 @@ class Window:
         )
 
     def _part(self, instance: int) -> int | None:
-        """Which part of the keys an instance has."""
+        """The partition of keys that an instance serves, if it serves only one."""
         return instance if self.key_parts is not None and instance < self.key_parts else None
 
     @cached_property
@@ -229,11 +230,11 @@ class Window:
         seen = {r.operator for r in self.reports}
         return next((name for name in self.operators if name in seen), None)
 
-    def _metered(self) -> dict[str, Report]:
-        """The reports of each operator added up."""
-        sums: dict[str, Report] = {}
+    def _metered(self) -> dict[str, MeterReport]:
+        """The sum of the reports of each operator."""
+        sums: dict[str, MeterReport] = {}
         for r in self.reports:
-            s = sums.setdefault(r.operator, Report(r.operator, r.epoch, 0))
+            s = sums.setdefault(r.operator, MeterReport(r.operator, r.epoch, 0))
             s.rows_in += r.rows_in
             s.rows_out += r.rows_out
             s.seconds += r.seconds
@@ -247,7 +248,7 @@ class Window:
     # --- operators ------------------------------------------------------------------------------
 
     def operators_in(self, graph: Graph) -> dict[str, OperatorMetrics]:
-        """Every operator of the pipeline: rows as counted or estimated, times likewise."""
+        """Metrics of every operator: rows and times as measured or estimated."""
         metered = self._metered()
         rows = self._rows(graph, metered)
         seconds = self._seconds(graph, metered, rows)
@@ -273,15 +274,15 @@ class Window:
         return found
 
     def _share(self, spent: float | None) -> float | None:
-        """Of the time of an instance."""
+        """A share of the instances' time."""
         if self.idle:
             return 0.0
         return None if spent is None else min(1.0, spent / self.span / max(1, self.parallelism))
 
     def _arriving(self, graph: Graph) -> dict[str, frozenset[str]]:
-        """The inputs whose rows come to each operator as they came to the pipeline.
+        """The inputs whose rows reach each operator unchanged in number.
 
-        Behind what makes more or fewer of them, the times between rows are others.
+        After an operator that drops or adds rows, interarrival times are different.
         """
         found: dict[str, frozenset[str]] = {}
         for name in self.operators:
@@ -299,7 +300,7 @@ class Window:
         return found
 
     def _arrival_cv(self, entries: frozenset[str] | None) -> float | None:
-        """Of the rows of some inputs, or of all."""
+        """Coefficient of variation of interarrival times, of some inputs or of all."""
         known = self._variations
         if entries not in known:
             known[entries] = arrival_cv(self.batches, entries)
@@ -310,12 +311,12 @@ class Window:
         return {}
 
     def _rows(
-        self, graph: Graph, metered: Mapping[str, Report]
+        self, graph: Graph, metered: Mapping[str, MeterReport]
     ) -> dict[str, tuple[float | None, float | None]]:
-        """Rows in and out. Python operators count; natives are counted by their neighbours.
+        """Rows in and out. Python operators count; native ones follow from their neighbours.
 
-        What a stateful operator makes of its rows nobody foretells: behind it one goes back from
-        what has left the pipeline.
+        The output of a stateful operator cannot be predicted, so the rows of operators after it
+        are computed backwards from the output of the pipeline.
         """
         inside = set(self.operators)
         rows: dict[str, tuple[float | None, float | None]] = {}
@@ -332,7 +333,7 @@ class Window:
                 left = came
             elif isinstance(body, op.Write):
                 left = None
-            elif not steps:  # the tail: its output is what leaves the pipeline
+            elif not steps:  # the tail: its output is that of the pipeline
                 left = self.rows_out
             elif len(steps) == 1 and steps[0] in metered and len(graph[steps[0]].inputs) == 1:
                 left = metered[steps[0]].rows_in
@@ -346,7 +347,7 @@ class Window:
     def _going_back(
         self, name: str, graph: Graph, rows: Mapping[str, tuple[float | None, float | None]]
     ) -> tuple[float | None, float | None]:
-        """Rows in and out, where they are not known by what the only reader and a trial say."""
+        """Complete rows in and out backwards, from the only reader and trials."""
         came, left = rows[name]
         readers = [r for r in graph.successors[name] if not isinstance(graph[r].body, op.Write)]
         if left is None and len(readers) == 1 and len(graph[readers[0]].inputs) == 1:
@@ -375,20 +376,20 @@ class Window:
     def _read(self, entry: str) -> float | None:
         if not self.batches:
             return None
-        if not any(b.ranges for b in self.batches):  # a source of Spark's own
+        if not any(b.ranges for b in self.batches):  # one of Spark's own sources
             return self.rows
         return sum(stop - first for b in self.batches for first, stop in [_range(b, entry)])
 
     def _seconds(
         self,
         graph: Graph,
-        metered: Mapping[str, Report],
+        metered: Mapping[str, MeterReport],
         rows: Mapping[str, tuple[float | None, float | None]],
     ) -> dict[str, tuple[float, bool]]:
         """Seconds of instances by operator, and whether they were measured.
 
-        Python operators are timed. Natives have the time of a trial on a sample. What is left of
-        the tasks before the shuffle belongs to the source, behind it to the stateful operator.
+        Python operators are timed, native ones have the time of trials on samples. The rest of the
+        tasks before the shuffle is the source's, after it the stateful operator's.
         """
         found = {name: (report.seconds, True) for name, report in metered.items()}
         for name, estimate in self.estimates.items():
@@ -398,7 +399,7 @@ class Window:
         seen, tasks = self.known
         if not seen or not self.rows:
             return found
-        scale = self.rows / seen  # batches whose tasks have not come in yet
+        scale = self.rows / seen  # for batches whose tasks have not arrived yet
         stateful = next((n for n in self.operators if graph[n].stateful), None)
         behind = behind_shuffle(tasks) if stateful else set()
         after = graph.reachable(stateful) if stateful else frozenset()
@@ -419,14 +420,14 @@ def _range(batch: Batch, entry: str) -> tuple[int, int]:
     return batch.ranges.get(entry, (0, 0))
 
 
-def _cv(report: Report) -> float | None:
+def _cv(report: MeterReport) -> float | None:
     if report.calls < 2 or not report.total:
         return None
     mean = report.total / report.calls
     return math.sqrt(max(0.0, report.squares / report.calls - mean**2)) / mean
 
 
-def _on_processor(report: Report) -> float | None:
+def _on_processor(report: MeterReport) -> float | None:
     if report.cpu is None or not report.seconds:
         return None
     return min(1.0, report.cpu / report.seconds)

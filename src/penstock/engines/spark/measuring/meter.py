@@ -1,6 +1,6 @@
-"""Metering Python operators where they run, and bringing the numbers home.
+"""Meters Python operators in the workers, and collects the measurements in the driver.
 
-Numbers travel in an accumulator of Spark's with the end of each task.
+They travel in a Spark accumulator at the end of each task.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 SAMPLED = 16
-"""So many calls of each record batch are timed one by one, to see how the times vary."""
+"""Calls timed individually in each record batch, to measure how their times vary."""
 
 
 @dataclass
-class Report:
-    """One operator in one task. seconds: without what it waited for its input.
+class MeterReport:
+    """Measurements of one operator in one task. seconds: without waiting for input.
 
-    calls, total and squares describe the calls that were timed one by one; cpu: seconds of
-    those on a processor, None where that was not looked at; worker: seconds on a processor of the
-    whole Python process meanwhile, told once of those operators that share one; heard: when it
-    came home.
+    calls, total, squares: number, sum and sum of squares of the individually timed calls; cpu:
+    their processor seconds, None if not measured; worker: processor seconds of the whole Python
+    process, reported by one of the operators that share it; heard: when the driver received it.
     """
 
     operator: str
@@ -46,27 +45,27 @@ class Report:
     heard: float = 0.0
 
 
-class _Mailbag(AccumulatorParam[list[Report]]):
-    def zero(self, value: list[Report]) -> list[Report]:
+class _Mailbag(AccumulatorParam[list[MeterReport]]):
+    def zero(self, value: list[MeterReport]) -> list[MeterReport]:
         return []
 
-    def addInPlace(self, value1: list[Report], value2: list[Report]) -> list[Report]:
+    def addInPlace(self, value1: list[MeterReport], value2: list[MeterReport]) -> list[MeterReport]:
         value1.extend(value2)
         return value1
 
 
-class Mail:
-    """Where reports arrive; made in the driver, sent along with the operators."""
+class MeterReports:
+    """The accumulator of reports: created in the driver, serialised with the operators."""
 
     def __init__(self, context: SparkContext) -> None:
         self._box: Any = context.accumulator([], _Mailbag())
 
-    def send(self, report: Report) -> None:
-        """From a worker, before the task ends."""
+    def send(self, report: MeterReport) -> None:
+        """Send a report from a worker before its task ends."""
         self._box.add([report])
 
-    def collect(self) -> list[Report]:
-        """In the driver: what has come since the last call."""
+    def collect(self) -> list[MeterReport]:
+        """The reports that arrived in the driver since the last call."""
         box = self._box.value
         came = len(box)
         reports = list(box[:came])
@@ -76,9 +75,9 @@ class Mail:
 
 @dataclass
 class Meter:
-    """Counts and times what goes through one operator in one task."""
+    """Counts and times the rows of one operator in one task."""
 
-    report: Report
+    report: MeterReport
     _waited: float = field(default=0.0)
     _others: float = field(default=0.0)
     _first: float = field(default_factory=process_time)
@@ -88,7 +87,7 @@ class Meter:
     _through: float | None = field(default=None)
 
     def inward(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """What the operator reads."""
+        """The operator's input, counted; time spent here is not the operator's."""
         while True:
             began, used = perf_counter(), process_time()
             batch = next(batches, None)
@@ -100,7 +99,7 @@ class Meter:
             yield batch
 
     def outward(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """What the operator makes of it."""
+        """The operator's output, counted and timed."""
         while True:
             began, waited = perf_counter(), self._waited
             used, others = process_time(), self._others
@@ -113,13 +112,13 @@ class Meter:
             self.report.rows_out += batch.num_rows
             yield batch
 
-    def whole(self) -> Report:
-        """The report, with all that this process has done since the meter was made."""
+    def whole(self) -> MeterReport:
+        """The report, with the processor time of this process since the meter was created."""
         self.report.worker = process_time() - self._first
         return self.report
 
     def rows(self, results: Iterator[Any], rows_in: int) -> Iterator[Any]:
-        """What a stateful operator makes of the rows of one key; see `taken` and `exhausted`."""
+        """A stateful operator's output for one key; see `taken` and `exhausted`."""
         self._spent, self._laps, self._through = 0.0, [], None
         while True:
             self._began = perf_counter()
@@ -134,22 +133,22 @@ class Meter:
         self._note_rows(rows_in)
 
     def taken(self) -> None:
-        """A stateful operator takes a row, so it is through with the one before."""
+        """A stateful operator reads a row, so it has finished the previous one."""
         if len(self._laps) <= SAMPLED:
             self._laps.append(self._lap())
 
     def exhausted(self) -> None:
-        """A stateful operator has asked for one more row than there is."""
+        """A stateful operator has read all rows of the key."""
         self._through = self._lap()
 
     def _lap(self) -> float:
-        """Time spent on the key so far, without what others did between two results."""
+        """Seconds spent on the key so far, without the consumer's time between two results."""
         return self._spent + perf_counter() - self._began
 
     def _note_rows(self, rows: int) -> None:
-        """The first rows of a key one by one; what is for all of them is shared out.
+        """Record the first rows of a key individually, each with its share of the common time.
 
-        One that works only when it has read all its rows does not tell how they differ.
+        An operator that begins to work after its last row does not show how rows differ.
         """
         end = self._spent if self._through is None else self._through
         after = self._spent - end
@@ -161,7 +160,7 @@ class Meter:
             self.note(through - begin + shared)
 
     def timed(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """The same function, each call timed by itself; what it makes lazily is made at once."""
+        """The function with each call timed; a lazy result is evaluated at once."""
 
         def call(record: Any) -> Any:
             began = perf_counter()
@@ -173,7 +172,7 @@ class Meter:
         return call
 
     def note(self, seconds: float) -> None:
-        """One call that was timed by itself."""
+        """Record one individually timed call."""
         self.report.calls += 1
         self.report.total += seconds
         self.report.squares += seconds * seconds

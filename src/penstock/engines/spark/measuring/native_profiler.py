@@ -1,11 +1,10 @@
-"""What native operators cost, found out on the side.
+"""Estimates the cost of native operators by trials on samples.
 
-Spark compiles neighbouring native operators into one loop, so nothing can be timed between them,
-and counting between them would cost more than most of them do. Instead they are run now and then
-on a sample of rows that their pipeline has read, once with and once without each of them, and the
-times are compared: those on the processor, and where an operator waits, for a Python function of
-its own or for something outside, those as well. Trials take a small share of the time, and a flow
-that falls behind is left alone between any two steps of a trial.
+Spark compiles adjacent native operators into one loop, so nothing can be timed between them, and
+counting there would cost more than most of them do. Instead they run now and then on a sample of
+rows that their pipeline has read, once with and once without each operator, and the times are
+compared: processor time, and waiting time where an operator waits for a Python function or for
+something outside. Trials use a small share of the time, and pause while the flow falls behind.
 """
 
 from __future__ import annotations
@@ -20,12 +19,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from penstock.dataflow import operators as op
-from penstock.engines.spark.channels.remote_files import Store
-from penstock.engines.spark.measuring import sample
-from penstock.engines.spark.measuring.breakdown import Estimate
-from penstock.engines.spark.measuring.task_statistics import Spent, Statistics
+from penstock.engines.spark.channels.remote_files import FileStore
+from penstock.engines.spark.measuring.breakdown import CostEstimate
+from penstock.engines.spark.measuring.task_statistics import Statistics, TaskSeconds
 from penstock.engines.spark.queries import diagnosis
-from penstock.engines.spark.queries.compiler import Compiler, Result
+from penstock.engines.spark.queries.compiler import Compiler, PendingFrame
 from penstock.engines.spark.queries.pipeline import RunningPipeline
 from penstock.metrics.snapshot import Snapshot
 
@@ -33,48 +31,47 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SHARE = 0.01
-"""Trials take at most this share of the time."""
+"""Largest share of time that trials use."""
 
 STEP = 0.02
-"""Where a flow falls behind, each step of a trial takes at most this share of the time."""
+"""Largest share of time for each step of a trial while the flow falls behind."""
 
 _ROWS = 20_000
 _FEWEST = 50
 _SAMPLE_SECONDS, _LONGEST = 0.25, 4.0
-"""A sample has so many rows that what is known of them takes about so long, and that a pipeline
-that is not known yet takes at most so long, the cost of its tasks included."""
+"""Seconds that a sample should take by known costs, and at most in an unknown pipeline."""
 
 _REMEMBERED = 3 * _ROWS
-"""Rows of earlier trials that count beside those of a new one."""
+"""Largest weight, in rows, of earlier trials beside a new one."""
 
 _TRIES = 2
 _WAITS, _STUMBLE = 3.0, 0.02
-"""An operator waits, and is not only kept waiting by others at work on the machine, if that takes
-so many times what it computes, and so many seconds more."""
+"""An operator counts as waiting, not as delayed by other load, if it waits so many times as long as
+it computes, and so many seconds longer."""
 
 _PATIENCE = 10.0
 _LOOK = 0.5
 _COPY = "penstock_copy"
 
-Estimates = dict[str, Estimate]
+Estimates = dict[str, CostEstimate]
 
 
 @dataclass(frozen=True)
 class _Sampled:
-    """Rows to be had; rows, spent: how many, and what it takes to go through them."""
+    """A sample; rows, spent: its size and the cost of reading it."""
 
     frame: DataFrame
     rows: int = 0
-    spent: Spent | None = None
+    spent: TaskSeconds | None = None
 
     def kept(self, stack: ExitStack) -> _Sampled:
-        """The same in Spark's cache from the first use on, until the stack is unwound."""
+        """The sample, cached from its first use until the stack is unwound."""
         kept = self.frame.persist()
         stack.callback(kept.unpersist)
         return _Sampled(kept)
 
     def enlarged(self, rows: int, stack: ExitStack) -> _Sampled:
-        """The same rows over and over, about as many as asked for."""
+        """The sample repeated to about so many rows."""
         from pyspark.sql import functions as sf
 
         few = self.kept(stack).frame
@@ -86,9 +83,9 @@ class _Sampled:
 
 
 class Profiler:
-    """Tries the pipelines of a flow one after the other, in a thread of its own.
+    """Profiles the pipelines of a flow one after the other, in its own thread.
 
-    `flow` gives the pipelines at work, `latest` the last snapshot; results go into `estimates`.
+    `flow` returns the pipelines, `latest` the last snapshot; results are written to `estimates`.
     """
 
     def __init__(
@@ -106,14 +103,14 @@ class Profiler:
         self._thread = threading.Thread(target=self._work, name="penstock-profiler", daemon=True)
         self._due = 0.0
         self._turn = 0
-        self._paused = 0.0  # seconds of the trial under way
+        self._paused = 0.0  # seconds of the current trial
         self._told: set[str] = set()
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """Try nothing more, and leave nothing under way."""
+        """Stop, and wait for the current step of a trial."""
         self._halt.set()
         if self._thread.is_alive():
             self._thread.join(_PATIENCE)
@@ -137,17 +134,17 @@ class Profiler:
             self._due = now + (now - began - self._paused) / SHARE
 
     def trial(self, pipeline: RunningPipeline, snapshot: Snapshot) -> Estimates:
-        """Run the operators of a pipeline on a sample, as far as they can be run by themselves."""
-        site = pipeline.site
+        """Estimate the operators of a pipeline that can run alone on a sample."""
+        context = pipeline.context
         found: Estimates = {}
         made: dict[str, _Sampled] = {}
         with self._excused(pipeline), ExitStack() as stack:
             rows = self._sample_size(pipeline, snapshot)
             last = natives(pipeline)[-1]
             aside = stack.enter_context(TemporaryDirectory())
-            compiler = Compiler(site.graph, Store(aside))
+            compiler = Compiler(context.graph, FileStore(aside))
             for name in pipeline.spec.operators:
-                operator = site.graph[name]
+                operator = context.graph[name]
                 inputs = self._inputs(pipeline, name, made, rows)
                 if inputs is None or isinstance(operator.body, op.Write):
                     break
@@ -157,7 +154,7 @@ class Profiler:
                 native = isinstance(operator.body, op.Frame)
                 if native:
                     inputs = [self._tried(i.kept(stack)) if i.spent is None else i for i in inputs]
-                frame = compiler.apply(operator, [Result(i.frame) for i in inputs]).frame()
+                frame = compiler.apply(operator, [PendingFrame(i.frame) for i in inputs]).frame()
                 made[name] = _Sampled(frame)
                 if native:
                     before, after = inputs[0], self._tried(made[name])
@@ -166,23 +163,23 @@ class Profiler:
                     assert before.spent is not None
                     assert after.spent is not None
                     took = more(before.spent, after.spent)
-                    found[name] = Estimate(
+                    found[name] = CostEstimate(
                         took / before.rows, after.rows / before.rows, before.rows
                     )
                     made[name] = after
                 if name == last:
                     break
-                if operator.stateful:  # of many rows it makes few
+                if operator.stateful:  # its output for a sample says little
                     made[name] = made[name].enlarged(_ROWS, stack)
         return found
 
     @contextmanager
     def _excused(self, pipeline: RunningPipeline) -> Iterator[None]:
-        """A trial that fails says nothing of the flow: it leaves a line in the log, once."""
+        """Log a failed trial once; it does not concern the flow."""
         try:
             yield
         except Exception as error:
-            if self._halt.is_set():  # it was cut short
+            if self._halt.is_set():  # it was interrupted
                 return
             what = f"a trial of what the native operators of {pipeline.name} cost"
             why = diagnosis.reason(f"{type(error).__name__}: {error}")
@@ -194,7 +191,7 @@ class Profiler:
     def _sample_size(self, pipeline: RunningPipeline, snapshot: Snapshot) -> int:
         known: list[float | None] = []
         for name in pipeline.spec.operators:
-            body = pipeline.site.graph[name].body
+            body = pipeline.context.graph[name].body
             if isinstance(body, op.Frame):
                 known.append(self._estimates[name].service if name in self._estimates else None)
             elif isinstance(body, op.PYTHON_BODIES) and name in snapshot.operators:
@@ -209,8 +206,8 @@ class Profiler:
         made: Mapping[str, _Sampled],
         rows: int,
     ) -> list[_Sampled] | None:
-        """What an operator reads; None if that cannot be had."""
-        operator = pipeline.site.graph[name]
+        """Samples of an operator's inputs; None if there are none."""
+        operator = pipeline.context.graph[name]
         wanted = operator.inputs or ("",)
         found = []
         for upstream in wanted:
@@ -224,16 +221,16 @@ class Profiler:
                 return None
             stop = pipeline.positions[entry.key]
             first = max(0, stop - rows)
-            if entry.upstream:  # what is behind is soon gone, what is ahead is not
-                first, stop = stop, min(stop + rows, pipeline.site.channel(entry.upstream).end)
-            table = sample.table(pipeline, entry, first, stop)
+            if entry.upstream:  # rows already read are deleted soon, later ones are not
+                first, stop = stop, min(stop + rows, pipeline.context.channel(entry.upstream).end)
+            table = diagnosis.read_table(pipeline, entry, first, stop)
             if table is None or not table.num_rows:
                 return None
-            found.append(_Sampled(sample.frame(pipeline, entry, table).coalesce(1)))
+            found.append(_Sampled(diagnosis.as_frame(pipeline, entry, table).coalesce(1)))
         return found
 
     def _tried(self, sampled: _Sampled) -> _Sampled:
-        """The same with what it takes: the first try fills the cache and compiles the plan."""
+        """The sample with its cost; a first run fills the cache and compiles the plan."""
         from pyspark.sql import Observation
         from pyspark.sql import functions as sf
 
@@ -245,8 +242,8 @@ class Profiler:
             rows = counted.get["rows"]
         return _Sampled(sampled.frame, rows, min(found, key=lambda s: s.cpu + s.waited))
 
-    def _spent(self, frame: DataFrame) -> Spent:
-        """What it takes to go through a DataFrame."""
+    def _spent(self, frame: DataFrame) -> TaskSeconds:
+        """The cost of reading a DataFrame."""
         if self._halt.is_set():
             raise InterruptedError("the flow is being stopped")
         context = frame.sparkSession.sparkContext
@@ -262,7 +259,7 @@ class Profiler:
         return spent
 
     def _make_way(self, seconds: float) -> None:
-        """After a step of a trial that took so long: a flow that falls behind goes first."""
+        """Pause after a step of so many seconds if the flow falls behind."""
         began = time.monotonic()
         while time.monotonic() - began < seconds / STEP and not self._halt.is_set():
             snapshot = self._latest()
@@ -273,20 +270,20 @@ class Profiler:
 
 
 def _log(line: str) -> None:
-    """Where Spark's own messages go, which may be another place than `sys.stderr`."""
+    """Write to Spark's own error stream, which may not be `sys.stderr`."""
     with suppress(OSError):
         os.write(2, line.encode())
 
 
-def more(before: Spent, after: Spent) -> float:
-    """Seconds that one operator more has taken."""
+def more(before: TaskSeconds, after: TaskSeconds) -> float:
+    """Seconds that one more operator has taken."""
     cpu = max(0.0, after.cpu - before.cpu)
     waited = after.waited - before.waited
     return cpu + (waited if waited > _WAITS * cpu + _STUMBLE else 0.0)
 
 
 def behind(snapshot: Snapshot) -> bool:
-    """Whether more rows wait somewhere than are taken in a window."""
+    """True if more rows wait for a pipeline than it reads in a window."""
     return any(
         (p.backlog_rows or 0) > (p.rate_in or 0.0) * snapshot.window
         for p in snapshot.pipelines.values()
@@ -294,13 +291,13 @@ def behind(snapshot: Snapshot) -> bool:
 
 
 def natives(pipeline: RunningPipeline) -> list[str]:
-    """The native operators of a pipeline."""
-    graph = pipeline.site.graph
+    """The names of a pipeline's native operators."""
+    graph = pipeline.context.graph
     return [n for n in pipeline.spec.operators if isinstance(graph[n].body, op.Frame)]
 
 
 def sample_size(known: Iterable[float | None], whole: float | None) -> int:
-    """Rows to try, from what operators take for a row, and the pipeline with its tasks."""
+    """Rows of a sample, from the cost per row of operators and of the whole pipeline."""
     found = list(known)
     sure = sum(one or 0.0 for one in found)
     rows = _SAMPLE_SECONDS / sure if sure else float(_ROWS)

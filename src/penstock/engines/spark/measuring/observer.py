@@ -1,4 +1,4 @@
-"""From Spark's progress reports to snapshots."""
+"""Follows Spark's progress reports: recent batches of each pipeline, and latencies."""
 
 from __future__ import annotations
 
@@ -15,50 +15,57 @@ import numpy as np
 from penstock.dataflow.graph import Constraint
 from penstock.dataflow.operators import Read
 from penstock.engines.spark import pipeline_graph
-from penstock.engines.spark.measuring.batches import Batch, parts
-from penstock.engines.spark.measuring.breakdown import Estimate, Window
-from penstock.engines.spark.measuring.lineage import LatencyMeter, Origins, Span, scaled
-from penstock.engines.spark.measuring.meter import Report
-from penstock.engines.spark.measuring.spark_sources import Queue, left
+from penstock.engines.spark.channels.event_time import LATE
+from penstock.engines.spark.measuring.batches import (
+    Batch,
+    LatencyMeter,
+    Origins,
+    SourceQueue,
+    Span,
+    left,
+    parts,
+    scaled,
+)
+from penstock.engines.spark.measuring.breakdown import CostEstimate, PipelineWindow
+from penstock.engines.spark.measuring.meter import MeterReport
 from penstock.engines.spark.measuring.task_statistics import Task
 from penstock.engines.spark.pipeline_graph import Input
 from penstock.engines.spark.queries.checkpoint import rows_of
 from penstock.engines.spark.queries.dead_letters import tag
-from penstock.engines.spark.queries.late_rows import LATE
 from penstock.engines.spark.queries.pipeline import RunningPipeline
-from penstock.engines.spark.run_context import Site
+from penstock.engines.spark.run_context import RunContext
 from penstock.metrics.snapshot import LatencyMetrics
 
 _SAMPLES = 60
-"""So many batches are looked at to tell the cost of a task from that of its rows."""
+"""Batches from which the fixed cost of a task and the cost per row are separated."""
 
 
 _TURN = 0.5
-"""A query that has not begun a batch for so many seconds after the last one had nothing to do."""
+"""A query that begins no batch for so many seconds after the last one was idle."""
 
 _KEPT = 5_000
-"""So many tasks of a run and reports on an operator are kept: enough for those batches."""
+"""Tasks of a run and reports of an operator to keep: enough for those batches."""
 
 _RUNS = 100
-"""Starts of queries of which tasks are kept."""
+"""Starts of queries whose tasks are kept."""
 
 _LOOK = 0.1
-"""Seconds within which an idle query has seen that rows have come."""
+"""Seconds within which an idle query notices new rows."""
 
 
 class Observer:
     """Keeps the recent batches of every pipeline and the latencies of every constraint."""
 
-    def __init__(self, site: Site, window: float) -> None:
-        self._site = site
+    def __init__(self, context: RunContext, window: float) -> None:
+        self._context = context
         self.window = window
         self._batches: dict[str, deque[Batch]] = {}
-        self._meters = {c.name: LatencyMeter(c) for c in site.graph.constraints}
-        self._origins = {c.name: Origins() for c in site.graph.constraints}
-        self._reach = {c.name: site.graph.reachable(c.first) for c in site.graph.constraints}
-        self._queues: dict[str, Queue] = {}
+        self._meters = {c.name: LatencyMeter(c) for c in context.graph.constraints}
+        self._origins = {c.name: Origins() for c in context.graph.constraints}
+        self._reach = {c.name: context.graph.reachable(c.first) for c in context.graph.constraints}
+        self._queues: dict[str, SourceQueue] = {}
         self._fresh: dict[str, float] = {}
-        self._reports: dict[str, deque[Report]] = {}
+        self._reports: dict[str, deque[MeterReport]] = {}
         self._tasks: dict[str, deque[Task]] = {}
         self.late_rows = 0
         self.outputs: dict[str, deque[float]] = {}
@@ -76,16 +83,16 @@ class Observer:
                     self.outputs.setdefault(name, deque(maxlen=1000)).append(batch.at)
             for key, (_, stop) in batch.ranges.items():
                 pipeline.reached(key, stop)
-            for constraint in self._site.graph.constraints:
+            for constraint in self._context.graph.constraints:
                 self._follow(constraint, pipeline, data["batchId"], batch)
         return len(reports)
 
-    def queue(self, pipeline: RunningPipeline) -> Queue | None:
-        """What its sources of Spark's own have had; None if it has others, or none of them."""
+    def queue(self, pipeline: RunningPipeline) -> SourceQueue | None:
+        """The queue of a pipeline that reads only Spark's own sources; otherwise None."""
         foreign = pipeline.foreign
         if not foreign or len(foreign) < len(pipeline.inputs):
             return None
-        return self._queues.setdefault(foreign[0].name, Queue())
+        return self._queues.setdefault(foreign[0].name, SourceQueue())
 
     def _batch(self, pipeline: RunningPipeline, data: Mapping[str, Any]) -> Batch:
         started = datetime.fromisoformat(data["timestamp"].replace("Z", "+00:00")).timestamp()
@@ -134,7 +141,7 @@ class Observer:
     def _follow(
         self, constraint: Constraint, pipeline: RunningPipeline, number: int, batch: Batch
     ) -> None:
-        """Find out when the rows of a batch arrived at the constraint's first operator."""
+        """Add the latency of a batch since its rows arrived at the constraint's first operator."""
         operators = pipeline.spec.operators
         reach = self._reach[constraint.name]
         if not reach.intersection(operators):
@@ -142,8 +149,8 @@ class Observer:
         spans: list[Span] = []
         for entry in pipeline.inputs:
             if constraint.first in operators:
-                # Of several inputs only those count that lead to the first operator.
-                if constraint.first not in self._site.graph.reachable(entry.operator):
+                # Only inputs downstream of the first operator count.
+                if constraint.first not in self._context.graph.reachable(entry.operator):
                     continue
                 spans += batch.arrivals[entry.key]
             elif entry.upstream in reach:
@@ -158,7 +165,7 @@ class Observer:
         if entry.key not in batch.ranges:
             if (
                 entry.upstream
-                or pipeline_graph.generator(self._site.graph, entry.operator) is not None
+                or pipeline_graph.generator(self._context.graph, entry.operator) is not None
             ):
                 return []
             earlier = self._batches.get(pipeline.name)
@@ -168,13 +175,13 @@ class Observer:
         if stop <= first:
             return []
         if entry.upstream:
-            found = self._site.channel(entry.upstream).entries(first, stop)
+            found = self._context.channel(entry.upstream).entries(first, stop)
             return [Span(e.at, e.at, b - a) for e, a, b in found]
         clock = pipeline.valve.clocks.get(entry.key)
-        if clock is None:  # a batch from before a crash: when its rows were due nobody knows
+        if clock is None:  # a batch from before a crash: when its rows were due is unknown
             return []
         edges = np.unique(np.linspace(first, stop, min(17, stop - first + 1)).astype(np.int64))
-        load = self._site.load(entry.operator)
+        load = self._context.load(entry.operator)
         due = load.arrival(np.minimum(edges, stop - 1)) + clock
         return [
             Span(float(due[i]), float(due[i + 1]), int(edges[i + 1] - edges[i]))
@@ -182,10 +189,10 @@ class Observer:
         ]
 
     def _inherited(self, constraint: Constraint, entry: Input, batch: Batch) -> list[Span]:
-        """What the writers of the rows in a channel had inherited themselves."""
+        """Arrival spans at the first operator, inherited from the writers of a channel."""
         first, stop = batch.ranges.get(entry.key, (0, 0))
         spans: list[Span] = []
-        for found, a, b in self._site.channel(entry.upstream).entries(first, stop):
+        for found, a, b in self._context.channel(entry.upstream).entries(first, stop):
             known = self._origins[constraint.name].get(entry.upstream, found.tag) or []
             total = sum(s.rows for s in known)
             if total > 0:
@@ -214,8 +221,8 @@ class Observer:
 
     # --- windows --------------------------------------------------------------------------------
 
-    def hear(self, tasks: Iterable[Task], reports: Iterable[Report], now: float) -> None:
-        """Take in what Spark says of tasks and what Python operators say of themselves."""
+    def hear(self, tasks: Iterable[Task], reports: Iterable[MeterReport], now: float) -> None:
+        """Take in new tasks and reports of Python operators."""
         for task in tasks:
             self._tasks.setdefault(task.run, deque(maxlen=_KEPT)).append(task)
         for report in reports:
@@ -225,16 +232,16 @@ class Observer:
             del self._tasks[min(self._tasks, key=lambda run: self._tasks[run][-1].ended)]
 
     def tasks(self, now: float) -> list[Task]:
-        """All tasks that ended in the window, of whatever query."""
+        """All tasks of all queries that ended in the window."""
         since = now - self.window
         found = []
-        for known in self._tasks.values():  # in the order in which they were told, or nearly
+        for known in self._tasks.values():  # roughly in the order of arrival
             late = itertools.takewhile(lambda t: t.ended > since - self.window, reversed(known))
             found += [t for t in late if t.ended > since]
         return found
 
-    def reports(self, now: float) -> list[Report]:
-        """What Python operators have said in the window."""
+    def reports(self, now: float) -> list[MeterReport]:
+        """Reports of Python operators that arrived in the window."""
         since = now - self.window
         return [
             report
@@ -243,7 +250,7 @@ class Observer:
         ]
 
     def start_anew(self, pipelines: Iterable[str], at: float) -> None:
-        """What was measured of some pipelines before a moment holds no longer."""
+        """Ignore measurements of some pipelines from before a moment."""
         self._fresh.update(dict.fromkeys(pipelines, at))
 
     def last(self, pipeline: str) -> Batch | None:
@@ -251,17 +258,17 @@ class Observer:
         return batches[-1] if batches else None
 
     def look(
-        self, pipeline: RunningPipeline, now: float, estimates: Mapping[str, Estimate]
-    ) -> Window:
-        """What was seen of a pipeline in the window."""
+        self, pipeline: RunningPipeline, now: float, estimates: Mapping[str, CostEstimate]
+    ) -> PipelineWindow:
+        """The observations of a pipeline in the window."""
         since = now - self.window
         fresh = self._fresh.get(pipeline.name, 0.0)
-        # The first batch under a plan pays for the change: it says nothing of what comes. Spark
+        # The first batch under a plan pays for the change, so it is not representative. Spark
         # may report before it that there was nothing to do.
         under = [b for b in self._batches.get(pipeline.name, ()) if b.started >= fresh]
         first = next((i for i, b in enumerate(under) if b.rows_in), 0)
         valid = under[first + 1 :]
-        # Where a batch takes longer than the window, the last one is what is known.
+        # If batches take longer than the window, only the last one is known.
         recent = [b for b in valid if b.at > since] or valid[-1:]
         under_way, quiet = self._now(pipeline, fresh)
         work: dict[tuple[str, int], list[float]] = {}
@@ -281,7 +288,7 @@ class Observer:
         known = [(b, work.get((b.run, b.number), [])) for b in valid[-_SAMPLES:]]
         keys = {(b.run, b.number) for b in recent}
         numbers = {b.number for b in recent}
-        return Window(
+        return PipelineWindow(
             name=pipeline.name,
             operators=pipeline.spec.operators,
             parallelism=pipeline.spec.parallelism,
@@ -301,9 +308,9 @@ class Observer:
         )
 
     def _now(self, pipeline: RunningPipeline, fresh: float) -> tuple[float | None, float | None]:
-        """Since when a batch is under way, or else nothing is; None where nobody can know.
+        """Start of the running batch, and since when none runs; None is unknown.
 
-        Batches for a sink of Spark's own do not come through here.
+        Batches of native sinks do not pass through Python.
         """
         if pipeline.native_sink is not None or pipeline.up is None:
             return None, None
@@ -317,7 +324,7 @@ class Observer:
 def _late(data: Mapping[str, Any]) -> int:
     """Records that a batch dropped behind the watermark.
 
-    Spark counts what is left of them after they were added up by group, where that comes first.
+    Where Spark aggregates them by group first, it counts the groups.
     """
     counted = data.get("observedMetrics", {}).get(LATE, {}).get("rows")
     if counted is not None:
@@ -326,6 +333,6 @@ def _late(data: Mapping[str, Any]) -> int:
 
 
 def _key_parts(pipeline: RunningPipeline) -> int | None:
-    """Parts into which keys are dealt out, where each instance has one of them."""
+    """Partitions of the keys, if each instance serves exactly one."""
     parts = pipeline.wired.partitions
     return parts if pipeline.stateful and parts <= pipeline.spec.parallelism else None

@@ -1,7 +1,7 @@
-"""Spark's own statistics: which task ran where, for how long, and on how many rows.
+"""Reads Spark's task statistics: where each task ran, for how long, and on how many rows.
 
-Spark keeps them for its web page, and private. They are read as JSON through a file: a large
-answer through the socket costs more than all the rest.
+Spark keeps them for its web page, and private. They are read as JSON through a file, because large
+answers through the socket are expensive.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _PATIENCE = 5.0
 class Task:
     """One finished task of one batch of a query; times are seconds.
 
-    stage is the number of its stage; later stages of a batch have higher ones. rows came through
-    a shuffle, None if there was none before this task.
+    stage: the number of its stage, higher for later stages of a batch; rows: rows it read from a
+    shuffle, None if there was none before it.
     """
 
     number: int
@@ -48,7 +48,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Running:
-    """A task that is under way, of whatever job."""
+    """A running task of any job."""
 
     executor: str
     started: float
@@ -56,7 +56,7 @@ class Running:
 
 @dataclass(frozen=True)
 class ExecutorFacts:
-    """What Spark knows of an executor; heap: the most that was in use so far, in bytes."""
+    """Facts about an executor; heap: its peak use so far, in bytes."""
 
     name: str
     slots: int
@@ -64,15 +64,15 @@ class ExecutorFacts:
 
 
 @dataclass(frozen=True)
-class Spent:
-    """Seconds of tasks on a processor of the JVM's, and those in which they waited for others."""
+class TaskSeconds:
+    """Processor seconds of tasks in the JVM, and seconds in which they waited."""
 
     cpu: float
     waited: float
 
 
 class Statistics:
-    """Reads what is new. `aside` is a file of its own; `running` is as of the last look."""
+    """Reads new statistics. `aside` is a scratch file; `running` is as of the last read."""
 
     def __init__(self, spark: SparkSession, aside: Path) -> None:
         jvm: Any = spark._jvm
@@ -87,10 +87,10 @@ class Statistics:
             for name in ("TaskData", "StageData", "ExecutorSummary")
         }
         self._owners: dict[int, tuple[str, int] | None] = {}
-        self._first = 0  # no task below it is of interest any more
+        self._first = 0  # tasks with lower numbers are known
         self._told: set[int] = set()
         self.running: list[Running] = []
-        self._lock = threading.Lock()  # there is one file
+        self._lock = threading.Lock()  # there is only one scratch file
 
     def new_tasks(self) -> list[Task]:
         """Tasks of queries that have succeeded since the last call."""
@@ -113,7 +113,7 @@ class Statistics:
         return sorted((t for t in made if t is not None), key=lambda t: t.number)
 
     def executors(self) -> list[ExecutorFacts]:
-        """Executors that are there."""
+        """The executors of the session."""
         with self._lock:
             facts = [entry["info"] for entry in self._newest("ExecutorSummary", lambda _: True)]
         return [
@@ -126,8 +126,8 @@ class Statistics:
             if i["isActive"] and i["totalCores"] > 0
         ]
 
-    def spent(self, description: str) -> Spent:
-        """What the tasks of a job that is done took, by its description."""
+    def spent(self, description: str) -> TaskSeconds:
+        """The cost of a finished job, found by its description."""
         end = time.monotonic() + _PATIENCE
         while time.monotonic() < end:
             with self._lock:
@@ -136,7 +136,7 @@ class Statistics:
             if found and all(i["status"] in ("COMPLETE", "SKIPPED") for i in found):
                 cpu = sum(i["executorCpuTime"] for i in found) / 1e9
                 run = sum(i["executorRunTime"] for i in found) / 1e3
-                return Spent(cpu, max(0.0, run - cpu))
+                return TaskSeconds(cpu, max(0.0, run - cpu))
             time.sleep(0.02)
         raise TimeoutError(f"Spark said nothing of the job '{description}'")
 
@@ -147,7 +147,7 @@ class Statistics:
         return bool(tasks[-1]["taskId"] <= self._first)
 
     def _newest(self, what: str, enough: Any) -> list[dict[str, Any]]:
-        """The newest entries first, as many as it takes."""
+        """The newest entries, until `enough` says so."""
         most = _FEW
         while True:
             view = self._store.view(self._classes[what]).reverse().max(most)
@@ -158,9 +158,9 @@ class Statistics:
             most *= 4
 
     def _learn(self, stages: Iterable[int]) -> None:
-        """Find out which batch of which query each of some stages belongs to.
+        """Find the query and the batch of stages.
 
-        They have had tasks: one that only waits for another has no description yet.
+        They have had tasks: a stage that waits for another has no description yet.
         """
         unknown = set(stages) - set(self._owners)
         if not unknown:
@@ -198,7 +198,7 @@ class Statistics:
 
 
 def of_instances(tasks: Sequence[Task]) -> list[Task]:
-    """Of each batch the tasks behind a shuffle, or else those of its first stage."""
+    """The tasks of each batch after its shuffle, or those of its first stage."""
     behind = behind_shuffle(tasks)
     batches: dict[tuple[str, int], list[Task]] = defaultdict(list)
     for task in tasks:
@@ -212,6 +212,6 @@ def of_instances(tasks: Sequence[Task]) -> list[Task]:
 
 
 def behind_shuffle(tasks: Sequence[Task]) -> set[int]:
-    """The numbers of the tasks behind a shuffle: also of those for which it had nothing."""
+    """The numbers of the tasks after a shuffle, including those that read no rows from it."""
     stages = {(t.run, t.batch, t.stage) for t in tasks if t.rows is not None}
     return {t.number for t in tasks if (t.run, t.batch, t.stage) in stages}

@@ -1,8 +1,8 @@
-"""The gate before the batches of a query: holds those that have not begun yet.
+"""The gate in front of a query's batches: holds the next batch so that a query can be stopped.
 
-Spark cuts off the batch that runs when a query is stopped. A sink that has got a part of it gets
-that part again with the next start. So a query is stopped while its next batch waits here: then
-the last one is committed, and of the next one nothing has been delivered.
+Spark interrupts the batch that runs when a query is stopped, and a sink that has received part of
+it receives that part again after the next start. So a query is stopped while its next batch waits
+here: then the last batch is committed, and nothing of the next one has been delivered.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import time
 from collections.abc import Callable
 
 _LOOK = 0.02
-"""Seconds between two looks of a batch that waits."""
+"""Seconds after which a waiting batch checks the gate again."""
 
 
 class Gate:
     """Lets batches of one query begin, one at a time.
 
-    inside: the batch that is under way; held: the batch that waits before the closed gate;
-    pending: the batch that an earlier start of the query has planned and not committed. That one
-    is always let in, because what it may have delivered is known by the batch's present name.
+    inside: the batch that is running; held: the batch that waits in front of the closed gate;
+    pending: the batch that an earlier start of the query has planned and not committed. It may
+    always begin, because what it has already delivered carries the name it has now.
     """
 
     def __init__(self) -> None:
@@ -38,17 +38,17 @@ class Gate:
             self.pending, self.inside, self.held = pending, None, None
 
     def close(self) -> None:
-        """Let no batch begin any more but a pending one."""
+        """Let no batch begin but a pending one."""
         with self._lock:
             self._closed = True
 
     def open(self) -> None:
-        """Let batches begin, also the one that waits."""
+        """Let batches begin, including the one that waits."""
         with self._lock:
             self._closed = False
 
     def end(self) -> None:
-        """The query is about to stop: turn away the batch that waits."""
+        """The query is about to stop: reject the batch that waits."""
         with self._lock:
             self._ended = True
 

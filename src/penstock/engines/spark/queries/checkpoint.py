@@ -1,7 +1,7 @@
-"""Reading Spark's checkpoint: how far a query has come.
+"""Reads Spark's checkpoints: which rows of each input a query has planned and committed.
 
 A line of the offset log is `name:offset`. Our sources are named by the epoch of their wiring, so
-what an earlier wiring left in a checkpoint that is kept for its state is told apart from ours.
+offsets of an earlier wiring in a checkpoint that is kept for its state are not mistaken for ours.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def source_name(epoch: int, number: int) -> str:
 
 
 def progress(checkpoint: Path, epoch: int) -> tuple[int, dict[str, int], bool]:
-    """The last batch that was begun (-1: none), the rows it ends at by input, and if it is done."""
+    """The last planned batch (-1: none), its end rows by input, and whether it is committed."""
     begun, done = _latest(checkpoint / "offsets"), _latest(checkpoint / "commits")
     if begun < 0:
         return -1, {}, True
@@ -29,18 +29,18 @@ def progress(checkpoint: Path, epoch: int) -> tuple[int, dict[str, int], bool]:
 
 
 def committed(checkpoint: Path, epoch: int) -> dict[str, int]:
-    """The rows that are done for good, by input."""
+    """The rows that are committed, by input."""
     done = _latest(checkpoint / "commits")
     return _rows(checkpoint / "offsets" / str(done), epoch) if done >= 0 else {}
 
 
 def planned(checkpoint: Path, epoch: int, batch: int) -> dict[str, int]:
-    """The rows that a batch which was begun ends at, by input."""
+    """The end rows of a planned batch, by input."""
     return _rows(checkpoint / "offsets" / str(batch), epoch)
 
 
 def marks(checkpoint: Path, epoch: int, batch: int | None = None) -> dict[str, int]:
-    """The marks that came with a batch, by input; of the last one that is done if none is given."""
+    """Event-time marks that arrived with a batch (by default the last committed), by input."""
     number = _latest(checkpoint / "commits") if batch is None else batch
     found = {}
     for offset in _offsets(checkpoint / "offsets" / str(number), epoch) if number >= 0 else ():
@@ -59,7 +59,7 @@ def watermark(checkpoint: Path, batch: int) -> int:
 
 
 def watermark_moved(checkpoint: Path) -> bool:
-    """Whether the watermark has moved past the one that the last committed batch ran with.
+    """True if the watermark is later than the one that the last committed batch ran with.
 
     Spark then runs a batch without new rows, in which windows close.
     """
@@ -71,12 +71,12 @@ def watermark_moved(checkpoint: Path) -> bool:
 
 
 def last_commit(checkpoint: Path) -> int:
-    """The last batch that is done, -1 if there is none."""
+    """The number of the last committed batch, -1 if there is none."""
     return _latest(checkpoint / "commits")
 
 
 def log_offset(checkpoint: Path, source: str) -> int:
-    """Up to which entry of its log a file source is read and committed, -1 if nothing is."""
+    """The last committed entry of a file source's log, -1 if there is none."""
     done = _latest(checkpoint / "commits")
     if done < 0:
         return -1
@@ -88,10 +88,10 @@ def log_offset(checkpoint: Path, source: str) -> int:
 
 
 def come_home(checkpoint: Path) -> None:
-    """Point a checkpoint that was copied or moved at its own files.
+    """Correct the absolute paths in a checkpoint that was copied or moved.
 
-    Spark notes the places of a processor's schemas in full, so a copy would read them from the
-    original for ever, and not start once that is gone.
+    Spark stores the full paths of a processor's schema files, so a copy would go on reading those
+    of the original, and not start once the original is deleted.
     """
     home = f"{checkpoint.absolute().as_uri()}/state/".replace("file:///", "file:/")
     for note in checkpoint.glob("state/*/_metadata/v2/[!.]*"):

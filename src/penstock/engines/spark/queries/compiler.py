@@ -1,4 +1,4 @@
-"""From operators to Spark DataFrames: one function an operator form."""
+"""Compiles operators to Spark DataFrames: one function for each form of operator."""
 
 from __future__ import annotations
 
@@ -16,12 +16,19 @@ from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import OnError, Operator
 from penstock.dataflow.schema import Schema
 from penstock.engines.spark.channels import event_time
-from penstock.engines.spark.channels.event_time import DELAY, feeds_state, interval, microseconds
-from penstock.engines.spark.channels.remote_files import Store
-from penstock.engines.spark.measuring.meter import Mail
+from penstock.engines.spark.channels.event_time import (
+    DELAY,
+    LATE,
+    Watermark,
+    feeds_state,
+    interval,
+    late,
+    microseconds,
+)
+from penstock.engines.spark.channels.remote_files import FileStore
+from penstock.engines.spark.measuring.meter import MeterReports
 from penstock.engines.spark.queries.dead_letters import Desk
-from penstock.engines.spark.queries.late_rows import LATE, Watermark, late
-from penstock.engines.spark.queries.record_functions import Stage, Stages
+from penstock.engines.spark.queries.record_functions import RecordStep, RecordSteps
 from penstock.engines.spark.queries.stateful_processors import (
     ALL,
     ORDER,
@@ -34,13 +41,13 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, GroupedData
 
 OUT = "penstock_out"
-"""Name of the observation that counts what leaves a pipeline."""
+"""Name of the observation that counts the output rows of a pipeline."""
 
 IN = "penstock_in_"
-"""Prefix of the observations that count what a source of Spark's own gives."""
+"""Prefix of the observations that count the rows of one of Spark's own sources."""
 
 REJECT = "penstock_reject_"
-"""Prefix of the observations that collect a native operator's rejects."""
+"""Prefix of the observations that collect the rejected rows of a native operator."""
 
 
 _TIMER_SECONDS = 0.5
@@ -51,7 +58,7 @@ KEPT = "penstock_kept_"
 
 
 class CompileError(PenstockError):
-    """An operator could not be turned into a DataFrame."""
+    """An operator could not be compiled to a DataFrame."""
 
     def __init__(self, operator: Operator, message: str) -> None:
         self.operator = operator
@@ -62,70 +69,73 @@ class CompileError(PenstockError):
 class Compiler:
     """Compiles the operators of one pipeline.
 
-    `dead` is where dead letters go, `mail` where what is metered in Python goes, if anywhere;
-    late records are counted against `watermark`, if it is given.
+    dead: where dead letters are written; mail: where measurements of Python operators are sent,
+    None to take none; late records are counted against `watermark`, if given.
     """
 
     graph: Graph
-    dead: Store
+    dead: FileStore
     epoch: int = 0
-    mail: Mail | None = None
+    mail: MeterReports | None = None
     watermark: Watermark | None = None
 
     def tail(
         self, operators: tuple[str, ...], read: Callable[[Operator, str], DataFrame]
     ) -> DataFrame:
-        """The DataFrame that leaves a pipeline.
+        """The output of a pipeline as a DataFrame.
 
         `read(operator, input)` gives the DataFrame of a source (input "") or of a channel.
         """
         inside = set(operators)
         last = [n for n in operators if not isinstance(self.graph[n].body, op.Write)][-1:]
-        frames: dict[str, Result] = {}
-        result: Result | None = None
+        frames: dict[str, PendingFrame] = {}
+        result: PendingFrame | None = None
         for name in operators:
             operator = self.graph[name]
             if isinstance(operator.body, op.Write):
                 if result is None:  # a sink alone
-                    result = Result(read(operator, operator.inputs[0]))
+                    result = PendingFrame(read(operator, operator.inputs[0]))
                 continue
             if isinstance(operator.body, op.Read):
-                result = Result(read(operator, ""))
+                result = PendingFrame(read(operator, ""))
             else:
                 inputs = [
-                    frames[i] if i in inside else Result(read(operator, i)) for i in operator.inputs
+                    frames[i] if i in inside else PendingFrame(read(operator, i))
+                    for i in operator.inputs
                 ]
                 result = self.apply(operator, inputs)
             if isinstance(operator.body, op.Aggregate | op.Join) and name not in last:
-                result = Result(_unpruned(name, result.frame()))
+                result = PendingFrame(_unpruned(name, result.frame()))
             frames[name] = result
         assert result is not None
         return result.frame().observe(OUT, F.count(F.lit(1)).alias("rows"))
 
-    def apply(self, operator: Operator, inputs: list[Result]) -> Result:
-        """One operator on top of its inputs."""
+    def apply(self, operator: Operator, inputs: list[PendingFrame]) -> PendingFrame:
+        """Apply one operator to its inputs."""
         body = operator.body
         if isinstance(body, op.PYTHON_BODIES):
             return inputs[0].then(self._stage(operator, inputs[0]), operator.schema)
         frames = [i.frame() for i in inputs]
         match body:
             case op.Frame():
-                return Result(self._frame(operator, body, frames[0]))
+                return PendingFrame(self._frame(operator, body, frames[0]))
             case op.Aggregate(emit=emit, window=window):
                 result = self._aggregate(operator, body, frames[0])
                 if emit == "final" and feeds_state(self.graph, operator.name):
                     result = event_time.noted(result, window.size if window else None)
-                return Result(result)
+                return PendingFrame(result)
             case op.Deduplicate():
-                return Result(self._noted(operator, _deduplicate(operator, body, frames[0])))
+                return PendingFrame(self._noted(operator, _deduplicate(operator, body, frames[0])))
             case op.Join():
-                return Result(self._noted(operator, _join(operator, body, frames[0], frames[1])))
+                return PendingFrame(
+                    self._noted(operator, _join(operator, body, frames[0], frames[1]))
+                )
             case op.Union():
-                return Result(reduce(lambda a, b: a.unionByName(b), event_time.union(frames)))
+                return PendingFrame(reduce(lambda a, b: a.unionByName(b), event_time.union(frames)))
             case op.Process():
-                return Result(self._process(operator, body, frames[0]))
+                return PendingFrame(self._process(operator, body, frames[0]))
             case op.Barrier():
-                return Result(_barrier(operator, frames))
+                return PendingFrame(_barrier(operator, frames))
         raise AssertionError(body)
 
     def _noted(self, operator: Operator, frame: DataFrame) -> DataFrame:
@@ -178,12 +188,12 @@ class Compiler:
             self.epoch,
         )
 
-    def _stage(self, operator: Operator, before: Result) -> Stage:
+    def _stage(self, operator: Operator, before: PendingFrame) -> RecordStep:
         assert isinstance(operator.body, op.PYTHON_BODIES)
         schema = operator.schema
         struct = before.struct() if schema is None else struct_of(schema)
         arrow = to_arrow_schema(struct, timezone=_zone(before.base))
-        return Stage(operator.body, arrow, self.desk(operator), self.mail)
+        return RecordStep(operator.body, arrow, self.desk(operator), self.mail)
 
     def _process(self, operator: Operator, body: op.Process, frame: DataFrame) -> DataFrame:
         assert operator.schema is not None
@@ -201,15 +211,15 @@ class Compiler:
 
 
 @dataclass(frozen=True)
-class Result:
-    """A DataFrame, and Python stages that are still to be put on top of it in one go."""
+class PendingFrame:
+    """A DataFrame and Python steps that will be applied to it in one Python worker."""
 
     base: DataFrame
-    stages: tuple[Stage, ...] = ()
+    stages: tuple[RecordStep, ...] = ()
     schema: Schema | None = None
 
-    def then(self, stage: Stage, schema: Schema | None) -> Result:
-        return Result(self.base, (*self.stages, stage), schema or self.schema)
+    def then(self, stage: RecordStep, schema: Schema | None) -> PendingFrame:
+        return PendingFrame(self.base, (*self.stages, stage), schema or self.schema)
 
     def struct(self) -> StructType:
         return self.base.schema if self.schema is None else struct_of(self.schema)
@@ -217,19 +227,19 @@ class Result:
     def frame(self) -> DataFrame:
         if not self.stages:
             return self.base
-        return self.base.mapInArrow(Stages(self.stages), self.struct())
+        return self.base.mapInArrow(RecordSteps(self.stages), self.struct())
 
 
 def _zone(frame: DataFrame) -> str:
-    """The time zone in which Spark hands timestamps to Python."""
+    """The time zone in which Spark passes timestamps to Python."""
     return str(frame.sparkSession.conf.get("spark.sql.session.timeZone"))
 
 
 def _inside(frame: DataFrame, result: DataFrame) -> DataFrame:
-    """A result in the session of the frame that it was made of.
+    """The result, moved to the session of the frame that it was made from.
 
-    A function may begin with a DataFrame of the user's own session, such as a static table that it
-    joins the stream to; the query must not run there.
+    A function may start from a DataFrame of the user's own session, such as a static table that it
+    joins to the stream; the query must not run in that session.
     """
     from pyspark.sql import DataFrame
 
@@ -242,10 +252,10 @@ def _inside(frame: DataFrame, result: DataFrame) -> DataFrame:
 
 
 def _unpruned(name: str, frame: DataFrame) -> DataFrame:
-    """Use every column once.
+    """Use every column once, so that all of them stay in the state.
 
-    Spark leaves out of an operator's state what nothing behind it uses. Then its state would
-    look different when what is behind it moves to another pipeline, and would not fit any more.
+    Spark keeps in an operator's state only columns that are used downstream. The layout of the
+    state would then change when downstream operators move to another pipeline.
     """
     plain = [f.name for f in frame.schema.fields if "map<" not in f.dataType.simpleString()]
     maps = [f.name for f in frame.schema.fields if f.name not in plain]
@@ -260,7 +270,7 @@ def struct_of(schema: Schema) -> StructType:
 
 
 def output_mode(graph: Graph, operators: tuple[str, ...]) -> str:
-    """Spark's output mode for a pipeline, which its one stateful operator decides."""
+    """Spark's output mode for a pipeline: that of its only stateful operator."""
     for name in operators:
         body = graph[name].body
         if isinstance(body, op.Aggregate):
@@ -269,15 +279,15 @@ def output_mode(graph: Graph, operators: tuple[str, ...]) -> str:
 
 
 def needs(graph: Graph, operators: tuple[str, ...]) -> tuple[dict[str, str], float]:
-    """Settings that a pipeline's query needs, and the least time between its batches.
+    """Spark settings for a pipeline's query, and the shortest time between its batches in seconds.
 
-    Batches without input are run only where time alone can make output: windows that close,
-    joins and timers. Timers of processing time could fire at any moment, so Spark would run
-    such batches without a pause.
+    Batches without input run only where time alone can produce output: windows that close, joins
+    and timers. Timers of processing time could fire at any moment, so without a shortest time
+    Spark would run such batches without a pause.
     """
     alone, least, ordered = False, 0.0, False
     for name in operators:
-        # A watermark that nobody here needs any more may be needed downstream.
+        # A watermark that this pipeline no longer needs may be needed downstream.
         alone |= graph[name].stateful and feeds_state(graph, name)
         match graph[name].body:
             case op.Aggregate(emit="final") | op.Process(time_mode="event_time"):
@@ -299,10 +309,10 @@ def _columns(given: tuple[Any, ...]) -> list[Column]:
 
 
 def _ordered(frame: DataFrame) -> DataFrame:
-    """With the place of each row in its batch: splits are in order, and rows within them.
+    """The frame with the position of each row in its batch as another column.
 
-    Spark refuses this function in streams, because its values mean nothing from one batch to the
-    next; see `needs`.
+    Spark rejects this function in streams, because its values mean nothing across batches; `needs`
+    turns that check off.
     """
     return frame.withColumn(ORDER, F.monotonically_increasing_id())
 
@@ -321,13 +331,13 @@ def _deduplicate(operator: Operator, body: op.Deduplicate, frame: DataFrame) -> 
 
 
 def _join(operator: Operator, body: op.Join, left: DataFrame, right: DataFrame) -> DataFrame:
-    """Equal keys, and the condition; keys come once, a right column of a taken name is renamed."""
+    """Join on keys and condition. Keys appear once; right columns with a taken name are renamed."""
     if body.left_watermark is not None:
         left = event_time.timed(left, *body.left_watermark)
     if body.right_watermark is not None:
         right = event_time.timed(right, *body.right_watermark)
     one, two = left.alias("l"), right.alias("r")
-    # Batch mode pairs no null with a null. Streams do, where Spark does not filter nulls out first.
+    # Batch mode never joins null to null. Streams do, unless Spark filters nulls out first.
     equal = (F.col(f"l.{k}") == F.col(f"r.{k}") for k in operator.keys)
     on = reduce(lambda a, b: a & b, (*equal, *(F.col(f"l.{k}").isNotNull() for k in operator.keys)))
     if body.condition is not None:
@@ -346,7 +356,7 @@ def _join(operator: Operator, body: op.Join, left: DataFrame, right: DataFrame) 
 
 
 def _barrier(operator: Operator, frames: list[DataFrame]) -> DataFrame:
-    """Tag every record with its port, bring all ports together, and pair them up in state."""
+    """Tag every record with its port, union all ports, and pair the records up in state."""
     ports = operator.inputs
     schemas = tuple(frame.schema for frame in frames)
     keys = [StructField(k, frames[0].schema[k].dataType) for k in operator.keys]

@@ -2,8 +2,8 @@
 
     dead/<operator>/<thousand batches>/<epoch>-<batch>-<partition>-<attempt>-<random>.jsonl
 
-A task may serve several partitions one after the other, each with letters of its own, and may be
-tried again: when its batch is through, the letters of the last attempt stay.
+A task may process several partitions one after the other, each with letters of its own, and may be
+retried: when its batch is finished, only the letters of the last attempt are kept.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from typing import Any, NoReturn
 
 from pyspark import TaskContext
 
-from penstock.engines.spark.channels.remote_files import Store
-from penstock.engines.spark.measuring.meter import Report
+from penstock.engines.spark.channels.remote_files import FileStore
+from penstock.engines.spark.measuring.meter import MeterReport
 
 _TABLES = ("DataFrame", "Series", "RecordBatch", "Table", "ChunkedArray")
 _LIBRARIES = ("pandas", "pyarrow", "polars", "pyspark")
 
 
 class OperatorError(RuntimeError):
-    """An operator cannot go on: it is set to fail, or what it makes is of the wrong kind."""
+    """An operator cannot continue: it is set to fail, or its result has the wrong type."""
 
 
 @dataclass(frozen=True)
 class Desk:
-    """Where the letters of one operator go, and what is done with a bad record."""
+    """Where the dead letters of one operator go, and what happens to a bad record."""
 
     operator: str
     written: str
     fails: bool
-    store: Store
+    store: FileStore
     epoch: int
 
-    def report(self, letters: Letters) -> Report:
-        """A new report on the operator in the task that the letters are of."""
-        return Report(self.operator, self.epoch, letters.partition, letters.batch)
+    def report(self, letters: Letters) -> MeterReport:
+        """A new measurement of the operator, for the same task as the letters."""
+        return MeterReport(self.operator, self.epoch, letters.partition, letters.batch)
 
     def open(self) -> Letters:
         """The letters of this task; called inside a Python worker."""
@@ -52,12 +52,12 @@ class Desk:
 
 
 def tag(epoch: int, batch: int) -> str:
-    """The name of a batch: unique in a run, and in order of time for any one sink."""
+    """The name of a batch: unique in a run, and in chronological order for each sink."""
     return f"{epoch:06d}-{batch:09d}"
 
 
 class Letters:
-    """The letters of one task, written when it has gone through all its records."""
+    """The dead letters of one task, written when it has processed all its records."""
 
     def __init__(self, desk: Desk, batch: int, ending: str, partition: int) -> None:
         self.batch = batch
@@ -68,7 +68,7 @@ class Letters:
         self._lines: list[str] = []
 
     def add(self, record: Any, error: BaseException) -> None:
-        """Put a record aside, or raise if the operator is set to fail."""
+        """Keep a record as a dead letter, or raise if the operator is set to fail."""
         text = f"{type(error).__name__}: {error}"
         if self._desk.fails:
             one_line = " ".join(text.split())
@@ -79,16 +79,16 @@ class Letters:
         self._lines.append(line(self._desk.operator, text, record))
 
     def give_up(self, error: BaseException) -> NoReturn:
-        """Say which operator failed where no record can be blamed."""
+        """Raise an error that names the operator, where no single record is at fault."""
         raise OperatorError(
             f"operator '{self._desk.operator}' ({self._desk.written}) failed, and no record can be "
             f"blamed for it: {type(error).__name__}: {error}"
         ) from error
 
     def refuse(self, result: Any, wanted: str) -> None:
-        """Raise if a result is a table of another library: then no record is to blame.
+        """Raise if a result is a table of another library: then the operator is at fault.
 
-        Every record would become a dead letter, and the flow would go on without a result.
+        Otherwise every record would become a dead letter, and the flow would produce nothing.
         """
         kind = type(result)
         if kind.__name__ in _TABLES and kind.__module__.partition(".")[0] in _LIBRARIES:
@@ -109,36 +109,36 @@ def line(operator: str, error: str, record: Any) -> str:
 
 
 def raw_line(operator: str, error: str, record: str) -> str:
-    """A letter whose record is JSON already."""
+    """A dead letter whose record is already JSON."""
     return f'{{"operator": {_json(operator)}, "error": {_json(error)}, "record": {record}}}'
 
 
-def _box(store: Store, operator: str, label: str) -> Store:
-    """The folder of a batch's letters, shared with its thousand, so that none grows for ever."""
+def _box(store: FileStore, operator: str, label: str) -> FileStore:
+    """The directory of a batch's letters, one for each thousand batches to keep them small."""
     return store.child(operator).child(label[:-3])
 
 
-def write(store: Store, operator: str, label: str, ending: str, lines: Iterable[str]) -> None:
-    """Put letters of a batch into an operator's directory."""
+def write(store: FileStore, operator: str, label: str, ending: str, lines: Iterable[str]) -> None:
+    """Write letters of a batch to an operator's directory."""
     box = _box(store, operator, label).make()
     data = ("\n".join(lines) + "\n").encode(errors="backslashreplace")
     box.write_bytes(f"{label}-{ending}.jsonl", data)
 
 
-def total(store: Store, operator: str) -> int:
-    """All letters of an operator."""
+def total(store: FileStore, operator: str) -> int:
+    """The number of an operator's letters."""
     boxes = store.child(operator)
     return sum(_lines(boxes.child(name), boxes.child(name).names()) for name in boxes.names())
 
 
-def count(store: Store, operator: str, label: str) -> int:
-    """The letters of one batch."""
+def count(store: FileStore, operator: str, label: str) -> int:
+    """The number of letters of one batch."""
     box = _box(store, operator, label)
     return _lines(box, box.names(f"{label}-"))
 
 
-def settle(store: Store, operator: str, label: str) -> int:
-    """When a batch is through: drop the letters of attempts that failed, and count the rest."""
+def settle(store: FileStore, operator: str, label: str) -> int:
+    """After a batch: delete the letters of failed attempts and count the rest."""
     box = _box(store, operator, label)
     kept = set(box.names(f"{label}-"))
     tries: dict[str, dict[str, list[str]]] = {}
@@ -154,15 +154,15 @@ def settle(store: Store, operator: str, label: str) -> int:
     return _lines(box, kept)
 
 
-def discard(store: Store, operator: str, label: str) -> None:
-    """Remove what an earlier, unfinished attempt at a batch left."""
+def discard(store: FileStore, operator: str, label: str) -> None:
+    """Delete the letters of an earlier, unfinished attempt at a batch."""
     box = _box(store, operator, label)
     for name in box.names(f"{label}-"):
         box.remove(name)
 
 
-def forget(store: Store, operators: Iterable[str], epoch: int) -> None:
-    """Remove the letters of an epoch that never came into force, and of all after it."""
+def forget(store: FileStore, operators: Iterable[str], epoch: int) -> None:
+    """Delete the letters of an epoch that was never in force, and of all later ones."""
     for operator in operators:
         boxes = store.child(operator)
         for name in boxes.names():
@@ -171,7 +171,7 @@ def forget(store: Store, operators: Iterable[str], epoch: int) -> None:
                     boxes.child(name).remove(file)
 
 
-def _lines(box: Store, names: Iterable[str]) -> int:
+def _lines(box: FileStore, names: Iterable[str]) -> int:
     found = 0
     for name in names:
         if name.endswith(".jsonl"):
@@ -185,7 +185,7 @@ def _json(value: Any) -> str:
 
 
 def _keyed_by_text(value: Any) -> Any:
-    """A map may have keys that JSON does not know."""
+    """Maps with text keys: JSON has no others."""
     if isinstance(value, dict):
         return {k if isinstance(k, str) else str(k): _keyed_by_text(v) for k, v in value.items()}
     return [_keyed_by_text(v) for v in value] if isinstance(value, list | tuple) else value

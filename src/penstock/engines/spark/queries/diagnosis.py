@@ -1,18 +1,24 @@
-"""Why a batch failed: the operator that did it, and the line of Spark's error that says so."""
+"""Finds out why a batch failed: the operator at fault, and the decisive line of Spark's error."""
 
 from __future__ import annotations
 
 import re
+from itertools import islice
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from penstock.dataflow import operators as op
+from penstock.dataflow.generator import records
 from penstock.dataflow.operators import Operator
-from penstock.engines.spark.channels.remote_files import Store
-from penstock.engines.spark.measuring import sample
+from penstock.dataflow.schema import arrow_schema as arrow
+from penstock.engines.spark import pipeline_graph
+from penstock.engines.spark.channels import channel
+from penstock.engines.spark.channels.remote_files import FileStore
 from penstock.engines.spark.pipeline_graph import Input
 from penstock.engines.spark.queries import checkpoint
-from penstock.engines.spark.queries.compiler import Compiler, Result
+from penstock.engines.spark.queries.compiler import Compiler, PendingFrame, struct_of
 from penstock.engines.spark.queries.pipeline import RunningPipeline
 from penstock.engines.spark.session.flow_session import SOCKETS
 
@@ -26,10 +32,10 @@ _CAUSE = re.compile(r"\[[A-Z_.0-9]+\]|(?!org\.)[\w.]*(Error|Exception|Invalid)\b
 
 
 def told(pipeline: RunningPipeline, error: BaseException, times: int) -> str:
-    """What to tell somebody whose pipeline has failed so many times."""
+    """The error message for a pipeline that has failed so many times."""
     try:
         operator = culprit(pipeline)
-    except Exception:  # a trial that fails proves nothing
+    except Exception:  # a failed trial proves nothing
         operator = None
     where = (
         f"operator '{operator.name}' ({operator.written})"
@@ -40,7 +46,7 @@ def told(pipeline: RunningPipeline, error: BaseException, times: int) -> str:
 
 
 def reason(text: str) -> str:
-    """The telling lines of one of Spark's long error texts."""
+    """The decisive line of one of Spark's long error texts."""
     if _TOO_LONG.search(text):
         return (
             "Spark's Python workers cannot open their sockets, because the path of their directory "
@@ -55,20 +61,20 @@ def reason(text: str) -> str:
 def culprit(pipeline: RunningPipeline) -> Operator | None:
     """Run the failed batch again, one operator more each time, until it fails.
 
-    Spark's errors name an expression at best. Sources and stateless operators in front of
-    everything else can be tried like this. If it was none of them, it is what comes next, if
-    only one thing does; else None.
+    Spark's errors name an expression at best. Sources and the stateless operators right behind
+    them can be tried this way. If none of them fails, it was the next operator, if there is only
+    one; otherwise None.
     """
-    with TemporaryDirectory() as aside:  # letters of this trial are nobody's
-        return _search(pipeline, Compiler(pipeline.site.graph, Store(aside)))
+    with TemporaryDirectory() as aside:  # dead letters of this trial are thrown away
+        return _search(pipeline, Compiler(pipeline.context.graph, FileStore(aside)))
 
 
 def _search(pipeline: RunningPipeline, compiler: Compiler) -> Operator | None:
-    site = pipeline.site
+    context = pipeline.context
     frames: dict[str, DataFrame] = {}
     names = pipeline.spec.operators
     for at, name in enumerate(names):
-        operator = site.graph[name]
+        operator = context.graph[name]
         if operator.stateful or isinstance(operator.body, op.Write):
             return operator if at == len(names) - 1 else None
         if isinstance(operator.body, op.Read):
@@ -81,7 +87,7 @@ def _search(pipeline: RunningPipeline, compiler: Compiler) -> Operator | None:
             frames[name] = found
             continue
         inputs = [frames.get(i) or _input(pipeline, name, i) for i in operator.inputs]
-        frame = compiler.apply(operator, [Result(f) for f in inputs if f is not None]).frame()
+        frame = compiler.apply(operator, [PendingFrame(f) for f in inputs if f is not None]).frame()
         try:
             frame.write.format("noop").mode("overwrite").save()
         except Exception:
@@ -94,5 +100,35 @@ def _input(pipeline: RunningPipeline, operator: str, upstream: str) -> DataFrame
     """The rows of the batch that was begun last, as far as Penstock can read them itself."""
     entry = Input(operator, upstream)
     _, rows, _ = checkpoint.progress(pipeline.checkpoint, pipeline.wired.epoch)
-    found = sample.table(pipeline, entry, pipeline.positions[entry.key], rows.get(entry.key, 0))
-    return None if found is None else sample.frame(pipeline, entry, found)
+    found = read_table(pipeline, entry, pipeline.positions[entry.key], rows.get(entry.key, 0))
+    return None if found is None else as_frame(pipeline, entry, found)
+
+
+_BATCHES = 50
+"""At most so many record batches are read."""
+
+
+def read_table(pipeline: RunningPipeline, entry: Input, first: int, stop: int) -> pa.Table | None:
+    """Rows [first, stop) of an input; None where Penstock cannot read them itself.
+
+    Rows of a channel that all its readers have committed may be gone: then there are fewer.
+    """
+    context = pipeline.context
+    generator = None if entry.upstream else pipeline_graph.generator(context.graph, entry.operator)
+    if generator is not None:
+        schema = generator.schema
+        batches = records(generator, first, stop)
+    elif entry.upstream:
+        schema = context.schemas[entry.upstream]
+        source = context.channel(entry.upstream)
+        batches = channel.read(source.store, source.log.pieces(first, stop), arrow(schema))
+    else:
+        return None
+    return pa.Table.from_batches(islice(batches, _BATCHES), arrow(schema))
+
+
+def as_frame(pipeline: RunningPipeline, entry: Input, rows: pa.Table) -> DataFrame:
+    """The rows as Spark has them."""
+    context = pipeline.context
+    source = entry.upstream or entry.operator
+    return context.spark.createDataFrame(rows, struct_of(context.schemas[source]))

@@ -1,7 +1,7 @@
-"""Python operators over Arrow: per-record functions and Arrow functions, guarded.
+"""Runs per-record and Arrow functions over record batches, with dead letters and metering.
 
-Each compiles to a stage, a function from record batches to record batches, and neighbouring
-stages run in one Python worker without a trip through the JVM between them.
+Each operator compiles to a step, a function from record batches to record batches. Adjacent steps
+run in one Python worker, without a round trip through the JVM.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.dataflow.operators import Arrow, Filter, FlatMap, Map
-from penstock.engines.spark.measuring.meter import SAMPLED, Mail, Meter
+from penstock.engines.spark.measuring.meter import SAMPLED, Meter, MeterReports
 from penstock.engines.spark.queries.dead_letters import Desk, Letters, OperatorError
+from penstock.engines.spark.session.pickling import settled
 from penstock.engines.spark.session.time_zones import in_zone
-from penstock.engines.spark.session.worker_setup import settled
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -25,21 +25,21 @@ _BATCHES = "an Arrow function yields pyarrow.RecordBatch; Table.to_batches() mak
 
 
 @dataclass(frozen=True)
-class Stage:
-    """One Python operator, ready to be shipped. Where there is no `mail`, nothing is metered."""
+class RecordStep:
+    """One Python operator, ready to be serialised. Without `mail` it is not metered."""
 
     body: Arrow | Map | FlatMap | Filter
     schema: pa.Schema
     desk: Desk
-    mail: Mail | None = None
+    mail: MeterReports | None = None
 
     def __call__(self, batches: Batches, last: bool = True) -> Batches:
-        """`last`: of those in its Python process, so that it tells what this has used."""
+        """last: the last step in its Python process, which reports the use of the whole process."""
         letters = self.desk.open()
         meter = Meter(self.desk.report(letters))
         try:
             yield from meter.outward(self._run(meter.inward(batches), letters, meter))
-        finally:  # also when the next stage has had enough
+        finally:  # also when the next step stops reading
             letters.send()
             if self.mail is not None:
                 self.mail.send(meter.whole() if last else meter.report)
@@ -57,10 +57,10 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Stages:
-    """Stages in a row, as one function for `mapInArrow`."""
+class RecordSteps:
+    """Consecutive steps as one function for `mapInArrow`."""
 
-    stages: tuple[Stage, ...]
+    stages: tuple[RecordStep, ...]
 
     def __call__(self, batches: Batches) -> Batches:
         for number, stage in enumerate(self.stages, 1):
@@ -122,7 +122,7 @@ def _records(
 
 
 def _record(batch: pa.RecordBatch, at: int) -> dict[str, Any]:
-    """A record as it came, whatever a function has done to the dictionary it was given."""
+    """A record as it arrived, even if a function has modified its dictionary."""
     record: dict[str, Any] = batch.slice(at, 1).to_pylist()[0]
     return record
 
@@ -133,7 +133,7 @@ def _converted(
     letters: Letters,
     schema: pa.Schema,
 ) -> Batches:
-    """Results as Arrow; where a value does not fit the schema, only its record is put aside."""
+    """Results as Arrow. A record whose value does not fit the schema becomes a dead letter."""
     if not pairs:
         return
     try:
@@ -153,12 +153,12 @@ def _converted(
 def _arrow(
     function: Callable[[Batches], Batches], batches: Batches, letters: Letters, schema: pa.Schema
 ) -> Batches:
-    """Run an Arrow function over all batches; when it fails, halve the batch it failed on.
+    """Run an Arrow function over all batches; when it fails, bisect the failed batch.
 
-    What it yields between two pulls belongs to what it has pulled, so output is held until the
-    next pull and dropped if the function fails instead.
+    Output between two reads belongs to the input just read, so it is kept back until the next
+    read and discarded if the function fails instead.
     """
-    broken: list[Exception] = []  # an error of what is upstream is not this function's
+    broken: list[Exception] = []  # errors of upstream steps, not of this function
     while True:
         given: list[pa.RecordBatch] = []
         held: list[pa.RecordBatch] = []

@@ -1,11 +1,14 @@
-"""Delivering a batch to the outside, each batch once whatever happens."""
+"""Delivers batches to sinks, each batch once even when it is repeated, and counts their rows."""
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -15,7 +18,6 @@ from penstock.dataflow.delivery import remembers_files
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.schema import Schema, arrow_schema
 from penstock.engines.spark.queries import checkpoint
-from penstock.engines.spark.queries.sink_directory import Folder
 from penstock.engines.spark.session.time_zones import collected
 from penstock.errors import InvalidInput
 from penstock.verify.exactness import read_files
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
 def check_native(graph: Graph, checkpoints: Path, spark: SparkSession) -> None:
     """Raise `InvalidInput` for a native file sink whose directory another run has written to.
 
-    Such a sink keeps a log of batches beside its files. A run that is new begins at batch 0 again,
-    and the sink would skip, without a word, every batch whose number is in the log.
+    Such a sink keeps a log of batches beside its files. A new run begins at batch 0 again, and the
+    sink would silently skip every batch whose number is in the log.
     """
     for operator in graph.sinks:
         sink = operator.body.sink if isinstance(operator.body, op.Write) else None
@@ -45,7 +47,7 @@ def check_native(graph: Graph, checkpoints: Path, spark: SparkSession) -> None:
 
 
 class Outlets:
-    """Writes batches to sinks for one run. `run` names its files, so that runs do not mix."""
+    """Writes the batches of one run to sinks. `run` is part of file names, so runs do not mix."""
 
     def __init__(self, run: str) -> None:
         self._run = run
@@ -55,7 +57,7 @@ class Outlets:
     def deliver(
         self, name: str, sink: connectors.Sink, frame: DataFrame, tag: str, again: bool
     ) -> None:
-        """Write one batch; `again` says that an earlier attempt at it may have left something."""
+        """Write one batch; with `again` an earlier attempt may have left some of it."""
         match sink:
             case connectors.FileSink():
                 self._files(sink, frame, f"{self._run}-{tag}", again)
@@ -68,7 +70,7 @@ class Outlets:
                     self._memory.setdefault(name, {})[tag] = rows
             case connectors.ForeachBatch(function):
                 epoch, batch = tag.split("-")
-                # One growing number, also across wirings, as Spark's own batch id is.
+                # A number that grows across wirings too, as Spark's own batch id does.
                 function(frame, int(epoch) * 10**9 + int(batch))
             case connectors.Kafka(options):
                 frame.write.format("kafka").options(**options).save()
@@ -78,13 +80,13 @@ class Outlets:
                 raise AssertionError("a native sink is written by its own query")
 
     def rows(self, name: str) -> list[Row]:
-        """What a memory sink has got, in batch order."""
+        """The rows of a memory sink, in batch order."""
         with self._lock:
             batches = self._memory.get(name, {})
             return [row for tag in sorted(batches) for row in batches[tag]]
 
     def read(self, name: str, graph: Graph, schema: Schema) -> Iterator[Any] | None:
-        """What a sink got in this run, as Arrow data; None where that cannot be read back."""
+        """The rows of a sink in this run as Arrow data; None if they cannot be read back."""
         body = graph[name].body
         assert isinstance(body, op.Write)
         shape = arrow_schema(schema)
@@ -101,10 +103,10 @@ class Outlets:
                 return None
 
     def _files(self, sink: connectors.FileSink, frame: DataFrame, label: str, again: bool) -> None:
-        """Write beside, then move in under names made of the batch.
+        """Write to a directory aside, then move files in under names made from the batch.
 
-        The directory is flat, or has directories such as `channel=web` alone, so that anything
-        can read it. Names sort in batch order, and a batch that comes again replaces what it left.
+        The directory is flat, or has only directories such as `channel=web`, so that any tool can
+        read it. Names sort in batch order, and a repeated batch replaces its own files.
         """
         folder = Folder.at(sink.path, frame.sparkSession)
         staging = f"_staging/{label}"
@@ -125,5 +127,151 @@ class Outlets:
 
 
 def _is_data(file: str) -> bool:
-    """Whether Spark wrote rows into a file, not that it is done or what its checksum is."""
+    """True for files with rows; False for markers and checksums."""
     return file.rpartition("/")[2].startswith("part-")
+
+
+class RowCount:
+    """The number of rows that a source has produced or a sink has received.
+
+    rows: each batch counted once; repeated: rows of batches that were delivered more than once to a
+    sink that cannot undo a batch, so at most that many rows are duplicates.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            data = json.loads(path.read_text())
+        except (FileNotFoundError, ValueError):
+            data = {}
+        self._tag = str(data.get("tag", ""))
+        self._before = int(data.get("before", 0))
+        self.rows = int(data.get("after", 0))
+        self._begun = str(data.get("begun", ""))
+        self._attempts = int(data.get("attempts", 0))
+        self.repeated = int(data.get("repeated", 0))
+
+    def begin(self, tag: str) -> None:
+        """A batch is about to be delivered to a sink that cannot undo it."""
+        self._attempts = self._attempts + 1 if tag == self._begun else 1
+        self._begun = tag
+        self._save()
+
+    def add(self, tag: str, rows: int) -> None:
+        """Count a delivered batch; a batch counted twice in a row counts once."""
+        if tag != self._tag:
+            self._before = self.rows
+        self._tag, self.rows = tag, self._before + rows
+        if tag == self._begun and self._attempts > 1:
+            self.repeated += rows * (self._attempts - 1)
+            self._attempts = 1
+        self._save()
+
+    def reach(self, rows: int) -> None:
+        """Set the total number of rows of all batches so far."""
+        if rows != self.rows:
+            self._tag, self._before, self.rows = "", rows, rows
+            self._save()
+
+    def _save(self) -> None:
+        draft = self._path.with_name(f".{self._path.name}.draft")
+        data = {
+            "tag": self._tag,
+            "before": self._before,
+            "after": self.rows,
+            "begun": self._begun,
+            "attempts": self._attempts,
+            "repeated": self.repeated,
+        }
+        draft.write_text(json.dumps(data))
+        draft.replace(self._path)
+
+
+class Folder(Protocol):
+    """Names are relative to the directory; "" is the directory itself."""
+
+    @staticmethod
+    def at(path: str, spark: SparkSession) -> Folder:
+        """The directory at a path, local or on any file system that Hadoop supports."""
+        return _Remote(path, spark) if "://" in path else _Local(Path(path).absolute())
+
+    def path(self, name: str) -> str:
+        """The path in the form that Spark takes."""
+
+    def files(self, name: str) -> list[str]:
+        """All files inside, at any depth, as names relative to it; sorted."""
+
+    def holds(self, name: str) -> bool:
+        """True if there is a file or directory of that name."""
+
+    def move(self, old: str, new: str) -> None:
+        """Rename a file, creating its new directory if needed. Raises if that fails."""
+
+    def remove(self, name: str) -> None:
+        """Delete a file, or a directory and its content."""
+
+
+class _Local(Folder):
+    """Local files without the JVM: a call into it for each would dominate a small batch."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def path(self, name: str) -> str:
+        return f"file://{self._root / name}"
+
+    def files(self, name: str) -> list[str]:
+        top = self._root / name
+        found = (Path(folder, file) for folder, _, files in os.walk(top) for file in files)
+        return sorted(str(file.relative_to(top)) for file in found)
+
+    def holds(self, name: str) -> bool:
+        return (self._root / name).exists()
+
+    def move(self, old: str, new: str) -> None:
+        source, target = self._root / old, self._root / new
+        target.parent.mkdir(parents=True, exist_ok=True)
+        source.replace(target)
+        # Spark leaves a checksum beside each file, under its old name.
+        source.with_name(f".{source.name}.crc").unlink(missing_ok=True)
+
+    def remove(self, name: str) -> None:
+        target = self._root / name
+        if target.is_dir():
+            shutil.rmtree(target)
+        else:
+            target.unlink()
+
+
+class _Remote(Folder):
+    """Files through Hadoop's file systems, which Spark's writers use too."""
+
+    def __init__(self, root: str, spark: SparkSession) -> None:
+        jvm: Any = spark._jvm
+        self._root = root.rstrip("/")
+        self._path = jvm.org.apache.hadoop.fs.Path
+        settings = spark.sparkContext._jsc.hadoopConfiguration()
+        self._files = self._path(self._root).getFileSystem(settings)
+
+    def path(self, name: str) -> str:
+        return f"{self._root}/{name}" if name else self._root
+
+    def files(self, name: str) -> list[str]:
+        top = self._files.makeQualified(self._path(self.path(name)))
+        found, each = [], self._files.listFiles(top, True)
+        while each.hasNext():
+            path = each.next().getPath()
+            found.append(str(path.toUri().getPath())[len(top.toUri().getPath()) :].lstrip("/"))
+        return sorted(found)
+
+    def holds(self, name: str) -> bool:
+        return bool(self._files.exists(self._path(self.path(name))))
+
+    def move(self, old: str, new: str) -> None:
+        target = self._path(self.path(new))
+        self._files.mkdirs(target.getParent())
+        if not self._files.rename(self._path(self.path(old)), target):
+            raise OSError(f"cannot move {self.path(old)} to {self.path(new)}")
+
+    def remove(self, name: str) -> None:
+        self._files.delete(self._path(self.path(name)), True)

@@ -1,4 +1,4 @@
-"""Problems of a dataflow that only Spark can see: schemas of native functions, and shipping."""
+"""Checks that need Spark: schemas of native functions, connectors, functions to serialise."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from penstock.dataflow.connectors import Files, FileSink, Generator, Kafka, Spar
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import Operator
 from penstock.dataflow.schema import Schema
-from penstock.dataflow.validation import Problem
 from penstock.engines.spark.channels import event_time
 from penstock.engines.spark.channels.event_time import EventTimes, feeds_state
-from penstock.engines.spark.channels.remote_files import Store
-from penstock.engines.spark.queries.compiler import CompileError, Compiler, Result, struct_of
+from penstock.engines.spark.channels.remote_files import FileStore
+from penstock.engines.spark.queries.compiler import CompileError, Compiler, PendingFrame, struct_of
 from penstock.engines.spark.session.pickling import pickled
-from penstock.errors import InvalidDataflow
+from penstock.errors import InvalidDataflow, Problem
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,17 +37,17 @@ _STATEFUL = {"Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "Distinct
 
 @dataclass(frozen=True)
 class Resolved:
-    """What Spark knows of a dataflow: the output schema of every operator, and event time."""
+    """The output schema of every operator, and where event time is."""
 
     schemas: Mapping[str, Schema]
     times: EventTimes = field(default_factory=EventTimes)
 
 
 def check(graph: Graph, spark: SparkSession) -> Resolved:
-    """What Spark knows of a dataflow, or `InvalidDataflow` with every problem there is."""
+    """Resolve all schemas, or raise `InvalidDataflow` with every problem found."""
     structural = validation.problems(graph)
     if structural:
-        # Without a sound structure there is no order to resolve schemas in.
+        # Without a valid structure there is no order in which to resolve schemas.
         raise InvalidDataflow(graph.name, [*structural, *_unshippable(graph)])
     schemas, times, problems = _resolve(graph, spark)
     problems += validation.problems(graph, schemas)
@@ -64,8 +63,8 @@ def check(graph: Graph, spark: SparkSession) -> Resolved:
 def _resolve(
     graph: Graph, spark: SparkSession
 ) -> tuple[dict[str, Schema | None], EventTimes, list[Problem]]:
-    """Apply every operator to a frame without rows, downstream of the sources."""
-    compiler = Compiler(graph, Store("unused"))
+    """Apply every operator to an empty frame, sources first."""
+    compiler = Compiler(graph, FileStore("unused"))
     schemas: dict[str, Schema | None] = {}
     columns: dict[str, StructType] = {}
     follows: dict[str, tuple[int | None, ...]] = {}
@@ -75,7 +74,7 @@ def _resolve(
         inputs = [schemas[i] for i in operator.inputs]
         schemas[name] = None
         if any(schema is None for schema in inputs):
-            continue  # the problem is upstream and has been named there
+            continue  # the problem is upstream and is reported there
         try:
             frames = [
                 event_time.empty(spark, columns.get(i) or struct_of(schema))
@@ -102,7 +101,7 @@ def _resolve(
 def _output(
     compiler: Compiler, operator: Operator, frames: list[DataFrame], spark: SparkSession
 ) -> tuple[Schema, StructType | None]:
-    """An operator's output, and its columns as Spark has them where they may hold event time."""
+    """An operator's output, and its Spark columns where they may hold event time."""
     body = operator.body
     if isinstance(body, op.Read):
         return _source_schema(operator, body, spark), None
@@ -111,7 +110,7 @@ def _output(
     declared = operator.schema
     if declared is not None and not isinstance(body, _NATIVE):
         return declared, None
-    result = compiler.apply(operator, [Result(f) for f in frames]).frame()
+    result = compiler.apply(operator, [PendingFrame(f) for f in frames]).frame()
     made = result.schema
     if isinstance(body, op.Frame):
         stateful = _stateful_node(result._jdf.queryExecution().analyzed())
@@ -139,7 +138,7 @@ def _output(
 
 
 def _processors(graph: Graph) -> list[Problem]:
-    """Processors that are none, or that are written for pandas."""
+    """Problems of stateful processors: not a processor, or one written for pandas."""
     found = []
     for operator in graph.operators:
         if not isinstance(operator.body, op.Process):
@@ -170,8 +169,8 @@ def _processor(made: Any) -> Iterator[str]:
     for method, given in calls.items():
         if not hasattr(made, method):
             continue
-        yield from function_checks.misfits(method, getattr(made, method), "Spark", *given)
-        said = function_checks.tables(getattr(made, method), "pandas", len(given))
+        yield from function_checks.call_problems(method, getattr(made, method), "Spark", *given)
+        said = function_checks.table_annotation(getattr(made, method), "pandas", len(given))
         if said is not None:
             yield (
                 f"its {method} is written for transformWithStateInPandas ({said}): here it gets an "
@@ -182,12 +181,12 @@ def _processor(made: Any) -> Iterator[str]:
 def _event_times(
     graph: Graph, spark: SparkSession, schemas: Mapping[str, Schema], times: EventTimes
 ) -> list[Problem]:
-    """Stateful operators whose input has more than one event-time column.
+    """Problems of stateful operators whose input has more than one event-time column.
 
-    Spark finds that only when it runs the first batch. Between two stateful operators lies a
-    channel, so each is looked at with the stateless operators in front of it.
+    Spark reports that only when it runs the first batch. There is a channel between two stateful
+    operators, so each is checked together with the stateless operators in front of it.
     """
-    compiler = Compiler(graph, Store("unused"))
+    compiler = Compiler(graph, FileStore("unused"))
     frames: dict[str, DataFrame] = {}
     found = []
 
@@ -205,7 +204,7 @@ def _event_times(
         if operator.stateful and not any(_marked(_analyzed(one)) for one in inputs):
             frames[name] = channel(name)  # one of its own at most
             continue
-        result = compiler.apply(operator, [Result(one) for one in inputs]).frame()
+        result = compiler.apply(operator, [PendingFrame(one) for one in inputs]).frame()
         frames[name] = channel(name) if operator.stateful else result
         columns = _several(spark, result) if operator.stateful else []
         if columns:
@@ -221,7 +220,7 @@ def _event_times(
 
 
 def _opaque(spark: SparkSession, columns: StructType) -> DataFrame:
-    """A streaming frame of those columns of which the optimizer knows nothing."""
+    """A streaming frame with these columns that the optimiser cannot see through."""
     rate = spark.readStream.format("rate").load()
     return rate.mapInArrow(lambda batches: batches, columns)
 
@@ -231,9 +230,9 @@ def _analyzed(frame: DataFrame) -> Any:
 
 
 def _several(spark: SparkSession, frame: DataFrame) -> list[str]:
-    """The event-time columns that come together at a stateful step of a plan, if more than one.
+    """The event-time columns that meet at a stateful node of a plan, if more than one.
 
-    Columns that nobody uses are gone by then, as they are when Spark runs it.
+    Unused columns are pruned first, as they are when Spark runs the plan.
     """
     session: Any = spark._jsparkSession
     return _at_state(session.sessionState().optimizer().execute(_analyzed(frame)))
@@ -255,12 +254,12 @@ def _at_state(plan: Any) -> list[str]:
 
 
 def _marked(plan: Any) -> list[str]:
-    """The event-time columns that a plan puts out."""
+    """The event-time columns in the output of a plan."""
     return _marks([_elements(plan.output())])
 
 
 def _marks(attributes: Iterable[list[Any]]) -> list[str]:
-    """The names of event-time columns; one that is there twice counts once."""
+    """The names of event-time columns, without duplicates."""
     marked = {
         one.exprId().id(): str(one.name())
         for group in attributes
@@ -271,12 +270,12 @@ def _marks(attributes: Iterable[list[Any]]) -> list[str]:
 
 
 def _elements(found: Any) -> list[Any]:
-    """A sequence of Scala's."""
+    """A Scala sequence as a list."""
     return [found.apply(at) for at in range(found.length())]
 
 
 def _connectors(graph: Graph, spark: SparkSession) -> list[Problem]:
-    """Kafka's connector does not come with pyspark."""
+    """Problems of connectors, such as Kafka's, which is no part of pyspark."""
     jvm: Any = spark._jvm
     loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
     if loader.getResource("org/apache/spark/sql/kafka010/KafkaSourceProvider.class") is not None:
@@ -294,7 +293,7 @@ def _connectors(graph: Graph, spark: SparkSession) -> list[Problem]:
 
 
 def _missing(graph: Graph) -> list[Problem]:
-    """Directories of this machine that are to be read and are not there."""
+    """Local input directories that do not exist."""
     found = []
     for operator in graph.sources:
         source = operator.body.source if isinstance(operator.body, op.Read) else None
@@ -306,7 +305,7 @@ def _missing(graph: Graph) -> list[Problem]:
 
 
 def make_directories(graph: Graph) -> None:
-    """Make the directories of file sinks, or say which cannot be made and why."""
+    """Create the directories of file sinks. Raises `InvalidInput` if one cannot be created."""
     problems = []
     for operator in graph.sinks:
         sink = operator.body.sink if isinstance(operator.body, op.Write) else None
@@ -330,7 +329,7 @@ def _source_schema(operator: Operator, body: op.Read, spark: SparkSession) -> Sc
 def foreign(
     spark: SparkSession, source: Files | Kafka | Spark, name: str | None = None
 ) -> DataFrame:
-    """A source of Spark's own, with its options passed on."""
+    """The stream of one of Spark's own sources."""
     reader = spark.readStream.format(source.format).options(**source.options)
     if name is not None:
         reader = reader.name(name)
@@ -346,7 +345,7 @@ def _below(plan: Any) -> list[Any]:
 
 
 def _streams(plan: Any) -> int:
-    """How many times a plan reads a stream."""
+    """The number of streams that a plan reads."""
     if not plan.isStreaming():
         return 0
     return sum(_streams(child) for child in _below(plan)) or 1
@@ -370,7 +369,7 @@ def _sets_watermark(plan: Any) -> bool:
 
 
 def _unshippable(graph: Graph) -> list[Problem]:
-    """Functions that cannot travel to the workers, and what in them it is."""
+    """Functions that cannot be serialised for the workers, and the part that prevents it."""
     found = []
     for operator in graph.operators:
         for function in _shipped(operator):

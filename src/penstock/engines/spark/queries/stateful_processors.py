@@ -1,4 +1,4 @@
-"""Stateful Python operators: the user's `StatefulProcessor`, guarded and fed in order."""
+"""Stateful Python operators: the user's `StatefulProcessor` with dead letters, rows in order."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import StructType
 
-from penstock.engines.spark.measuring.meter import SAMPLED, Mail, Meter
+from penstock.engines.spark.measuring.meter import SAMPLED, Meter, MeterReports
 from penstock.engines.spark.queries.dead_letters import Desk, OperatorError
 
 ALL = "__penstock_all"
-"""The constant that a global operator is keyed by."""
+"""The constant key of a global operator."""
 
 ORDER = "__penstock_order"
-"""The column that carries a record's place in its batch across the shuffle."""
+"""The column that carries a record's position in its batch through the shuffle."""
 
 
 _ROWS = (
@@ -28,7 +28,7 @@ _ROWS = (
 
 
 class _Feed:
-    """Hands rows out and remembers which."""
+    """An iterator over rows that remembers which were read."""
 
     def __init__(self, rows: deque[Row], meter: Meter) -> None:
         self._rows = rows
@@ -52,11 +52,11 @@ class _Feed:
 
 
 class GuardedProcessor(StatefulProcessor):
-    """Runs a user's processor: rows of a key in order, a bad record put aside.
+    """Runs a user's processor: rows of a key in order, bad records as dead letters.
 
-    When the processor fails while it reads, the record it read last is the bad one and it is
-    called again with the rest; when it had read them all, they are all put aside, since nobody
-    can tell which one it was. State it has changed before stays changed.
+    If the processor fails while it reads, the record it read last is the bad one, and it is called
+    again with the rest. If it had read them all, all become dead letters, since any of them may be
+    the bad one. Changes that it made to the state before are kept.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class GuardedProcessor(StatefulProcessor):
         desk: Desk,
         columns: tuple[str, ...],
         output: pa.Schema,
-        mail: Mail | None = None,
+        mail: MeterReports | None = None,
     ) -> None:
         self._inner = inner
         self._desk = desk
@@ -78,7 +78,7 @@ class GuardedProcessor(StatefulProcessor):
         self._meter = Meter(self._desk.report(self._letters))
         self._row = Row(*self._columns)
         self._result = Row(*self._schema.names)
-        # Texts take anything, and what is nested Spark converts in ways of its own.
+        # Strings take any value, and nested values are converted by Spark itself.
         self._checked = [
             field
             for field in self._schema
@@ -105,7 +105,7 @@ class GuardedProcessor(StatefulProcessor):
                     bad = feed.taken
                 elif feed.taken:
                     bad = feed.taken[-1:]
-                else:  # it failed before it looked at any
+                else:  # it failed before it read any
                     bad = list(pending)
                     pending.clear()
                 for row in bad:
@@ -123,7 +123,7 @@ class GuardedProcessor(StatefulProcessor):
             self._letters.add({"timer of key": list(key)}, error)
 
     def _fitting(self, results: Iterable[Any] | None) -> Iterator[Row]:
-        """Results that have the declared types; the others are put aside."""
+        """Results that have the declared types; the others become dead letters."""
         self._letters.refuse(results, _ROWS)
         for result in results or ():
             self._letters.refuse(result, _ROWS)
@@ -139,7 +139,7 @@ class GuardedProcessor(StatefulProcessor):
             yield row
 
     def _named(self, result: Any) -> Row:
-        """Spark wants rows with names; a plain tuple is in the order of the schema."""
+        """A result as a named row, which Spark requires; tuples are in the order of the schema."""
         names = self._schema.names
         if isinstance(result, Row) and hasattr(result, "__fields__"):
             return result
@@ -160,9 +160,9 @@ class GuardedProcessor(StatefulProcessor):
 
 
 class BarrierProcessor(StatefulProcessor):
-    """Keeps a queue for each port and sends on one record of every port together.
+    """Keeps a queue for each port, and emits one record of every port together.
 
-    Rows come as (keys..., port number, one struct a port of which only its own is set, order).
+    Input rows are (keys..., port number, one struct for each port, only its own set, position).
     """
 
     def __init__(
@@ -202,5 +202,5 @@ class BarrierProcessor(StatefulProcessor):
 
 
 def _values(struct: Any) -> tuple[Any, ...]:
-    """The values of a struct, which comes as a dictionary or as a row."""
+    """The values of a struct, which is a dictionary or a row."""
     return tuple(struct.values()) if isinstance(struct, dict) else tuple(struct)

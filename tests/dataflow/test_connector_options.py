@@ -63,7 +63,7 @@ def test_options_that_spark_knows_are_taken_by_sources(source: Source) -> None:
     [
         (
             Parquet("out", compresion="gzip"),
-            "'compresion' is no option of a parquet sink, so it would do nothing; "
+            "'compresion' is no option of a parquet sink, so Spark would ignore it; "
             "did you mean 'compression'?",
         ),
         (Json("out", bucketBy="n"), "'bucketBy' is no option of a json sink"),

@@ -11,8 +11,7 @@ from penstock.dataflow.connectors import Files, Generator, Kafka, Memory, Parque
 from penstock.dataflow.flow import Dataflow, Stream
 from penstock.dataflow.operators import Bounds, Latency, OnError, Selectivity, State
 from penstock.dataflow.schema import Schema
-from penstock.dataflow.source_location import Location
-from penstock.errors import InvalidInput
+from penstock.errors import InvalidInput, Location
 
 
 def fail(*_: Any) -> Any:

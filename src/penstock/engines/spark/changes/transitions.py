@@ -104,7 +104,7 @@ def _after(times: Sequence[float], moment: float) -> list[float]:
     return [t for t in times if t > moment]
 
 
-class Changes:
+class TransitionLog:
     """All changes of a run; the last one may still be watched."""
 
     def __init__(self) -> None:

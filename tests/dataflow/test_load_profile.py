@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.dataflow.load_profile import Load, Piece, parse
+from penstock.dataflow.load_profile import Load, Segment, parse
 from penstock.errors import InvalidInput
 
 
@@ -92,7 +92,7 @@ def test_records_that_are_never_due_arrive_at_infinity() -> None:
 rates = st.one_of(st.just(0.0), st.floats(0.01, 5000))
 loads = st.builds(
     Load,
-    st.lists(st.builds(Piece, st.floats(0.01, 100), rates, rates), min_size=1, max_size=6).map(
+    st.lists(st.builds(Segment, st.floats(0.01, 100), rates, rates), min_size=1, max_size=6).map(
         tuple
     ),
     st.booleans(),
@@ -122,8 +122,8 @@ def test_offered_and_arrival_never_fall(load: Load, times: list[float]) -> None:
 def test_the_integral_is_that_of_the_rate(load: Load, at: float) -> None:
     middles = (np.arange(4000) + 0.5) * at / 4000
     brute = sum(load.rate(t) for t in middles.tolist()) * at / 4000
-    top = max(max(p.first, p.last) for p in load.pieces)
-    jumps = (len(load.pieces) + 1) * (at / load.period + 1)
+    top = max(max(p.first, p.last) for p in load.segments)
+    jumps = (len(load.segments) + 1) * (at / load.period + 1)
     assert float(load.cumulative(at)) == pytest.approx(brute, abs=top * at / 4000 * jumps + 1e-6)
 
 

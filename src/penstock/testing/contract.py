@@ -1,7 +1,16 @@
-"""What every engine must do, as tests.
+"""What every engine must do, as tests for pytest.
 
 An engine's test module subclasses `EngineContract` and gives it a fixture `harness`, which yields
-a `Harness` for that engine from inside a `with` statement.
+a `Harness` for that engine from inside a `with` statement:
+
+    class TestMyEngine(EngineContract):
+        @pytest.fixture
+        def harness(self, tmp_path):
+            with MyHarness(tmp_path / "run") as harness:
+                yield harness
+
+Put `pytest.register_assert_rewrite("penstock.testing.contract")` into your `conftest.py` to see
+the values of a failed assertion.
 """
 
 from __future__ import annotations
@@ -20,14 +29,14 @@ from penstock.errors import InvalidPlan, PenstockError, Refused, RunDirectoryErr
 from penstock.plan.plan import Pipeline, Plan
 
 ROWS = 100
-"""How many rows are worth waiting for; nothing here depends on how long that takes."""
+"""Rows to wait for in each step; no test depends on how long that takes."""
 
 
 class Harness(ABC):
-    """What the contract needs to know of an engine. As a context it ends the engines it made."""
+    """What the contract needs to know of an engine; on leaving the `with`, it stops its engines."""
 
     has_channels = True
-    """Whether records wait between pipelines, and snapshots tell of it."""
+    """Whether records wait between pipelines and snapshots show them."""
 
     def __init__(self, run_dir: Path) -> None:
         self.run_dir = run_dir
@@ -44,13 +53,13 @@ class Harness(ABC):
                 engine.stop(drain=False)
 
     def engine(self) -> Engine:
-        """A new engine that will be ended with the test."""
+        """A new engine, which is stopped at the end of the test."""
         self._made.append(self.make())
         return self._made[-1]
 
     @abstractmethod
     def make(self) -> Engine:
-        """An engine in the state *new*."""
+        """Make an engine in the state *new*."""
 
     @abstractmethod
     def graph(self) -> Graph:
@@ -78,14 +87,11 @@ class Harness(ABC):
 
     @abstractmethod
     def work(self, engine: Engine, rows: int) -> None:
-        """Return when the engine has taken in and delivered rows, at least `rows` more taken in.
-
-        Waits on that condition, not for a time.
-        """
+        """Wait until the engine has taken in at least `rows` more rows, and has delivered some."""
 
     @abstractmethod
     def expected_delivered(self, ingested: int) -> int:
-        """How many rows are delivered in all when `ingested` rows have gone through."""
+        """Number of rows delivered in all once `ingested` rows have gone through."""
 
 
 class EngineContract:

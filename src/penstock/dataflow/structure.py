@@ -1,4 +1,4 @@
-"""The structure of a dataflow as JSON: everything that can be seen of it, without its functions."""
+"""The structure of a dataflow as JSON: all of it except its functions."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.graph import Constraint, Graph
 from penstock.dataflow.operators import Bounds, Latency, OnError, Operator, Selectivity, State
 from penstock.dataflow.schema import Field, Schema
-from penstock.dataflow.source_location import UNKNOWN, Location
 from penstock.dataflow.validation import known_schemas
-from penstock.errors import InvalidInput
+from penstock.errors import UNKNOWN, InvalidInput, Location
 
 _Value = TypeVar("_Value")
 _Kind = TypeVar("_Kind", bound=Enum)
 
 
 @dataclass(frozen=True)
-class Part:
-    """An object of JSON and where it stands; strict: a key that nobody knows is an error."""
+class JsonObject:
+    """A JSON object and its place in a file; strict: an unknown key is an error."""
 
     data: Any
     place: str
@@ -42,7 +41,7 @@ class Part:
             raise self.wrong(f"nothing is called '{strange[0]}' here; {hint}")
 
     def take(self, key: str, reader: Callable[[Any], _Value], *default: Any) -> Any:
-        """What stands under a key; null is as good as nothing where there is a default."""
+        """Read the value of a key; null counts as missing if there is a default."""
         value = self.data.get(key)
         if value is None and default:
             return default[0]
@@ -53,16 +52,17 @@ class Part:
         except ValueError as error:
             raise self.wrong(str(error), key) from None
 
-    def part(self, key: str) -> Part | None:
-        """The object under a key, None if there is none."""
+    def part(self, key: str) -> JsonObject | None:
+        """Return the object under a key, or None."""
         found = self.data.get(key)
-        return None if found is None else Part(found, self._at(key), self.strict)
+        return None if found is None else JsonObject(found, self._at(key), self.strict)
 
     def parts(self, key: str, *default: Any) -> Any:
-        """The objects in the list under a key."""
-        found = self.take(key, listed, *default)
-        place = self._at(key)
-        return found and [Part(one, f"{place}[{at}]", self.strict) for at, one in enumerate(found)]
+        """Return the objects in the list under a key."""
+        found, place = self.take(key, listed, *default), self._at(key)
+        return found and [
+            JsonObject(one, f"{place}[{index}]", self.strict) for index, one in enumerate(found)
+        ]
 
     def wrong(self, message: str, key: str = "") -> InvalidInput:
         place = self._at(key) if key else self.place
@@ -101,7 +101,7 @@ def texts(value: Any) -> tuple[str, ...]:
 
 
 def one_of(kind: type[_Kind]) -> Callable[[Any], _Kind]:
-    """One of the values of an enumeration."""
+    """Return a reader for the values of an enumeration."""
 
     def read(value: Any) -> _Kind:
         try:
@@ -114,8 +114,8 @@ def one_of(kind: type[_Kind]) -> Callable[[Any], _Kind]:
 
 
 @dataclass(frozen=True)
-class Step:
-    """What is visible of one operator."""
+class OperatorStructure:
+    """One operator without its function."""
 
     name: str
     form: str
@@ -130,7 +130,7 @@ class Step:
     written: Location
 
     @classmethod
-    def of(cls, operator: Operator, schema: Schema | None) -> Step:
+    def of(cls, operator: Operator, schema: Schema | None) -> OperatorStructure:
         return cls(
             operator.name,
             operator.form,
@@ -162,10 +162,10 @@ class Step:
         }
 
     def operator(self) -> Operator:
-        """An operator that looks the same and does nothing."""
+        """Return an operator with the same structure that does nothing."""
         return Operator(
             self.name,
-            _hollow(self.form, self.schema),
+            _empty_body(self.form, self.schema),
             self.inputs,
             self.keys,
             self.schema,
@@ -179,27 +179,27 @@ class Step:
 
 @dataclass(frozen=True)
 class Structure:
-    """A dataflow as a person or a page sees it. It cannot run: the functions are not in it."""
+    """A dataflow without its functions: enough to show it and to decide about it."""
 
     name: str
-    operators: tuple[Step, ...]
+    operators: tuple[OperatorStructure, ...]
     constraints: tuple[Constraint, ...] = ()
 
     @classmethod
     def of(cls, graph: Graph, schemas: Mapping[str, Schema | None] | None = None) -> Structure:
-        """The structure of a graph, with schemas declared, passed on, or known from elsewhere."""
+        """Return the structure of a graph, with declared, derived and given schemas."""
         known = known_schemas(graph, schemas)
-        steps = tuple(Step.of(o, known.get(o.name)) for o in graph.operators)
-        return cls(graph.name, steps, graph.constraints)
+        operators = tuple(OperatorStructure.of(o, known.get(o.name)) for o in graph.operators)
+        return cls(graph.name, operators, graph.constraints)
 
     def graph(self) -> Graph:
-        """A dataflow to decide about, not to run: its operators do nothing."""
-        return Graph(self.name, tuple(step.operator() for step in self.operators), self.constraints)
+        """Return a graph with this structure, whose operators do nothing."""
+        return Graph(self.name, tuple(one.operator() for one in self.operators), self.constraints)
 
     def to_json(self) -> dict[str, Any]:
         return {
             "name": self.name,
-            "operators": [step.to_json() for step in self.operators],
+            "operators": [one.to_json() for one in self.operators],
             "constraints": [
                 {
                     "first": c.first,
@@ -214,27 +214,27 @@ class Structure:
 
 
 def to_json(graph: Graph, schemas: Mapping[str, Schema | None] | None = None) -> dict[str, Any]:
-    """The structure of a dataflow as plain lists, dictionaries, texts and numbers."""
+    """Return the structure of a dataflow as JSON values."""
     return Structure.of(graph, schemas).to_json()
 
 
 def from_json(data: Any) -> Structure:
     """Read what `to_json` wrote; `from_json(d).to_json() == d`. Raises `InvalidInput`.
 
-    What is left out has its default, and what nobody knows is left out.
+    Missing keys get their defaults, and unknown keys are ignored.
     """
     try:
-        return _structure(Part(data, ""))
+        return _structure(JsonObject(data, ""))
     except InvalidInput as error:
         raise InvalidInput(f"this is not the structure of a dataflow: {error}") from error
 
 
 def read(data: Any, place: str) -> Structure:
-    """The same of what a person may have written, at a place of a file: nothing is left out.
+    """Read a structure that a person may have written; an unknown key is an error.
 
-    Raises `InvalidInput` that names the place of what is wrong.
+    place: its place in the file, for messages. Raises `InvalidInput`.
     """
-    return _structure(Part(data, place, strict=True))
+    return _structure(JsonObject(data, place, strict=True))
 
 
 _FORMS: Mapping[str, op.Body] = {
@@ -253,17 +253,17 @@ _FORMS: Mapping[str, op.Body] = {
 }
 
 
-_USUAL = {
+_FORM_BY_STATE = {
     State.SOURCE: "read",
     State.STATELESS: "map",
     State.KEYED: "process",
     State.GLOBAL: "process",
     State.SINK: "write",
 }
-"""What an operator is taken for of which only that is known."""
+"""The form of an operator of which only the state is known."""
 
 
-def _hollow(form: str, schema: Schema | None) -> op.Body:
+def _empty_body(form: str, schema: Schema | None) -> op.Body:
     if form == "read":
         return op.Read(Generator(lambda rng, index, at: {}, schema or Schema(())))
     return _FORMS[form]
@@ -276,27 +276,27 @@ def _place(written: Location) -> dict[str, Any]:
 # --- reading ------------------------------------------------------------------------------------
 
 
-def _structure(part: Part) -> Structure:
+def _structure(part: JsonObject) -> Structure:
     part.knows("name", "operators", "constraints")
-    steps = tuple(_step(one) for one in part.parts("operators"))
+    operators = tuple(_operator(one) for one in part.parts("operators"))
     constraints = tuple(_constraint(one) for one in part.parts("constraints", ()))
-    return Structure(part.take("name", text), steps, constraints)
+    return Structure(part.take("name", text), operators, constraints)
 
 
-def _step(part: Part) -> Step:
-    part.knows(*(f.name for f in fields(Step)))
+def _operator(part: JsonObject) -> OperatorStructure:
+    part.knows(*(f.name for f in fields(OperatorStructure)))
     name, keys = part.take("name", text), part.take("keys", texts, ())
     columns = part.parts("schema", None)
     schema = columns and Schema(tuple(_column(one) for one in columns))
     state = part.take("state", one_of(State), None)
-    form = part.take("form", _form, None) or (state and _USUAL[state])
+    form = part.take("form", _form, None) or (state and _FORM_BY_STATE[state])
     if form is None:
         raise part.wrong("it says neither its 'form' nor its 'state'")
-    found = Operator(name, _hollow(form, None), keys=keys).state
+    found = Operator(name, _empty_body(form, None), keys=keys).state
     if state not in (None, found):
         what = f"a {form} operator {'with' if keys else 'without'} keys"
         raise part.wrong(f"{what} is {found.value}, not {state.value}", "state")
-    return Step(
+    return OperatorStructure(
         name,
         form,
         found,
@@ -311,7 +311,7 @@ def _step(part: Part) -> Step:
     )
 
 
-def _constraint(part: Part) -> Constraint:
+def _constraint(part: JsonObject) -> Constraint:
     part.knows("first", "last", "latency", "window", "written")
     return Constraint(
         part.take("first", text),
@@ -322,12 +322,12 @@ def _constraint(part: Part) -> Constraint:
     )
 
 
-def _column(part: Part) -> Field:
+def _column(part: JsonObject) -> Field:
     part.knows("name", "type")
     return Field(part.take("name", text), part.take("type", text))
 
 
-def _bounds(part: Part, state: State) -> Bounds:
+def _bounds(part: JsonObject, state: State) -> Bounds:
     most = 1 if state is State.GLOBAL else None
     given = part.part("bounds")
     if given is None:
@@ -341,7 +341,7 @@ def _bounds(part: Part, state: State) -> Bounds:
     return found
 
 
-def _location(part: Part) -> Location:
+def _location(part: JsonObject) -> Location:
     given = part.part("written")
     if given is None:
         return UNKNOWN
