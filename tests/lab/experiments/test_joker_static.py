@@ -18,7 +18,7 @@ from penstock_lab.experiments.joker import figure_12 as joker_12
 from penstock_lab.experiments.joker import figure_16 as joker_16
 from penstock_lab.experiments.joker import figure_18 as joker_18
 from penstock_lab.experiments.joker.best_static import Best
-from penstock_lab.experiments.joker.draws import middle, repeated
+from penstock_lab.experiments.joker.common import middle, repeated
 from tests.lab.experiments.test_joker import OURS, _changed
 
 

@@ -24,9 +24,8 @@ from penstock_lab.experiments.stepwise import chain_spark as stepwise_spark
 from penstock_lab.experiments.stepwise import climb as climbs
 from penstock_lab.experiments.stepwise import common as stepwise
 from penstock_lab.experiments.stepwise import storm as storm
-from penstock_lab.experiments.stepwise.best_static import Best, filling, most_of, turned
 from penstock_lab.experiments.stepwise.climb import Attempts, Climb, Rival
-from penstock_lab.experiments.stepwise.contest import Contest
+from penstock_lab.experiments.stepwise.contest import Best, Contest, filling, most_of, turned
 from penstock_lab.experiments.stepwise.figure_11 import FIGURE_11
 from penstock_lab.experiments.stepwise.figure_12 import FIGURE_12
 from penstock_lab.experiments.stepwise.figure_13 import FIGURE_13, needed, saved

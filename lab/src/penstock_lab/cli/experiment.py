@@ -57,8 +57,7 @@ def add(commands: Any) -> None:
 def _experiment(given: argparse.Namespace, streams: Streams) -> int:
     from penstock_lab import experiments
     from penstock_lab.experiments import times
-    from penstock_lab.experiments.many import cores
-    from penstock_lab.experiments.runner import Order, Progress
+    from penstock_lab.experiments.runner import Order, Progress, cores
     from penstock_lab.experiments.verdict import ROUNDS
 
     if given.name == "list":

@@ -23,8 +23,7 @@ from penstock_lab.experiments import reading
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock_lab.experiments.joker import common
 from penstock_lab.experiments.joker.best_static import Best
-from penstock_lab.experiments.joker.common import ONE_MACHINE, PAPER, STATIC
-from penstock_lab.experiments.joker.draws import middle, repeated
+from penstock_lab.experiments.joker.common import ONE_MACHINE, PAPER, STATIC, middle, repeated
 from penstock_lab.experiments.joker.figure_5 import region
 from penstock_lab.experiments.play import Play
 

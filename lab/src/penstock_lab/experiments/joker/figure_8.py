@@ -19,8 +19,15 @@ from penstock_lab.experiments import reading
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock_lab.experiments.joker import common
 from penstock_lab.experiments.joker.best_static import Best
-from penstock_lab.experiments.joker.common import ONE_MACHINE, PAPER, STATIC, after, before
-from penstock_lab.experiments.joker.draws import middle, repeated
+from penstock_lab.experiments.joker.common import (
+    ONE_MACHINE,
+    PAPER,
+    STATIC,
+    after,
+    before,
+    middle,
+    repeated,
+)
 from penstock_lab.experiments.play import Play
 
 REGIONS = {

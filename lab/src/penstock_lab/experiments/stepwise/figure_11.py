@@ -9,7 +9,6 @@ from statistics import fmean
 from penstock.drawing.figures import Figure, Level, Mark, Panel
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock_lab.experiments.stepwise import chain_spark
-from penstock_lab.experiments.stepwise.best_static import NOTE
 from penstock_lab.experiments.stepwise.climb import Climb
 from penstock_lab.experiments.stepwise.common import (
     PAPER,
@@ -24,7 +23,7 @@ from penstock_lab.experiments.stepwise.common import (
     throughput,
     tuned,
 )
-from penstock_lab.experiments.stepwise.contest import ROUNDS, Contest
+from penstock_lab.experiments.stepwise.contest import NOTE, ROUNDS, Contest
 
 APPS = ("linear", "diamond", "star", "WC", "SWC", "TSA")
 WAYS = ("stepwise", "Stela", "threshold")

@@ -8,7 +8,6 @@ from dataclasses import replace
 from penstock.drawing.figures import Bars, Figure, Level, Panel
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock_lab.experiments.stepwise import storm
-from penstock_lab.experiments.stepwise.best_static import NOTE
 from penstock_lab.experiments.stepwise.climb import Climb
 from penstock_lab.experiments.stepwise.common import (
     PAPER,
@@ -24,7 +23,7 @@ from penstock_lab.experiments.stepwise.common import (
     throughput,
     tuned,
 )
-from penstock_lab.experiments.stepwise.contest import Contest
+from penstock_lab.experiments.stepwise.contest import NOTE, Contest
 
 DEPTHS = {6: 0.335, 8: 0.24, 12: 0.205}
 """Gain of the paper's final plans over the first ones, by depth."""

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from penstock.drawing.figures import Figure, Level, Line, Panel
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read
-from penstock_lab.experiments.stepwise.best_static import NOTE
 from penstock_lab.experiments.stepwise.climb import Climb
 from penstock_lab.experiments.stepwise.common import PAPER, note, throughput
-from penstock_lab.experiments.stepwise.contest import ROUNDS, Contest
+from penstock_lab.experiments.stepwise.contest import NOTE, ROUNDS, Contest
 
 WAYS = ("stepwise", "Stela")
 BEST = "best static"

@@ -8,7 +8,6 @@ from dataclasses import replace
 from penstock.drawing.figures import Figure, Level, Panel
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock_lab.experiments.stepwise import storm
-from penstock_lab.experiments.stepwise.best_static import NOTE
 from penstock_lab.experiments.stepwise.climb import Climb
 from penstock_lab.experiments.stepwise.common import (
     PAPER,
@@ -23,7 +22,7 @@ from penstock_lab.experiments.stepwise.common import (
     throughput,
     tuned,
 )
-from penstock_lab.experiments.stepwise.contest import Contest
+from penstock_lab.experiments.stepwise.contest import NOTE, Contest
 
 USUAL = "usual"
 USUAL_K = 2.0
