@@ -21,7 +21,7 @@ from penstock_lab.experiments.es_stream import figure_9 as es_stream_9
 from penstock_lab.experiments.es_stream import figure_18 as es_stream_18
 from penstock_lab.experiments.es_stream import recovery_spark as recovery_spark
 from penstock_lab.experiments.es_stream.common import COUNT, TOP
-from penstock_lab.experiments.es_stream.recovery import Fault, Scaled, recovered
+from penstock_lab.experiments.es_stream.recovery import Scaled, SimulatedFault, recovered
 from penstock_lab.experiments.experiment import Data, Job, Record, Setting
 from penstock_lab.experiments.play import Play
 from penstock_lab.experiments.table import tabulate
@@ -107,7 +107,7 @@ def test_the_best_static_plan_is_no_slower_than_that_of_es_stream(
         return {"read": 7, "views": 4}
 
     monkeypatch.setattr(es_stream_static, "best_static", worse)
-    job = es_stream_static.Best(COUNT, 1800, 20.0, 14)
+    job = es_stream_static.BestAllocation(COUNT, 1800, 20.0, 14)
     found = next(r for r in job(Setting(1, tmp_path)) if r["kind"] == "found")
     assert found == {"kind": "found", "read": 3, "views": 6, "count": 5}
 
@@ -178,7 +178,7 @@ def test_who_was_scaled_does_again_what_came_since_its_backup_on_cores_that_othe
     alone = busy / (1 - busy)
     assert alone < (long - short) / 2 < 2 * alone
     # of one that failed alone there is a core for all that it does again
-    assert took(Fault("partial", 3.0)) < long < took(Fault("global", 3.0))
+    assert took(SimulatedFault("partial", 3.0)) < long < took(SimulatedFault("global", 3.0))
     read = took(Scaled(1.0, 900, 160e6)) - took(Scaled(1.0, 900))
     assert read == pytest.approx(160e6 / (13 * 12.5e6), rel=0.25)
 

@@ -24,7 +24,7 @@ from penstock_lab.experiments.joker import figure_11 as joker_11
 from penstock_lab.experiments.joker import figure_12 as joker_12
 from penstock_lab.experiments.joker import figure_16 as joker_16
 from penstock_lab.experiments.joker import figure_18 as joker_18
-from penstock_lab.experiments.joker.best_static import Best
+from penstock_lab.experiments.joker.best_static import BestPlan
 
 OURS = [e for e in experiments.every() if e.name.startswith(("joker", "es-stream"))]
 
@@ -94,9 +94,9 @@ def test_the_best_static_plan_is_as_good_as_any_that_is_tried(
     threads: int, cost: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(joker, "THREADS", threads)
-    monkeypatch.setattr(Best, "_share", lambda self, segment, instances: 1 / instances)
+    monkeypatch.setattr(BestPlan, "_share", lambda self, segment, instances: 1 / instances)
     scenario = joker_5.region(3, cost, 1.0)
-    pipelines = [p for p in Best(scenario).plan.pipelines if p.name != "numbers"]
+    pipelines = [p for p in BestPlan(scenario).plan.pipelines if p.name != "numbers"]
     parts = [[n for n in p.operators if n != "results"] for p in pipelines]
     found = _does(scenario, parts, [p.parallelism for p in pipelines])
     names = [n for n in scenario.graph.topological if n.startswith("multiply")]
@@ -109,10 +109,10 @@ def test_the_best_static_plan_is_as_good_as_any_that_is_tried(
 
 
 def test_the_best_plan_of_a_reverse_tree_has_twice_the_threads_at_its_root() -> None:
-    plan = Best(joker_8.topology("reverse-tree", 4096, 1.0)).plan
+    plan = BestPlan(joker_8.topology("reverse-tree", 4096, 1.0)).plan
     branch, root = plan.pipeline_of("from-north"), plan.pipeline_of("root")
     assert root.parallelism == pytest.approx(2 * branch.parallelism, abs=1)
-    pairs = Best(joker_8.topology("reverse-tree", 4096, 1.0, pairs=True)).plan
+    pairs = BestPlan(joker_8.topology("reverse-tree", 4096, 1.0, pairs=True)).plan
     assert pairs.pipeline_of("root").parallelism <= pairs.pipeline_of("from-north").parallelism + 1
 
 

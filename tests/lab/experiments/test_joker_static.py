@@ -17,7 +17,7 @@ from penstock_lab.experiments.joker import figure_11 as joker_11
 from penstock_lab.experiments.joker import figure_12 as joker_12
 from penstock_lab.experiments.joker import figure_16 as joker_16
 from penstock_lab.experiments.joker import figure_18 as joker_18
-from penstock_lab.experiments.joker.best_static import Best
+from penstock_lab.experiments.joker.best_static import BestPlan
 from penstock_lab.experiments.joker.common import middle, repeated
 from tests.lab.experiments.test_joker import OURS, _changed
 
@@ -100,7 +100,7 @@ def test_the_cheap_region_of_figure_9_takes_a_quarter_of_the_costly_one() -> Non
 @pytest.mark.parametrize("cost", joker_5.COSTS)
 @pytest.mark.parametrize("operators", joker_5.LENGTHS)
 def test_the_best_static_plan_of_a_long_region_cuts_nothing(operators: int, cost: int) -> None:
-    plan = Best(joker_5.region(operators, cost, 1.0)).plan
+    plan = BestPlan(joker_5.region(operators, cost, 1.0)).plan
     assert len(plan.pipelines) == 2
 
 
@@ -178,4 +178,4 @@ def test_a_change_in_the_last_seconds_counts_though_no_tick_follows() -> None:
 def test_an_experiment_with_costs_of_its_own_says_so() -> None:
     costs = (joker_10.HOP, joker_10.FIXED, joker.HOP, joker.FIXED)
     assert [round(1000 * one, 2) for one in costs] == [1.64, 0.18, 1.25, 0.21]
-    assert any("costs of its own" in note for note in joker_10.FIGURE_10.notes)
+    assert any("its own costs" in note for note in joker_10.FIGURE_10.notes)

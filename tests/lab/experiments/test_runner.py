@@ -115,7 +115,7 @@ def test_an_interrupt_leaves_the_cases_that_are_done(tmp_path: Path) -> None:
     table = (home / "table.md").read_text()
     assert table.startswith("# A few testers\n\n**Not complete: 1 of 2 cases.**\n")
     assert "| task hours | - | 1 | - |" in table
-    with pytest.raises(InvalidInput, match=r"a run that is not complete is in .*unfinished"):
+    with pytest.raises(InvalidInput, match=r"an incomplete run is in .*unfinished"):
         Store(home.parent).data()
 
 

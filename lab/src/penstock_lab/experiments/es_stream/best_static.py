@@ -24,7 +24,7 @@ def arrived(app: Application, rate: float) -> int:
 
 
 @dataclass(frozen=True)
-class Best:
+class BestAllocation:
     """The allocation of this many instances to operators with the lowest mean latency."""
 
     app: Application

@@ -20,7 +20,7 @@ from statistics import pstdev
 from penstock.drawing.figures import Figure, Level, Line, Panel
 from penstock_lab.experiments.es_stream import common, recovery_spark
 from penstock_lab.experiments.es_stream.common import PAPER
-from penstock_lab.experiments.es_stream.recovery import Fault, Moved, Scaled
+from penstock_lab.experiments.es_stream.recovery import Moved, Scaled, SimulatedFault
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read, simulated
 
 MACHINES = (5, common.NODES)
@@ -34,7 +34,7 @@ def cases(
     intervals: Sequence[float], parallelism: Sequence[int], states: Sequence[int]
 ) -> Sequence[Case]:
     faults = [
-        Case(f"{way}, {interval:g} s", Fault(way, interval))
+        Case(f"{way}, {interval:g} s", SimulatedFault(way, interval))
         for way in ("partial", "global")
         for interval in intervals
     ]
@@ -43,11 +43,11 @@ def cases(
         for interval in intervals:
             where = f"{on(nodes)}, {interval:g} s"
             faults.append(Case(f"scaled{where}", Scaled(interval, nodes=nodes)))
-            faults.append(Case(f"global{where}", Fault("global", interval, nodes=nodes)))
+            faults.append(Case(f"global{where}", SimulatedFault("global", interval, nodes=nodes)))
     for state in states:
         read = (5.0, 900, state * 1e6)
         faults.append(Case(f"partial, {state} MB", Scaled(*read)))
-        faults.append(Case(f"global, {state} MB", Fault("global", *read)))
+        faults.append(Case(f"global, {state} MB", SimulatedFault("global", *read)))
         faults += [Case(f"partial{over(links)}, {state} MB", Scaled(*read, links=links))
                    for links in LINKS]  # fmt: skip
     moved = [Case(f"{way}, {k}", Moved(way, k)) for way in ("parts", "checkpoint")

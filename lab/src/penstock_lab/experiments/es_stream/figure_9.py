@@ -80,7 +80,7 @@ def _jobs(app: Application, rate: int, seconds: float, top: int) -> dict[str, Jo
         "r-storm fixed": packed(enough, top),
         "even fixed": Play(start(enough)),
         "dynamic allocation": Play(start(small), common.DYNAMIC),
-        "best static": best_static.Best(app, rate, seconds, total),
+        "best static": best_static.BestAllocation(app, rate, seconds, total),
     }
     if (app.name, rate) in LATENCIES:
         jobs |= {

@@ -51,7 +51,7 @@ CHECKPOINT = STATE / 0.73
 
 
 @dataclass(frozen=True)
-class Fault:
+class SimulatedFault:
     """An instance of the keyed operator fails just before its next backup.
 
     state: bytes of a checkpoint that are read before anything is done again; nodes: machines at

@@ -28,7 +28,7 @@ Segment = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Best:
+class BestPlan:
     """The static plan that lets most through: any cuts of all regions, any instances.
 
     seconds: how long it is run.

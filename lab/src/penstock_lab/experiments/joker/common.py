@@ -268,7 +268,7 @@ _DRAW = ", draw "
 
 
 @dataclass(frozen=True)
-class Draw:
+class RepeatedDraw:
     """A case with another random seed, which is the same for all cases of a draw."""
 
     job: Job
@@ -281,7 +281,7 @@ class Draw:
 def repeated(case: Case, draws: int) -> tuple[Case, ...]:
     """Repeat a case; the first run keeps its name and is the one in pictures over time."""
     return tuple(
-        Case(f"{case.name}{_DRAW}{n + 1}" if n else case.name, Draw(case.job, n))
+        Case(f"{case.name}{_DRAW}{n + 1}" if n else case.name, RepeatedDraw(case.job, n))
         for n in range(draws)
     )
 

@@ -30,7 +30,7 @@ from penstock.engines.simulator.scenario import Scenario
 from penstock_lab.experiments import reading
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock_lab.experiments.joker import common
-from penstock_lab.experiments.joker.best_static import Best
+from penstock_lab.experiments.joker.best_static import BestPlan
 from penstock_lab.experiments.joker.common import MULTIPLICATION, ONE_MACHINE, PAPER, STATIC
 from penstock_lab.experiments.play import Play
 from penstock_lab.experiments.rivals import scaled
@@ -65,7 +65,7 @@ def cases(seconds: float, profile: float) -> Sequence[Case]:
     return (
         Case("seed", Play(scenario, replace(common.SEED, profile=profile))),
         Case("organic", Play(scenario, replace(common.OURS, profile=profile))),
-        Case("best static", Best(scenario)),
+        Case("best static", BestPlan(scenario)),
         *(Case(f"{way}, {n}", _fixed(way, n)) for n in (1, 2, 3) for way in ("whole", "cut")),
         *(Case(f"few keys, {n}", _fixed("whole", n, FEW)) for n in (1, 2, 3)),
     )

@@ -22,7 +22,7 @@ from penstock.engines.simulator.scenario import Scenario
 from penstock_lab.experiments import reading
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock_lab.experiments.joker import common
-from penstock_lab.experiments.joker.best_static import Best
+from penstock_lab.experiments.joker.best_static import BestPlan
 from penstock_lab.experiments.joker.common import ONE_MACHINE, PAPER, STATIC, middle, repeated
 from penstock_lab.experiments.joker.figure_5 import region
 from penstock_lab.experiments.play import Play
@@ -39,7 +39,7 @@ def gained(costs: Sequence[int], seconds: float, profile: float) -> Sequence[Cas
         for gain in GAINS:
             policy = replace(common.SEED, profile=profile, improvement=gain)
             found.append(Case(f"{gain}, {cost}", Play(scenario, policy)))
-        found.append(Case(f"best static, {cost}", Best(scenario)))
+        found.append(Case(f"best static, {cost}", BestPlan(scenario)))
         if cost in (costs[0], costs[-1]):
             alone = replace(scenario, model=replace(scenario.model, crowding=0.0))
             for gain in GAINS[:2]:
@@ -174,7 +174,7 @@ def split(seconds: float, profile: float, draws: int) -> Sequence[Case]:
             found += repeated(Case(f"{name}, {threshold}", Play(scenario, policy)), draws)
         ours = replace(common.OURS, profile=profile)
         found.append(Case(f"{name}, organic", Play(scenario, ours)))
-        found.append(Case(f"{name}, best static", Best(scenario)))
+        found.append(Case(f"{name}, best static", BestPlan(scenario)))
     free = shared(0.75, 0.10, seconds, _FULL * _THREAD, 0.0)
     policy = replace(common.SEED, profile=profile, split_utility=0.1)
     return (*found, Case(FREE, Play(free, policy)))

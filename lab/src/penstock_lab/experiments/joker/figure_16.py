@@ -28,7 +28,7 @@ from penstock.plan.plan import Plan
 from penstock_lab.experiments import reading
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read, Record, Setting
 from penstock_lab.experiments.joker import change_cost, change_spark, common
-from penstock_lab.experiments.joker.best_static import Best
+from penstock_lab.experiments.joker.best_static import BestPlan
 from penstock_lab.experiments.joker.common import ONE_MACHINE, PAPER, STATIC
 from penstock_lab.experiments.play import Play
 from penstock_lab.experiments.rivals import best_static, scaled
@@ -59,7 +59,7 @@ def changes(seconds: float, profile: float) -> Sequence[Case]:
         Case("seed", Play(first_four, policy, turn=0.25, every=0.25)),
         Case("long queues", Play(scenario, policy, turn=0.25, every=0.25)),
         Case("organic", Play(scenario, replace(common.OURS, profile=profile))),
-        Case("best static", Best(scenario)),
+        Case("best static", BestPlan(scenario)),
     )
 
 
@@ -269,7 +269,7 @@ def modelled(factors: Sequence[float], seconds: float, profile: float) -> Sequen
             Case(f"seed, {factor}", Play(scenario, replace(common.SEED, profile=profile))),
             Case(f"organic, {factor}", Play(scenario, replace(common.OURS, profile=profile))),
             Case(f"model, {factor}", Modelled(scenario)),
-            Case(f"best static, {factor}", Best(scenario)),
+            Case(f"best static, {factor}", BestPlan(scenario)),
         ]
     return found
 

@@ -32,7 +32,7 @@ from penstock.engines.simulator.scenario import Scenario
 from penstock_lab.experiments import reading
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock_lab.experiments.joker import common
-from penstock_lab.experiments.joker.best_static import Best
+from penstock_lab.experiments.joker.best_static import BestPlan
 from penstock_lab.experiments.joker.common import ONE_MACHINE, PAPER, STATIC, after
 from penstock_lab.experiments.joker.figure_10 import attempts, levels
 from penstock_lab.experiments.play import Play
@@ -86,7 +86,7 @@ def cases(seconds: float, profile: float) -> Sequence[Case]:
         found += [
             Case(f"seed, {name}", Play(scenario, seed)),
             Case(f"organic, {name}", Play(scenario, ours)),
-            Case(f"best static, {name}", Best(scenario)),
+            Case(f"best static, {name}", BestPlan(scenario)),
         ]
     english, alone = word_count(30.0, 0.0, 1.0), word_count(seconds, 0.0)
     eight = scaled(english.plan, {english.plan.pipeline_of("count").name: 8})

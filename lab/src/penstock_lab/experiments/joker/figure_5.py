@@ -18,7 +18,7 @@ from penstock.drawing.figures import Bars, Figure, Level, Panel
 from penstock.engines.simulator.scenario import Scenario
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock_lab.experiments.joker import common, figure_18, fission_spark
-from penstock_lab.experiments.joker.best_static import Best
+from penstock_lab.experiments.joker.best_static import BestPlan
 from penstock_lab.experiments.joker.common import ONE_MACHINE, PAPER, STATIC
 from penstock_lab.experiments.play import Play
 
@@ -70,7 +70,7 @@ def cases(costs: Sequence[int], seconds: float, profile: float) -> Sequence[Case
             found.append(Case(f"{name}, {cost}", Play(scenario, policy)))
         ours = replace(common.OURS, profile=profile)
         found.append(Case(f"organic, {cost}", Play(scenario, ours)))
-        found.append(Case(f"best static, {cost}", Best(scenario)))
+        found.append(Case(f"best static, {cost}", BestPlan(scenario)))
     for name in FREE:
         policy = replace(common.SEED, order=ORDERS[name], profile=profile)
         found.append(Case(f"{name}, free", Play(region(4, costs[0], seconds, True), policy)))
@@ -261,7 +261,7 @@ def lengths(costs: Sequence[int], operators: Sequence[int], seconds: float, prof
         for cost in costs:
             scenario = region(length, cost, seconds)
             found.append(Case(f"{length} operators, {cost}", Play(scenario, policy)))
-            found.append(Case(f"best static, {length}, {cost}", Best(scenario)))
+            found.append(Case(f"best static, {length}, {cost}", BestPlan(scenario)))
     return found
 
 

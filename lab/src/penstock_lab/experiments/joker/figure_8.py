@@ -18,7 +18,7 @@ from penstock.engines.simulator.scenario import Scenario
 from penstock_lab.experiments import reading
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock_lab.experiments.joker import common
-from penstock_lab.experiments.joker.best_static import Best
+from penstock_lab.experiments.joker.best_static import BestPlan
 from penstock_lab.experiments.joker.common import (
     ONE_MACHINE,
     PAPER,
@@ -77,7 +77,7 @@ def cases(costs: Sequence[int], seconds: float, profile: float) -> Sequence[Case
             found.append(Case(f"seed, {name}, {cost}", Play(scenario, policy)))
             if cost == costs[-1]:
                 found.append(Case(f"organic, {name}, {cost}", Play(scenario, ours)))
-                found.append(Case(f"best static, {name}, {cost}", Best(scenario)))
+                found.append(Case(f"best static, {name}, {cost}", BestPlan(scenario)))
     pairs = topology("reverse-tree", costs[-1], seconds, pairs=True)
     found.append(Case(PAIRS, Play(pairs, replace(common.SEED, profile=profile))))
     return found
@@ -186,7 +186,7 @@ def unequal(costs: Sequence[int], seconds: float, profile: float, draws: int) ->
         *(Case(f"seed, {c}", Play(s, policy)) for c, s in zip(costs[:-1], flows, strict=True)),
         *repeated(Case(f"seed, {costs[-1]}", Play(last, policy)), draws),
         Case(f"organic, {costs[-1]}", Play(last, ours)),
-        Case(f"best static, {costs[-1]}", Best(last)),
+        Case(f"best static, {costs[-1]}", BestPlan(last)),
         Case(f"lower, {costs[-1]}", Play(last, lower)),
     )
 

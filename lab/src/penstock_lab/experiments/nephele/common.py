@@ -82,7 +82,7 @@ def _writers(graph: Graph, plan: Plan) -> Iterator[tuple[Pipeline, int]]:
 
 
 @dataclass(frozen=True)
-class Fewest:
+class FewestInstances:
     """The fewest instances that meet all bounds in as many windows as the paper's policy did, 91 %.
 
     trial: what is run to find out, made for each try; whole: what is run with what was found, and
@@ -139,13 +139,13 @@ def dynamic(scenario: Scenario, most: int, start: Mapping[str, int], every: floa
     return Play(small, DynamicAllocation(most), every=every)
 
 
-def fewest_testers(build: Callable[[float], Scenario], step: float, busy: float) -> Fewest:
+def fewest_testers(build: Callable[[float], Scenario], step: float, busy: float) -> FewestInstances:
     """The fewest prime testers, by runs with steps of 5 s. busy: testers for the peak alone.
 
     Three quarters of those meet no bound in nine windows of ten, and 1.4 times as many any.
     """
     choices = {"test": range(int(0.75 * busy), int(1.4 * busy))}
-    return Fewest(build(min(step, 5.0)), build(step), choices, {"test": int(1.1 * busy)})
+    return FewestInstances(build(min(step, 5.0)), build(step), choices, {"test": int(1.1 * busy)})
 
 
 P95 = "latency, 95 %"

@@ -35,7 +35,7 @@ from penstock_lab.experiments.nephele.common import (
     P95,
     PAPER,
     PRINTED,
-    Fewest,
+    FewestInstances,
     dynamic,
     note,
     short,
@@ -66,11 +66,11 @@ TOPIC = "one topic"
 JUMP = 100.0
 
 
-def _fewest(scenario: Scenario) -> Fewest:
+def _fewest(scenario: Scenario) -> FewestInstances:
     trial = replace(scenario, load="5500/s", seconds=15.0)
     choices = dict.fromkeys(ELASTIC, range(4, 36))
     start = {p.name: p.parallelism for p in provisioned(scenario).plan.pipelines}
-    return Fewest(trial, scenario, choices, {n: start[n] for n in ELASTIC}, every=5.0)
+    return FewestInstances(trial, scenario, choices, {n: start[n] for n in ELASTIC}, every=5.0)
 
 
 def around_the_peak() -> Scenario:

@@ -79,7 +79,7 @@ class Once:
 
 
 @dataclass(frozen=True)
-class Draw:
+class ScaleOut:
     """One topology under one of the rivals, scaled out at a time."""
 
     layout: Layout
@@ -234,7 +234,7 @@ def cases(
 ) -> tuple[Case, ...]:
     """Each layout under each policy, so many times; also: what is said behind its name."""
     return tuple(
-        Case(named(layout.name + also, policy, number), Draw(layout, policy, number, between))
+        Case(named(layout.name + also, policy, number), ScaleOut(layout, policy, number, between))
         for layout in layouts
         for policy in policies
         for number in range(draws)

@@ -63,7 +63,7 @@ POLICIES = (STELA, RANDOM, LOST, *SOME, BEST, STELA + WORKING, RANDOM + WORKING)
 
 
 @dataclass(frozen=True)
-class Draw:
+class ScaleInDraw:
     """Page load with one component on a machine, then half of the machines."""
 
     policy: str
@@ -119,7 +119,7 @@ def _without(context: Context, group: tuple[str, ...]) -> Decision:
 
 def cases(draws: int) -> Sequence[Case]:
     return tuple(
-        Case(named("page-load", policy, n), Draw(policy, n))
+        Case(named("page-load", policy, n), ScaleInDraw(policy, n))
         for policy in POLICIES
         for n in range(draws)
     )

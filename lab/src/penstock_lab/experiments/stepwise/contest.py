@@ -43,7 +43,7 @@ class Contest:
                 rounds = len(took)
             known += took
             found += [{"case": name, **record} for record in told]
-        best = Best(first, self.tries, tuple(known))(self._part(setting, len(self.ways)))
+        best = BestUnderStress(first, self.tries, tuple(known))(self._part(setting, len(self.ways)))
         return [*found, *({"case": self.best, **record} for record in best)]
 
     def _part(self, setting: Setting, number: int) -> Setting:
@@ -71,7 +71,7 @@ Instances = Mapping[str, int]
 
 
 @dataclass(frozen=True)
-class Best:
+class BestUnderStress:
     """The static plan with the highest throughput, by a search from several plans."""
 
     climb: Climb
