@@ -5,7 +5,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 # Compiled once and not by every process of every test.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup demo test test-plain test-spark test-extended test-fast test-ui test-kafka test-workloads differential torture lint docs bench clean
+.PHONY: help setup demo test test-plain test-spark test-extended test-fast test-ui test-kafka test-workloads differential torture lint coverage mutants docs bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -24,6 +24,8 @@ help:
 	@echo 'make differential  compare jobs and random queries with batch mode; SEEDS="1 2" EXAMPLES=20'
 	@echo 'make torture    change and kill a flow at random instants; SEEDS="1 2 3"'
 	@echo 'make lint       ruff, mypy and the order of the layers'
+	@echo 'make coverage   lines that the tests without Spark run, by package (a report, no limit)'
+	@echo 'make mutants    which random edits of the code the tests notice; COUNT=20 SEED=1 PACKAGES="plan control"'
 	@echo 'make docs       the documentation, into site/'
 	@echo 'make bench      measure against plain Spark (takes a while)'
 	@echo 'make clean      remove .venv and caches; runs/ stays'
@@ -58,7 +60,7 @@ test-extended: setup
 	$(BIN)/python -m pytest -m '$(PLAIN) and extended' -n auto
 
 test-fast: $(INSTALLED)
-	$(BIN)/python -m pytest -m '$(PLAIN) and not large and not extended' -n auto
+	$(BIN)/python -m pytest -m '$(PLAIN) and not large and not extended' -n auto --hypothesis-profile=repeatable
 
 test-ui: $(INSTALLED)
 	scripts/ensure-chromium.sh
@@ -87,6 +89,16 @@ lint: $(INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
+coverage: $(INSTALLED)
+	$(BIN)/python -m pytest -m '$(PLAIN) and not extended' -n auto --cov=penstock --cov=penstock_lab --cov-report=
+	$(BIN)/python scripts/coverage_by_package.py
+
+COUNT ?= 20
+SEED ?= 1
+PACKAGES ?= plan metrics dataflow policies store control predict
+mutants: $(INSTALLED)
+	nice -n 10 $(BIN)/python scripts/mutants.py --count $(COUNT) --seed $(SEED) $(PACKAGES)
+
 # Built without a network; a warning is an error. The notice it would print is about its own future.
 docs: $(INSTALLED)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
@@ -96,5 +108,5 @@ bench: setup
 	$(BIN)/python scripts/docs/table.py
 
 clean:
-	rm -rf $(VENV) build dist lab/dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf $(VENV) build dist lab/dist site .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -20,9 +20,9 @@ from penstock.engines.spark.engine import SparkEngine
 from penstock.metrics.snapshot import LatencyMetrics, OperatorMetrics, Snapshot
 from penstock.plan import fusion
 from penstock.plan.plan import Plan
-from penstock.predict.batch_observations import recording
 from penstock.predict.calibration import fit
-from penstock.predict.model_file import Fitted, of
+from penstock.predict.model_file import FittedModel, from_calibration
+from penstock.predict.observations import read_run
 from penstock.store import history
 from penstock.workloads import build
 
@@ -275,7 +275,7 @@ def _mean(windows: Sequence[LatencyMetrics]) -> float | None:
     return sum(one.mean * one.rows for one in windows) / rows if rows else None
 
 
-def foretold(fitted: Fitted, graph: Graph, plan: Plan, trial: Trial, folder: Path) -> Found:
+def foretold(fitted: FittedModel, graph: Graph, plan: Plan, trial: Trial, folder: Path) -> Found:
     """The same trial in the simulator.
 
     One that has too much to do never settles: its batches grow with what waits. So it takes as
@@ -312,12 +312,12 @@ def _whole(found: Found | None) -> Found:
 
 def compared(case: Case, run_dir: Path, folder: Path) -> list[dict[str, Any]]:
     """Fit the trials that are for it, foretell the others: a row for each trial."""
-    whole = recording(run_dir)
+    whole = read_run(run_dir)
     spans = case.spans
     chosen = [span for span, trial in zip(spans, case.trials, strict=True) if trial.fitted]
     # a window that looks back to the trial before shows what is to be foretold
-    moments = [m for m in whole.moments if any(a + WINDOW < m.at <= b for a, b in chosen)]
-    calibration = fit([replace(whole, moments=tuple(moments))])
+    moments = [m for m in whole.windows if any(a + WINDOW < m.at <= b for a, b in chosen)]
+    calibration = fit([replace(whole, windows=tuple(moments))])
     rows = []
     seen = [*history.seen(run_dir)]
     for at, ((_, end), trial) in enumerate(zip(spans, case.trials, strict=True)):
@@ -327,7 +327,9 @@ def compared(case: Case, run_dir: Path, folder: Path) -> list[dict[str, Any]]:
         if measured is None or not trial.counts:
             continue
         plan = mine[-1].plan
-        simulated = foretold(of(calibration), whole.graph, plan, trial, folder / f"{at}")
+        simulated = foretold(
+            from_calibration(calibration), whole.graph, plan, trial, folder / f"{at}"
+        )
         rows.append(_row(case, trial, plan, measured, simulated))
     return rows
 

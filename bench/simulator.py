@@ -17,7 +17,7 @@ from bench.result import Claim, Result
 from penstock import Dataflow, Discard, Generator
 from penstock.engines.simulator.distributions import Exponential
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.model import Dispatch, Keys, Model, Node, Step
+from penstock.engines.simulator.model import Dispatch, Keys, Machine, Model, OperatorCost
 from penstock.plan.plan import Pipeline, Plan
 
 SPARK = False
@@ -72,12 +72,12 @@ def _engine(
     comes, steps = rate, {}
     for name, selectivity in zip(names, kind.selectivity, strict=True):
         keys = Keys(1_000_000)  # so many that no instance gets much more than another
-        steps[name] = Step(Exponential(_BUSY * servers / comes), selectivity, keys)
+        steps[name] = OperatorCost(Exponential(_BUSY * servers / comes), selectivity, keys)
         comes *= selectivity
     model = Model(
         steps,
         nodes=executors,
-        node=Node(cores=cores or 10 * servers, interference=kind.interference),
+        node=Machine(cores=cores or 10 * servers, interference=kind.interference),
         dispatch=kind.dispatch,
         queue=1000,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,25 +26,39 @@ os.environ.setdefault(
 )
 
 
+TESTS = Path(__file__).parent
 LARGE = (
     *("docs", "lab/experiments", "dashboard"),
-    *("cli/test_calibrating.py", "cli/test_profiling.py", "cli/test_showing.py"),
-    *("cli/test_recalling.py", "cli/test_simulating.py"),
-    *("control/test_history.py", "control/test_plain.py", "control/test_whatif.py"),
-    *("models/test_jackson.py", "policies/test_organic_best.py"),
-    *("policies/test_organic_giving.py", "policies/test_organic_laws.py"),
-    *("engines/simulator", "report/test_figures.py", "report/test_layout.py"),
+    *("cli/test_calibrate.py", "cli/test_profile.py", "cli/test_dashboard.py"),
+    *("cli/test_history.py", "cli/test_export.py", "cli/test_metrics.py"),
+    *("cli/test_report.py", "cli/test_simulate.py"),
+    *("control/test_history.py", "control/test_plain.py"),
+    *("predict/test_calibration.py", "predict/test_whatif.py"),
+    *("policies/joker/test_best_plan.py", "policies/joker/test_laws.py"),
+    *("policies/shared/test_queueing_networks.py", "policies/nephele/test_closed_loops.py"),
+    *("engines/simulator", "drawing/test_figures.py", "drawing/test_layout.py"),
     *("report/test_story.py", "lab/cli/test_experiment.py"),
     *("lab/workloads/test_rankings.py", "lab/workloads/test_finance.py"),
 )
 """Tests of whole runs, pages and processes, beside those that carry the mark themselves."""
 
 
+@cache
+def _large(path: Path) -> bool:
+    where = path.relative_to(TESTS) if path.is_relative_to(TESTS) else path
+    return any(where.is_relative_to(one) for one in LARGE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import the large tests where they are left out: that would take longest."""
+    left_out = "not large" in config.option.markexpr and _large(collection_path)
+    return left_out or None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        where = item.path.relative_to(Path(__file__).parent)
-        if any(where.is_relative_to(one) for one in LARGE):
+        if _large(item.path):
             item.add_marker("large")
 
 

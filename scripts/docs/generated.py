@@ -6,7 +6,6 @@ makes of the words.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import re
@@ -136,13 +135,11 @@ def _workload(one: Any) -> str:
 
 
 def options(*commands: str) -> str:
-    """What commands take, from the parser itself. Those that are not there are left out."""
-    from penstock.cli.main import parser
+    """The arguments and options of commands, all by default, from the commands themselves."""
+    from penstock.cli import main
 
-    actions: Any = parser()._subparsers._group_actions[0]  # type: ignore[union-attr]
-    chosen = commands or tuple(actions.choices)
-    parts = [_command(name, actions.choices[name]) for name in chosen if name in actions.choices]
-    return "\n\n".join(parts)
+    known = dict(main.commands())
+    return "\n\n".join(_command(name, known[name]) for name in commands or known)
 
 
 def benchmarks() -> str:
@@ -234,17 +231,23 @@ def _experiment(home: Path) -> str:
 # --- helpers ------------------------------------------------------------------------------------
 
 
-def _command(name: str, command: argparse.ArgumentParser) -> str:
-    words = []
-    for action in command._actions:
-        if "--help" in action.option_strings:
-            continue
-        shown = ", ".join(action.option_strings) or str(action.metavar or action.dest)
-        if action.option_strings and action.nargs != 0:
-            shown += f" {action.metavar or ''}".rstrip()
-        words.append((f"`{shown}`", action.help or ""))
-    head = f"### penstock {name}\n\n{command.description or ''}"
+def _command(name: str, command: Any) -> str:
+    """What a command does, an example, and what it takes."""
+    context = command.context_class(command, info_name=name)
+    about, _, example = (command.help or "").partition("Example: ")
+    head = f"### penstock {name}\n\n{' '.join(about.split())}"
+    if example:
+        head += f"\n\n```sh\n{example.strip()}\n```"
+    words = [(f"`{shown}`", meaning) for shown, meaning in _records(command, context)]
     return f"{head}\n\n{_table(('word', 'meaning'), words)}" if words else head
+
+
+def _records(command: Any, context: Any) -> Iterable[tuple[str, str]]:
+    """Each argument and option as the help shows it, without --help and --verbose."""
+    for one in command.params:
+        if one.expose_value:
+            shown, meaning = one.get_help_record(context)
+            yield shown, " ".join(meaning.split())
 
 
 def _meanings(details: str, names: Sequence[str]) -> dict[str, str]:

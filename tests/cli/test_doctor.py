@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from penstock.cli import doctor
 from penstock.cli.doctor import Check, Level
+
+from .conftest import Run
 
 
 def found(name: str) -> Check:
@@ -89,3 +92,17 @@ def test_packages_are_checked_against_what_is_needed(monkeypatch: pytest.MonkeyP
 
 def test_everything_not_well_says_what_to_do() -> None:
     assert all(c.advice for c in doctor.examine() if c.level is not Level.OK)
+
+
+def test_doctor_exits_by_what_it_finds(penstock: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    good = doctor.Check("java", doctor.Level.OK, "17")
+    bad = doctor.Check("memory", doctor.Level.FAIL, "too little", "buy some")
+    monkeypatch.setattr(doctor, "examine", lambda: (good,))
+    assert penstock("doctor")[0] == 0
+    monkeypatch.setattr(doctor, "examine", lambda: (good, bad))
+    code, out, _ = penstock("doctor")
+    assert code == 1
+    assert "buy some" in out
+    code, out, _ = penstock("doctor", "--json")
+    assert code == 1
+    assert json.loads(out)["ok"] is False

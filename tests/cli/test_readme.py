@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import policies
-from penstock.cli.main import parser
+from penstock.cli.main import commands
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.load_profile import parse
 from penstock.metrics.catalog import CATALOG
@@ -29,13 +29,8 @@ COMMANDS, DATAFLOWS, LOOKING, OPERATIONS, CHANGING = (
 )
 
 
-def subcommands() -> dict[str, Any]:
-    found: dict[str, Any] = parser()._subparsers._group_actions[0].choices  # type: ignore
-    return found
-
-
 def test_every_option_of_run_is_explained() -> None:
-    options = {o for a in subcommands()["run"]._actions for o in a.option_strings}
+    options = {o for p in dict(commands())["run"].params for o in p.opts if o.startswith("-")}
     assert {o for o in options if o not in ("-h", "--help") and f"`{o}" not in COMMANDS} == set()
 
 
@@ -48,7 +43,7 @@ def test_every_policy_is_in_it() -> None:
 
 
 def test_every_command_is_explained() -> None:
-    assert {c for c in subcommands() if f"| `penstock {c}" not in COMMANDS} == set()
+    assert {c for c, _ in commands() if f"| `penstock {c}" not in COMMANDS} == set()
 
 
 def test_every_name_of_the_json_is_explained() -> None:

@@ -22,7 +22,7 @@ def everyone_speaks(streams: Streams) -> None:
 def test_what_spark_says_is_put_aside_and_what_a_user_prints_is_not(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    with Streams(apart=True) as streams:
+    with Streams(spark=True) as streams:
         everyone_speaks(streams)
         assert streams.log is not None
         assert streams.log.read_text() == "the JVM\n"
@@ -35,7 +35,7 @@ def test_what_spark_says_is_put_aside_and_what_a_user_prints_is_not(
 
 
 def test_with_json_nothing_else_is_on_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
-    with Streams(json=True, apart=True) as streams:
+    with Streams(json=True, spark=True) as streams:
         everyone_speaks(streams)
         assert streams.log is not None
         assert streams.log.read_text() == "the JVM\n"
@@ -51,7 +51,7 @@ def test_with_json_nothing_else_is_on_standard_output(capfd: pytest.CaptureFixtu
 
 
 def test_a_live_view_has_the_terminal_to_itself(capfd: pytest.CaptureFixture[str]) -> None:
-    with Streams(quiet=True, apart=True) as streams:
+    with Streams(quiet=True, spark=True) as streams:
         os.write(1, b"a console sink\n")
         os.write(2, b"the JVM\n")
         print("result", file=streams.out)
@@ -64,7 +64,7 @@ def test_a_live_view_has_the_terminal_to_itself(capfd: pytest.CaptureFixture[str
 
 
 def test_a_log_with_something_in_it_is_kept_with_the_run(tmp_path: Path) -> None:
-    with Streams(apart=True) as streams:
+    with Streams(spark=True) as streams:
         os.write(2, b"before\n")
         streams.keep_log(tmp_path)
         os.write(2, b"after\n")
@@ -72,6 +72,6 @@ def test_a_log_with_something_in_it_is_kept_with_the_run(tmp_path: Path) -> None
 
 
 def test_a_log_with_nothing_in_it_is_not_left_behind() -> None:
-    with Streams(apart=True) as streams:
+    with Streams(spark=True) as streams:
         assert streams.log is not None
     assert not streams.log.exists()

@@ -21,7 +21,7 @@ from .runs import TIMES
 
 def main(run_dir: str, speed: float = 1.0) -> None:
     flow = workloads.build("wordcount", Path(run_dir) / "out")
-    steps = operator_costs.steps(flow.graph, *TIMES, None)
+    steps = operator_costs.costs_of(flow.graph, *TIMES, None)
     engine = SimulatorEngine(Model(steps, nodes=4), load="sine:500,1500@60s")
     before = time.monotonic()
 

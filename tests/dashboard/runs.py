@@ -28,7 +28,7 @@ TIMES = (
 def simulate(run_dir: Path, seconds: float = 120, load: str = "sine:500,6000@60s") -> Path:
     """Word count under a changing load, with a policy that splits it and makes it wider."""
     flow = workloads.build("wordcount", run_dir / "out")
-    steps = operator_costs.steps(flow.graph, *TIMES, None)
+    steps = operator_costs.costs_of(flow.graph, *TIMES, None)
     engine = SimulatorEngine(Model(steps, nodes=4), load=load)
     run(
         flow,

@@ -23,7 +23,7 @@ from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import Read
 from penstock.engines.simulator.distributions import Constant
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.model import Model, Step
+from penstock.engines.simulator.model import Model, OperatorCost
 from penstock.plan.plan import Plan
 from penstock.predict import operator_costs
 from penstock.store.history import moments
@@ -46,9 +46,9 @@ class Simulated(SimulatorEngine):
         peaks = [loads.parse(s.load).peak for s in sources if isinstance(s, Generator)]
         if self._load is None and max(peaks, default=0) > 1000:
             self._load = loads.parse("300/s")
-        steps = {o.name: Step(Constant(0.0001)) for o in graph.operators if o.inputs}
+        steps = {o.name: OperatorCost(Constant(0.0001)) for o in graph.operators if o.inputs}
         self._model = replace(
-            self._model, steps={**steps, **operator_costs.declared(graph)}, nodes=4
+            self._model, costs={**steps, **operator_costs.declared(graph)}, nodes=4
         )
         super().start(graph, plan, run_dir)
 
@@ -85,7 +85,7 @@ def stand_in(monkeypatch: Any) -> None:
     monkeypatch.setattr(
         "penstock.engines.spark.session.flow_session.session", lambda master, conf: None
     )
-    monkeypatch.setattr("penstock.cli.explaining._schemas", lambda graph, master, conf: ({}, ()))
+    monkeypatch.setattr("penstock.cli.explain._schemas", lambda graph, master, conf: ({}, ()))
 
 
 @contextmanager
@@ -129,7 +129,10 @@ def shortened(words: Sequence[str], longest: float = LONGEST) -> list[str]:
 
 def penstock(*words: str) -> int:
     """The command, in this process; its exit code."""
-    try:
-        return main.main(words)
-    except SystemExit as ended:
-        return int(ended.code or 0)
+    return main.main(words)
+
+
+def understood(words: Sequence[str]) -> None:
+    """Parse a command line without running it; raises what is wrong with it."""
+    name, *rest = words
+    dict(main.commands())[name].make_context(name, rest)

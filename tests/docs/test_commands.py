@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.main import parser
+from penstock.cli.main import commands
 
 from . import stand
 from .blocks import ALL, PAGES, ROOT, RUN_LANGUAGES, SHOWN_LANGUAGES, Block, inline_commands, titled
+from .scripts import script
 
 ASKING = {"scale", "fuse", "split", "pause", "resume", "scale-out", "scale-in", "policy"}
-KNOWN = set(parser()._subparsers._group_actions[0].choices)  # type: ignore
+KNOWN = {name for name, _ in commands()}
 SHELL = [block for block in ALL if block.language == "sh"]
 MAKEFILE = (ROOT / "Makefile").read_text()
 
@@ -78,13 +79,13 @@ def test_the_case_that_is_written_by_hand_is_decided_on(
 def test_what_make_demo_runs_can_be_run() -> None:
     recipe = re.search(r"^demo:.*\n\t\$\(BIN\)/(penstock .*)$", MAKEFILE, re.MULTILINE)
     assert recipe is not None
-    parser().parse_args(recipe[1].split()[1:])
+    stand.understood(recipe[1].split()[1:])
 
 
 @pytest.mark.parametrize("block", [b for b in SHELL if b.parsed_only], ids=str)
 def test_what_is_not_run_is_at_least_understood(block: Block) -> None:
     for words in block.commands():
-        parser().parse_args(words[1:])
+        stand.understood(words[1:])
 
 
 def test_few_blocks_are_not_run_and_each_says_why() -> None:
@@ -113,4 +114,15 @@ def test_commands_within_sentences_are_understood(page: Path) -> None:
         words = command.replace("...", "x").split()
         assert words[1] in KNOWN
         if len(words) > 2:
-            parser().parse_args(words[1:])
+            stand.understood(words[1:])
+
+
+def test_the_reference_has_every_command_with_its_options_and_an_example() -> None:
+    page = script("generated").on_page_markdown((ROOT / "docs" / "commands.md").read_text())
+    parts = page.split("\n### penstock ")[1:]
+    assert [part.partition("\n")[0] for part in parts] == [name for name, _ in commands()]
+    for part, (name, command) in zip(parts, commands(), strict=True):
+        words = {word for one in command.params if one.expose_value for word in one.opts}
+        assert {w for w in words if w.startswith("-") and f"`{w}" not in part} == set()
+        assert f"\npenstock {name}" in part
+        stand.understood(part.split("```sh\npenstock ")[1].split("\n")[0].split())

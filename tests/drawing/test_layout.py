@@ -20,9 +20,11 @@ from tests.strategies import dataflows, few
 def graph(*edges: str) -> Graph:
     """`"a b"` is an edge; operators in the order in which they are named."""
     pairs = [edge.split() for edge in edges]
-    names = dict.fromkeys(name for pair in pairs for name in pair)
-    inputs = {name: tuple(a for a, *b in pairs if b == [name]) for name in names}
-    return Graph("drawn", tuple(Operator(n, Union(), i) for n, i in inputs.items()))
+    inputs: dict[str, list[str]] = {name: [] for pair in pairs for name in pair}
+    for first, *second in pairs:
+        for name in second:
+            inputs[name].append(first)
+    return Graph("drawn", tuple(Operator(n, Union(), tuple(i)) for n, i in inputs.items()))
 
 
 def tangle(operators: int, edges: int, reach: int, seed: int) -> Graph:

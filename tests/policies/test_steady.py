@@ -10,7 +10,7 @@ from penstock import policies
 from penstock.control.loop import Tick, control
 from penstock.engines.simulator.distributions import Constant
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.model import MicroBatch, Model, Node, Step
+from penstock.engines.simulator.model import Machine, MicroBatch, Model, OperatorCost
 from tests.engines.simulator.flows import apart, chain
 
 COSTS = {"a": 0.006, "b": 0.015, "c": 0.009}
@@ -28,8 +28,8 @@ def turned(
 ) -> list[Tick]:
     """The turns of a loop over a chain of three, with a row's time from the first to the last."""
     graph = chain(*COSTS, latency="4s")
-    steps = {name: Step(Constant(seconds)) for name, seconds in COSTS.items()}
-    model = Model(steps, node=Node(cores=24), batch=batch)
+    steps = {name: OperatorCost(Constant(seconds)) for name, seconds in COSTS.items()}
+    model = Model(steps, node=Machine(cores=24), batch=batch)
     engine = SimulatorEngine(model, load=f"{rate}/s", seed=1)
     engine.start(graph, apart(*zip(COSTS, start, strict=True), executors=1), home)
     ticks: list[Tick] = []

@@ -13,7 +13,7 @@ from penstock.dataflow.graph import Graph
 from penstock.engines.simulator.arrivals import Deterministic
 from penstock.engines.simulator.distributions import Constant
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.model import Keys, MicroBatch, Model, Node, Step
+from penstock.engines.simulator.model import Keys, Machine, MicroBatch, Model, OperatorCost
 from penstock.plan import fusion
 from penstock.plan.plan import Plan
 from tests.strategies import nothing
@@ -21,12 +21,12 @@ from tests.strategies import nothing
 BATCH = MicroBatch(
     planning=0.02, log=0.01, commit=0.015, partition=0.004, task=0.03, row=4e-5, job=0.08
 )
-NODE = Node(cores=4, processors=2.0)
+NODE = Machine(cores=4, processors=2.0)
 STEPS = {
-    "read": Step(Constant(0.0)),
-    "call": Step(Constant(0.006), cpu=0.05),
-    "compute": Step(Constant(0.002), selectivity=2.0),
-    "count": Step(Constant(0.0005), keys=Keys(500, skew=0.8)),
+    "read": OperatorCost(Constant(0.0)),
+    "call": OperatorCost(Constant(0.006), cpu=0.05),
+    "compute": OperatorCost(Constant(0.002), selectivity=2.0),
+    "count": OperatorCost(Constant(0.0005), keys=Keys(500, skew=0.8)),
 }
 CHANGES = ("20s:split compute", "40s:read=2, compute=3", "60s:fuse call compute, read=4")
 
@@ -48,13 +48,13 @@ def simulated(
     graph: Graph,
     *,
     batch: MicroBatch = BATCH,
-    node: Node = NODE,
+    node: Machine = NODE,
     load: str = "points:0=40,40=40,40=120,60=120,60=60,80=60,80=100",
     changes: Sequence[str] = CHANGES,
     seconds: float = 100.0,
     plan: Plan | None = None,
     policy: str = "static",
-    steps: Mapping[str, Step] = STEPS,
+    steps: Mapping[str, OperatorCost] = STEPS,
     **terms: Any,
 ) -> Path:
     """Record a run in batches."""

@@ -193,9 +193,12 @@ def test_a_case_and_a_play_of_the_same_turns_agree() -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("ds2", "a needs 2.00: 1 -> 2"),
-        ("organic", "a is busy 1.00 > 0.80; one operator cannot be split; one more instance"),
-        ("stepwise", "instances relate as a 4, b 1; start: s=1, a=4, b=1"),
+        ("ds2", "a 1 -> 2 instances: needs 2.00"),
+        (
+            "organic",
+            "a 1 -> 2 instances: a is 100% busy, limit 80%; its only operator cannot be split",
+        ),
+        ("stepwise", "next round (start) with s=1, a=4, b=1: ratios of instances are a 4, b 1"),
     ],
 )
 def test_policies_that_need_many_windows_answer_a_case(name: str, reason: str, many: int) -> None:

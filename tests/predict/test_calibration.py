@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from penstock.control.loop import Tick
 from penstock.engines.simulator.arrivals import Deterministic
-from penstock.engines.simulator.batch_time import Machine
+from penstock.engines.simulator.batch_time import SharedProcessors
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.model import Keys, MicroBatch, Model, Node
+from penstock.engines.simulator.model import Keys, Machine, MicroBatch, Model
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
-from penstock.predict import batch_fit, batch_observations, calibration, model_file
+from penstock.predict import batch_fit, calibration, model_file, observations
 from penstock.predict.calibration import Calibration
-from penstock.predict.least_squares import alike, nonnegative, numbered, robust
+from penstock.predict.least_squares import group_numbers, group_weights, nonnegative, robust
 from penstock.store.history import History, keep_dataflow
 from penstock.workloads import build
 from tests.strategies import few
@@ -34,7 +34,7 @@ TRUTH = replace(BATCH, row=5e-4)
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Calibration:
     run_dir = simulated(tmp_path_factory.mktemp("plain") / "run", flow(), batch=TRUTH)
-    return calibration.fit([batch_observations.recording(run_dir)])
+    return calibration.fit([observations.read_run(run_dir)])
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def keyed(tmp_path_factory: pytest.TempPathFactory) -> Calibration:
     run_dir = tmp_path_factory.mktemp("keyed") / "run"
     plan = Plan((Pipeline(("read", "call", "compute", "count", "out"), 2, ceiling=4),))
     simulated(run_dir, flow(keyed=True), batch=batch, plan=plan, changes=changes)
-    return calibration.fit([batch_observations.recording(run_dir)])
+    return calibration.fit([observations.read_run(run_dir)])
 
 
 @pytest.mark.parametrize("name", ["planning", "log", "commit", "job", "partition", "task"])
@@ -54,10 +54,10 @@ def test_a_fit_finds_what_a_batch_costs(found: Calibration, name: str) -> None:
 
 def test_a_fit_knows_how_much_a_channel_held_if_the_engine_noted_it(tmp_path: Path) -> None:
     run_dir = simulated(tmp_path / "run", flow())
-    assert calibration.fit([batch_observations.recording(run_dir)]).batch.channel is None
+    assert calibration.fit([observations.read_run(run_dir)]).batch.channel is None
     head = dict.fromkeys(("version", "flow", "fingerprint", "engine", "run", "created"), "")
     (run_dir / "run.json").write_text(json.dumps({**head, "settings": {"channel_rows": 500}}))
-    assert calibration.fit([batch_observations.recording(run_dir)]).batch.channel == 500
+    assert calibration.fit([observations.read_run(run_dir)]).batch.channel == 500
 
 
 def test_a_fit_finds_what_a_row_costs_on_its_way(found: Calibration) -> None:
@@ -85,7 +85,7 @@ def test_a_row_costs_nothing_behind_those_that_were_seen_in_one_task(
 
 def test_a_fit_finds_what_operators_take_and_what_of_it_they_wait(found: Calibration) -> None:
     for name in ("call", "compute"):
-        step, true = found.steps[name], STEPS[name]
+        step, true = found.costs[name], STEPS[name]
         assert step.service.mean == pytest.approx(true.service.mean, rel=0.03)
         assert step.cpu == pytest.approx(true.cpu, abs=0.02)
         assert step.selectivity == true.selectivity
@@ -94,7 +94,7 @@ def test_a_fit_finds_what_operators_take_and_what_of_it_they_wait(found: Calibra
 def test_a_fit_finds_slots_and_the_processors_that_they_share(found: Calibration) -> None:
     assert found.node.cores == NODE.cores
     assert found.node.processors == pytest.approx(2.0, abs=0.01)
-    assert any("worked as if it had 2" in note for note in found.notes)
+    assert any("behaved as if it had 2" in note for note in found.notes)
     assert found.quality.typical < 0.03
 
 
@@ -112,12 +112,12 @@ def test_a_fit_tells_what_batches_take_aside_from_too_few_processors(
     short = MicroBatch(0.005, 0.003, 0.004, 0.001, task=0.01, job=0.02, aside=aside)
     changes = (*CHANGES, "80s:read=4, read.cadence=1s")
     simulated(tmp_path / "run", flow(), batch=short, changes=changes, seconds=120)
-    made = calibration.fit([batch_observations.recording(tmp_path / "run")])
+    made = calibration.fit([observations.read_run(tmp_path / "run")])
     assert (made.node.processors, made.batch.aside) == (2.0, aside)
 
 
 def test_a_fit_finds_keys_and_what_their_state_costs(keyed: Calibration) -> None:
-    count = keyed.steps["count"]
+    count = keyed.costs["count"]
     assert count.keys.number == 500
     assert count.keys.skew == pytest.approx(0.8, abs=0.15)
     assert keyed.batch.state == pytest.approx(0.01, rel=0.2)
@@ -131,7 +131,7 @@ def test_a_fit_tells_what_keys_cost_from_what_rows_cost(tmp_path: Path) -> None:
     load = "points:0=10,40=10,40=60,60=60,60=150,80=150,80=300"
     graph = flow(keyed=True)
     simulated(tmp_path / "run", graph, plan=plan, load=load, changes=(), steps=steps)
-    count = calibration.fit([batch_observations.recording(tmp_path / "run")]).steps["count"]
+    count = calibration.fit([observations.read_run(tmp_path / "run")]).costs["count"]
     assert count.touch == pytest.approx(0.001, rel=0.1)
     assert count.service.mean == pytest.approx(0.0005, rel=0.15)
 
@@ -144,7 +144,7 @@ def test_a_fit_finds_what_writing_costs_and_what_of_a_task_is_waiting(
     changes = ("20s:split compute", "40s:read=2, compute=4", "60s:compute=1", "80s:compute=3")
     plan = Plan((Pipeline(("read", "call", "compute", "count", "out"), 4),))
     simulated(tmp_path / "run", flow(keyed=True), batch=batch, plan=plan, changes=changes)
-    made = calibration.fit([batch_observations.recording(tmp_path / "run")])
+    made = calibration.fit([observations.read_run(tmp_path / "run")])
     assert made.batch.idle == pytest.approx(idle, abs=0.21)  # the next best step is as good
     assert made.node.processors == 2.0
     assert made.batch.task == pytest.approx(batch.task, rel=0.15)
@@ -163,18 +163,16 @@ def test_few_windows_with_large_batches_tell_what_rows_cost() -> None:
     truth = {"task": 0.05, "total": 2e-5, "a key": 5e-4}
     values = sum(truth[name] * column for name, column in columns.items())
     values *= rng.lognormal(0.0, 0.25, len(rows))
-    groups = numbered([*(["few"] * 60), *(["some"] * 3), *(["many"] * 3)])
-    weights = alike(groups) / values**2
+    groups = group_numbers([*(["few"] * 60), *(["some"] * 3), *(["many"] * 3)])
+    weights = group_weights(groups) / values**2
     found = batch_fit._solved(columns, values, weights, [], {"total": 2.0}, groups)
     assert found["total"] == pytest.approx(truth["total"], rel=0.2)
 
 
 def test_a_machine_has_no_fewer_processors_than_were_at_work(tmp_path: Path) -> None:
-    made = batch_observations.recording(
-        simulated(tmp_path / "run", flow(), seconds=40.0, changes=())
-    )
+    made = observations.read_run(simulated(tmp_path / "run", flow(), seconds=40.0, changes=()))
     for used, least in ((None, 0.4), (1.0, 0.5), (1.7, 0.9), (2.3, 1.0)):
-        moments = [replace(m, used=used) for m in made.moments]
+        moments = [replace(m, used=used) for m in made.windows]
         assert min(calibration._shares(moments, 2.0)) == least
 
 
@@ -190,24 +188,22 @@ def test_keys_that_come_up_are_those_that_are_drawn() -> None:
 
 def test_a_fit_says_what_cannot_be_told_apart(tmp_path: Path) -> None:
     steady = simulated(tmp_path, flow(), changes=(), load="40/s", seconds=60)
-    made = calibration.fit([batch_observations.recording(steady)])
-    assert any("'partition' always came in the same proportion to 'job'" in n for n in made.notes)
-    assert any("nothing was changed while it ran" in note for note in made.notes)
+    made = calibration.fit([observations.read_run(steady)])
+    assert any("'partition' was always in the same proportion to 'job'" in n for n in made.notes)
+    assert any("the plan never changed" in note for note in made.notes)
     # what is not told apart is still all there
     whole = TRUTH.job + TRUTH.partition
     assert made.batch.job + made.batch.partition == pytest.approx(whole, rel=0.02)
 
 
 def test_what_processors_do_beside_tasks_is_told_where_it_was_measured(tmp_path: Path) -> None:
-    made = batch_observations.recording(
-        simulated(tmp_path / "run", flow(), seconds=40.0, changes=())
-    )
+    made = observations.read_run(simulated(tmp_path / "run", flow(), seconds=40.0, changes=()))
     before = calibration.fit([made])
-    moments = [replace(m, used=1.7, by_tasks=1.2) for m in made.moments]
-    after = calibration.fit([replace(made, moments=tuple(moments))])
-    told = "processors that were busy beside tasks, plan by plan: 0.50 (1.20 tasks)"
+    moments = [replace(m, used=1.7, by_tasks=1.2) for m in made.windows]
+    after = calibration.fit([replace(made, windows=tuple(moments))])
+    told = "processors busy with work of no task, by plan: 0.50 (1.20 tasks)"
     assert set(after.notes) - set(before.notes) == {told}
-    assert (after.batch, after.node, after.steps) == (before.batch, before.node, before.steps)
+    assert (after.batch, after.node, after.costs) == (before.batch, before.node, before.costs)
 
 
 def test_processors_of_a_window_are_what_was_used_since_it_began() -> None:
@@ -215,7 +211,7 @@ def test_processors_of_a_window_are_what_was_used_since_it_began() -> None:
         Snapshot(at, 5.0, None, 0, 0, 0, processor_seconds=seconds)
         for at, seconds in ((0.0, 10.0), (1.0, 11.0), (2.0, None), (5.1, 15.0), (6.0, 20.0))
     ]
-    assert batch_observations._used(seen) == {
+    assert observations._used(seen) == {
         5.1: pytest.approx(5 / 5.1),
         6.0: pytest.approx(9 / 5),
     }
@@ -224,15 +220,15 @@ def test_processors_of_a_window_are_what_was_used_since_it_began() -> None:
 def test_a_fit_says_that_keys_were_with_one_instance_at_a_time(tmp_path: Path) -> None:
     plan = Plan((Pipeline(("read", "call", "compute", "count", "out"), 1),))
     simulated(tmp_path / "run", flow(keyed=True), plan=plan, changes=(), seconds=40.0)
-    made = calibration.fit([batch_observations.recording(tmp_path / "run")])
-    assert any("'count' had one instance at a time" in note for note in made.notes)
+    made = calibration.fit([observations.read_run(tmp_path / "run")])
+    assert any("'count' always had one instance" in note for note in made.notes)
 
 
 def test_plans_of_different_runs_are_different_ones(tmp_path: Path) -> None:
     run_dir = simulated(tmp_path / "run", flow(), seconds=40.0, changes=CHANGES[:1])
-    made = batch_observations.recording(run_dir)
-    plans = [m.plan for m in made.moments]
-    both = [m.plan for m in calibration._together([made, made])]
+    made = observations.read_run(run_dir)
+    plans = [m.plan for m in made.windows]
+    both = [m.plan for m in calibration._all_windows([made, made])]
     assert both == [*plans, *(max(plans) + 1 + n for n in plans)]
 
 
@@ -242,8 +238,8 @@ def test_several_runs_are_fitted_together_and_tell_more(tmp_path: Path) -> None:
         simulated(tmp_path / str(n), flow(), plan=plan, changes=(), load="100/s", seconds=60)
         for n, plan in enumerate(plans)
     ]
-    made = calibration.fit([batch_observations.recording(run) for run in runs])
-    assert not any("'partition' always came" in note for note in made.notes)
+    made = calibration.fit([observations.read_run(run) for run in runs])
+    assert not any("'partition' was always" in note for note in made.notes)
     assert made.batch.partition == pytest.approx(BATCH.partition, rel=0.1)
     assert made.batch.job == pytest.approx(BATCH.job, rel=0.05)
 
@@ -253,10 +249,10 @@ def test_a_model_file_says_what_was_fitted(keyed: Calibration, tmp_path: Path) -
     file.write_text(json.dumps(model_file.to_json(keyed, ["a run"])))
     again = model_file.read(file)
     assert (again.flow, again.batch, again.node) == ("recorded", keyed.batch, keyed.node)
-    for name, step in keyed.steps.items():
-        assert again.steps[name].service == step.service
-        assert again.steps[name].cpu == pytest.approx(step.cpu, abs=1e-6)
-    assert again.steps["count"].keys == keyed.steps["count"].keys
+    for name, step in keyed.costs.items():
+        assert again.costs[name].service == step.service
+        assert again.costs[name].cpu == pytest.approx(step.cpu, abs=1e-6)
+    assert again.costs["count"].keys == keyed.costs["count"].keys
     model = again.model(flow(keyed=True), nodes=3)
     assert (model.nodes, model.batch) == (3, keyed.batch)
     with pytest.raises(InvalidInput, match="fitted to 'recorded', not to 'linear'"):
@@ -267,13 +263,16 @@ def test_a_model_file_says_what_was_fitted(keyed: Calibration, tmp_path: Path) -
     ("content", "message"),
     [
         ("{", "is not JSON"),
-        ("[]", "this is no model"),
-        ('{"kind": "penstock model", "version": 7}', "it is of version 7, this reads version 1"),
-        ('{"kind": "penstock model", "version": 1, "flow": "x"}', "something is missing or wrong"),
+        ("[]", "not a model"),
+        (
+            '{"kind": "penstock model", "version": 7}',
+            "it has version 7, this Penstock reads version 1",
+        ),
+        ('{"kind": "penstock model", "version": 1, "flow": "x"}', "a value is missing or wrong"),
         (
             '{"kind": "penstock model", "version": 1, "flow": "x", "operators": {}, '
             '"machine": {"slots": 4}, "batch": {"task": -1}}',
-            "a batch cannot have a task of -1",
+            "task of a batch must be finite and not negative, found -1",
         ),
     ],
 )
@@ -309,7 +308,7 @@ def test_runs_without_anything_to_learn_from_are_told(tmp_path: Path) -> None:
         ): "no settled window with measured tasks",
     }.items():
         with pytest.raises(InvalidInput, match=message) as told:
-            batch_observations.recording(folder)
+            observations.read_run(folder)
         assert "\n" not in str(told.value)
 
 
@@ -317,7 +316,7 @@ def test_runs_of_two_dataflows_are_not_fitted_together(tmp_path: Path) -> None:
     one = simulated(tmp_path / "1", flow(), changes=(), seconds=30)
     other = simulated(tmp_path / "2", flow(keyed=True), changes=(), seconds=30)
     with pytest.raises(InvalidInput, match="ran another dataflow"):
-        calibration.fit([batch_observations.recording(one), batch_observations.recording(other)])
+        calibration.fit([observations.read_run(one), observations.read_run(other)])
 
 
 # --- least squares ------------------------------------------------------------------------------
@@ -360,7 +359,7 @@ def test_a_tenth_of_outliers_does_not_sway_the_fit(truth: list[float], seed: int
 def test_tasks_slow_down_until_processors_are_just_enough(
     tasks: int, waits: float, others: float, processors: float
 ) -> None:
-    machine = Machine(64, processors, others)
+    machine = SharedProcessors(64, processors, others)
     slow = machine.stretch(tasks, waits)
     # others as so many tasks of the same kind: each has a processor for 1 of slow + waits seconds
     wanted = (tasks + others) / (slow + waits)
@@ -373,8 +372,8 @@ def test_tasks_slow_down_until_processors_are_just_enough(
 
 
 def test_a_machine_of_unknown_processors_has_one_for_each(tmp_path: Path) -> None:
-    assert Machine(4, 0.0, 9.0).stretch(8) == 1.0
-    with pytest.raises(InvalidInput, match="0 processors cannot be"):
-        Node(processors=0)
-    with pytest.raises(InvalidInput, match="a batch cannot have a job of -1"):
+    assert SharedProcessors(4, 0.0, 9.0).stretch(8) == 1.0
+    with pytest.raises(InvalidInput, match="a machine needs processors, found 0"):
+        Machine(processors=0)
+    with pytest.raises(InvalidInput, match="job of a batch must be finite and not negative"):
         MicroBatch(job=-1)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import Profiled, profile
-from penstock.cli import plans
+from penstock.cli import options
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow
 from penstock.errors import InvalidInput, InvalidPlan, Refused
@@ -73,7 +73,9 @@ def test_what_was_found_is_kept_and_read_again() -> None:
     again = read(Path("mine"))
     assert again.to_json() == found.profile.to_json()
     assert again.final.plan == found.profile.final.plan
-    assert plans.read("mine/plan.json") == plans.read("mine/profile.json") == found.plan
+    assert (
+        options.read_plan("mine/plan.json") == options.read_plan("mine/profile.json") == found.plan
+    )
 
 
 def test_whether_the_load_was_enough_is_told() -> None:
@@ -116,7 +118,7 @@ def test_an_end_before_the_first_round_is_refused_in_one_line() -> None:
 
 def test_what_cannot_be_measured_ends_it_with_the_reason() -> None:
     nothing = MemoryEngine({"a": 0.002}, {"a": 0.0}, rate=3000.0)
-    why = "found nothing: the time for a row of b is not measured; see "
+    why = "found nothing: service time of b not measured; see "
     with pytest.raises(Refused, match=why):
         profiled(chain(), nothing)
 
@@ -127,7 +129,9 @@ def test_plans_that_are_refused_end_it_with_the_reason() -> None:
             raise InvalidPlan("no")
 
     stiff = Stiff({"a": 0.002, "b": 0.004}, rate=3000.0)
-    with pytest.raises(Refused, match="found nothing: the plan for start is refused; see "):
+    with pytest.raises(
+        Refused, match=r"found nothing: the plan of the round \(start\) was refused; see "
+    ):
         profiled(chain(), stiff)
 
 

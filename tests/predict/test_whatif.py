@@ -16,9 +16,9 @@ from penstock.dataflow.load_profile import parse
 from penstock.errors import InvalidInput
 from penstock.plan.limits import Limits
 from penstock.predict import model_file, whatif
-from penstock.predict.batch_observations import recording
 from penstock.predict.calibration import fit
-from penstock.predict.model_file import Fitted
+from penstock.predict.model_file import FittedModel
+from penstock.predict.observations import read_run
 from penstock.predict.whatif import Question
 from penstock.store import history, run_options
 from tests.predict.recorded import BATCH, flow, simulated
@@ -30,8 +30,8 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @cache
-def fitted(run_dir: Path) -> Fitted:
-    return model_file.of(fit([recording(run_dir)]))
+def fitted(run_dir: Path) -> FittedModel:
+    return model_file.from_calibration(fit([read_run(run_dir)]))
 
 
 def asked(run_dir: Path, load: str, **more: Any) -> whatif.Prediction:
@@ -52,7 +52,7 @@ def test_more_load_never_makes_it_better(run_dir: Path) -> None:
     late = [one.latency["call->compute"].mean or 0.0 for one in answers]
     assert late == sorted(late)
     assert [one.throughput for one in answers] == sorted(one.throughput for one in answers)
-    waited = recording(run_dir).today.snapshot.pipelines["read"].backlog_rows or 0
+    waited = read_run(run_dir).today.snapshot.pipelines["read"].backlog_rows or 0
     assert answers[0].throughput == pytest.approx(20 + waited / 30, rel=0.05)
     assert answers[-1].throughput < 1500  # four instances, two processors, 6.2 ms a row
     for one in answers:
@@ -82,7 +82,7 @@ def test_the_load_of_the_run_is_scaled(run_dir: Path) -> None:
 @pytest.mark.extended
 def test_the_load_goes_on_from_where_the_run_is(tmp_path: Path) -> None:
     run_dir = simulated(tmp_path, flow(), changes=(), load="ramp:10-70@60s", seconds=40)
-    at = recording(run_dir).today.snapshot.at
+    at = read_run(run_dir).today.snapshot.at
     assert at == pytest.approx(40, abs=1)
     answer = whatif.ask(run_dir, Question("x1", seconds=10.0), run=run)
     # 1 row a second more every second, then
@@ -95,7 +95,7 @@ def test_the_load_goes_on_from_where_the_run_is(tmp_path: Path) -> None:
 def test_rows_that_wait_today_are_worked_off_and_are_late(tmp_path: Path) -> None:
     paced = replace(BATCH, pace=1.0)
     run_dir = simulated(tmp_path, flow(), batch=paced, changes=(), load="400/s", seconds=40)
-    today = recording(run_dir).today.snapshot
+    today = read_run(run_dir).today.snapshot
     waiting = today.pipelines["read"].backlog_rows or 0
     assert waiting > 5000  # one instance does some 100 a second
     answer = whatif.ask(run_dir, Question("5/s", seconds=20.0), run=run).alone
@@ -116,7 +116,7 @@ def test_the_limits_and_the_guard_of_the_run_hold(tmp_path: Path) -> None:
     assert answer.plan.slots == 2
     quiet = Guard(quiet=(Quiet(30.0, 600.0),))
     still = simulated(tmp_path / "still", flow(), guard=quiet, **options)
-    before = recording(still).plan
+    before = read_run(still).plan
     assert whatif.ask(still, question, run=run).steered.plan == before
     over = Guard(quiet=(Quiet(1.0, 35.0),))
     awake = simulated(tmp_path / "awake", flow(), guard=over, **options)

@@ -1,4 +1,4 @@
-"""What Penstock needs of a machine, checked one by one, with what to do about it."""
+"""`penstock doctor`: check what Penstock needs of this machine."""
 
 from __future__ import annotations
 
@@ -9,13 +9,19 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock import text
+from penstock.cli import base, options
+from penstock.cli.streams import Streams
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 GIB = 1024**3
 _INSTALL_JAVA = (
@@ -25,7 +31,7 @@ _INSTALL_JAVA = (
 
 
 class Level(Enum):
-    """How bad it is: nothing, something to know, or nothing will run."""
+    """Severity of a finding: none, a warning, or one that keeps Penstock from running."""
 
     OK = "ok"
     WARN = "warn"
@@ -34,7 +40,7 @@ class Level(Enum):
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at: what was found, and what to do if it is not well."""
+    """One check: what was found, and what to do about it."""
 
     name: str
     level: Level
@@ -50,8 +56,37 @@ class Check:
         }
 
 
+@base.command("doctor")
+@options.as_json
+def command(streams: Streams) -> int:
+    """Check this machine and say what to install or change.
+
+    Checks Python, Java, packages, memory, disk and network.
+
+    Example: penstock doctor
+    """
+    checks = examine()
+    failed = any(c.level is Level.FAIL for c in checks)
+    shown = {"ok": not failed, "checks": [c.to_json() for c in checks]}
+    streams.render(shown, _lines(checks, failed))
+    return int(failed)
+
+
+def _lines(checks: Iterable[Check], failed: bool) -> Iterator[Text]:
+    from rich.text import Text
+
+    style = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
+    for check in checks:
+        line = Text.assemble((f" {check.level.value:<5}", style[check.level]), f"{check.name}: ")
+        yield line.append(check.found)
+        if check.advice:
+            yield Text(f"       → {check.advice}")
+    words = "something here keeps Penstock from running" if failed else "ready to run"
+    yield Text(f"\n {words}", "bold red" if failed else "bold green")
+
+
 def examine() -> tuple[Check, ...]:
-    """All checks, in the order to mend things in."""
+    """Run all checks, in the order in which to solve problems."""
     return tuple(check for group in _GROUPS for check in group())
 
 
@@ -101,7 +136,7 @@ def _java_says(java: str) -> str:
 
 
 def java_check(java: str, says: str) -> Check:
-    """Judge what `java -version` says."""
+    """The check of a Java with this output of `java -version`."""
     number = java_major(says)
     if number is None:
         first = (says.strip().splitlines() or ["nothing"])[0]
@@ -166,7 +201,7 @@ def _machine() -> Iterator[Check]:
 
 
 def available_memory() -> int | None:
-    """Bytes that can be had now, no more than a container's limit; None where nobody says."""
+    """Available memory in bytes, within the limit of the container; None if unknown."""
     found: list[int] = []
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():

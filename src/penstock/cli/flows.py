@@ -1,11 +1,13 @@
-"""From what the user wrote as FLOW to a dataflow."""
+"""From what a user writes as FLOW to a dataflow, its session and its run directory."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -51,10 +53,10 @@ class Reference:
             ) from None
 
     def load(self, out: str | Path) -> Dataflow:
-        """Build the dataflow. A file may make Spark columns, so it needs a session by now.
+        """Build the dataflow. A file that uses Spark columns needs a session.
 
-        `out` is the directory for a workload's output; a file says itself where its output
-        goes. Whatever goes wrong in the user's file is an `InvalidInput` with file and line.
+        out: directory for the output of a workload; a file says itself where its output goes.
+        Raises `InvalidInput` with file and line for an error in the user's file.
         """
         if self.file is None:
             return workloads.build(self.name, out=out)
@@ -114,7 +116,7 @@ def _ship_by_value(module: ModuleType, home: str, before: set[str]) -> None:
 
 
 def _guarded(file: Path, work: Callable[[], Any]) -> Any:
-    """Do it; what the user's code raises becomes one line with the place in their file."""
+    """Call `work`. Raises `InvalidInput` in one line, with file and line, if user code fails."""
     try:
         return work()
     except (Exception, SystemExit) as error:
@@ -129,3 +131,79 @@ def _explained(file: Path, error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     inside = [f for f in frames if f.filename in (str(file), str(file.resolve()))]
     return f"{file}:{inside[-1].lineno}: {what}" if inside else f"{file}: {what}"
+
+
+# --- starting -----------------------------------------------------------------------------------
+
+
+def loaded(reference: Reference, master: str | None, conf: Mapping[str, str], out: Any) -> Dataflow:
+    """Build a dataflow for a run on Spark. A file may start the session itself.
+
+    A file that uses Spark columns without a session is loaded again after one is started.
+    """
+    if reference.file is None:
+        return reference.load(out)
+    from penstock.engines.spark.session.flow_session import offered, session
+
+    try:
+        with offered(master, conf):
+            return reference.load(out)
+    except InvalidInput as error:
+        if not _wants_session(error.__cause__):
+            raise
+    session(master, conf)
+    return reference.load(out)
+
+
+def _wants_session(error: BaseException | None) -> bool:
+    """True if pyspark raised this error and the process has no session."""
+    import pyspark
+
+    from penstock.engines.spark.session.flow_session import running
+
+    frames = traceback.extract_tb(None if error is None else error.__traceback__)
+    package = Path(pyspark.__file__).parent
+    inside = [Path(frame.filename).is_relative_to(package) for frame in frames]
+    return inside[-1:] == [True] and running() is None
+
+
+def loaded_lightly(reference: Reference, out: Any = "out") -> Dataflow:
+    """Build a dataflow, with a session of Spark only if the file uses Spark columns."""
+    try:
+        return reference.load(out)
+    except InvalidInput as error:
+        if reference.file is None or not _wants_session(error.__cause__):
+            raise
+    from penstock.engines.spark.session.flow_session import session
+
+    session(None, {})
+    return reference.load(out)
+
+
+@contextmanager
+def session(master: str | None) -> Iterator[None]:
+    """Disconnect from a cluster at the end; a local session ends with the process."""
+    try:
+        yield
+    finally:
+        if master is not None and not master.startswith("local["):
+            from penstock.engines.spark.session.flow_session import end
+
+            end()
+
+
+@contextmanager
+def run_directory(reference: Reference, run_dir: str | Path | None) -> Iterator[str | Path | None]:
+    """The run directory, chosen before the flow is built, since a workload writes into it."""
+    from penstock.store import directory_choice
+    from penstock.store.run_directory import local
+
+    if reference.file is not None or run_dir is not None:
+        yield None if run_dir is None else local(run_dir)
+        return
+    chosen = directory_choice.choose(reference.name, None, time.time())
+    try:
+        yield chosen
+    finally:
+        with suppress(OSError):
+            chosen.rmdir()  # it never started: leave no empty directory behind

@@ -1,8 +1,8 @@
-"""Which file descriptor gets what.
+"""Standard output and standard error, kept apart from what Spark writes to them.
 
-Spark's JVM and the workers write to descriptors 1 and 2 directly, past Python. So where
-standard output must hold one JSON object, or the terminal a live view, the descriptors
-themselves are pointed elsewhere, before the JVM starts and inherits them.
+Spark's JVM and its workers write to the file descriptors 1 and 2 directly, past Python. So where
+standard output must hold one JSON object, or the terminal a live view, the descriptors themselves
+are redirected before the JVM starts and inherits them.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from typing import Any, TextIO
 
 
 class Streams:
-    """Our own way to standard output and error, whatever happens to the descriptors.
+    """The command's own standard output `out` and standard error `err`.
 
-    json: what others write to standard output goes to standard error; quiet: what others
-    write to either goes to a log file, `log`; apart: only what they write to standard error
-    does, and Python's own way to it stays.
+    json: what others write to standard output goes to standard error. quiet: all that others
+    write goes to a log file, `log`. spark: only what they write to descriptor 2 goes there;
+    Python's `sys.stderr` stays where it was.
     """
 
-    def __init__(self, *, json: bool = False, quiet: bool = False, apart: bool = False) -> None:
+    def __init__(self, *, json: bool = False, quiet: bool = False, spark: bool = False) -> None:
         self.json = json
         self.quiet = quiet
-        self.apart = apart
+        self.spark = spark
         self.log: Path | None = None
         self.out: TextIO = sys.stdout
         self.err: TextIO = sys.stderr
@@ -40,17 +40,17 @@ class Streams:
     def __enter__(self) -> Streams:
         if self.json or self.quiet:
             self.out = self._own(1)
-        if self.quiet or self.apart:
+        if self.quiet or self.spark:
             self.err = self._own(2)
             handle, name = tempfile.mkstemp(prefix="penstock-", suffix=".log")
             self.log = Path(name)
             os.dup2(handle, 2)
             os.close(handle)
-        rest = 2  # where what others write to standard output goes
-        if self.apart and not self.quiet:
-            sys.stderr, rest = self.err, self.err.fileno()
+        others = 2  # where standard output of others goes
+        if self.spark and not self.quiet:
+            sys.stderr, others = self.err, self.err.fileno()
         if 1 in self._saved:
-            os.dup2(rest, 1)
+            os.dup2(others, 1)
             sys.stdout = sys.stderr
         return self
 
@@ -73,23 +73,36 @@ class Streams:
             self.log.unlink()
 
     def keep_log(self, run_dir: Path) -> None:
-        """The run went well: what Spark said belongs to it."""
+        """Move the log into the directory of a run that went well."""
         if self.log is not None and self.log.stat().st_size > 0:
             with suppress(OSError):
                 self.log = Path(shutil.move(self.log, run_dir / "spark.log"))
 
+    def print(self, shown: Mapping[str, Any], lines: Iterable[str]) -> None:
+        """Print one JSON object if that is asked for, else the lines."""
+        for line in [json.dumps(shown, indent=2)] if self.json else lines:
+            print(line, file=self.out, flush=True)
+
+    def render(self, shown: Mapping[str, Any], parts: Iterable[Any]) -> None:
+        """Print one JSON object if that is asked for, else tables and texts of Rich."""
+        if self.json:
+            self.print(shown, ())
+            return
+        from rich.console import Console
+        from rich.text import Text
+
+        console = Console(file=self.out)
+        for part in parts:
+            console.print(
+                part, soft_wrap=isinstance(part, str | Text), markup=False, highlight=False
+            )
+
+    def note(self, message: str) -> None:
+        """Print a line for people to standard error."""
+        print(f"penstock: {message}", file=self.err, flush=True)
+
     def _own(self, number: int) -> TextIO:
-        """A text file of our own over where a descriptor points now."""
+        """A text stream to where a descriptor points now."""
         (sys.stdout if number == 1 else sys.stderr).flush()
         self._saved[number] = os.dup(number)
         return open(self._saved[number], "w", encoding="utf-8", closefd=False, buffering=1)
-
-
-def tell(streams: Streams, shown: Mapping[str, Any], lines: Iterable[str]) -> int:
-    """Print one JSON object where that is asked for, else the lines; the exit code."""
-    if streams.json:
-        print(json.dumps(shown, indent=2), file=streams.out, flush=True)
-    else:
-        for line in lines:
-            print(line, file=streams.out, flush=True)
-    return 0

@@ -1,4 +1,4 @@
-"""What an engine may offer beyond the port; the run is richer with it and works without."""
+"""Optional abilities of an engine; a run shows more with them and works without."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from penstock.plan.transition import Transition
 
 @runtime_checkable
 class LatencyTotals(Protocol):
-    """Keeps latency over the whole run, with true percentiles."""
+    """Measures latency over the whole run, with true percentiles."""
 
     def latency_totals(self) -> Mapping[str, LatencyMetrics]:
-        """By the name of the constraint; one that was not measured is missing."""
+        """Metrics by constraint; one without measurements is missing."""
 
 
 @runtime_checkable
 class OwnTime(Protocol):
-    """Has a time of its own, which passes when it is told to, however fast the machine is."""
+    """Has simulated time, which passes only when it is advanced."""
 
     def drain_for(self, seconds: float) -> bool:
-        """Take nothing more from outside, and let so many seconds of its time pass at most.
+        """Close the sources and advance until the flow is empty or time is up.
 
-        Whether nothing is left in it; then it can be stopped.
+        Returns True if it is empty and can be stopped.
         """
 
 
 @runtime_checkable
 class Transitions(Protocol):
-    """Goes on watching a change after it is through: what came of it is known only later."""
+    """Updates transitions after the change, when their effects become known."""
 
     def transitions(self) -> tuple[Transition, ...]:
-        """All changes of this run, with what is known of them by now."""
+        """All transitions of this run, with what is known so far."""
 
 
 @runtime_checkable
@@ -50,13 +50,13 @@ class EventSource(Protocol):
 
 @runtime_checkable
 class Evidence(Protocol):
-    """Can say afterwards what went in and what came out, so that exactness can be judged."""
+    """Counts its input and reads its output back, to verify exactness."""
 
     def ingested(self) -> Mapping[str, int]:
         """Records taken from each generated source since the run directory was new."""
 
     def read_sink(self, sink: str) -> Iterator[Any] | None:
-        """This run's rows of a sink in the order of writing, as Arrow tables or batches.
+        """Return this run's rows of a sink in the order of writing.
 
-        None where they cannot be read back.
+        As Arrow tables or batches; None if they cannot be read back.
         """

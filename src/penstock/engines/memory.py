@@ -1,6 +1,7 @@
-"""The in-memory engine: a fluid model of a running dataflow, for tests of flows and policies.
+"""The in-memory engine: a fluid model of a dataflow.
 
-Time passes only when `advance` is called; records are counted, not made: no function is called.
+It serves tests of flows and policies. Time passes only when `advance` is called. Records are
+counted, not generated, and no function of an operator is called.
 """
 
 from __future__ import annotations
@@ -26,23 +27,23 @@ from penstock.plan.transition import Transition
 _STEP = Fraction(1, 10)
 
 Edge = tuple[str, str]
-"""Writer and reader of a queue; a source's own queue, of rows offered and not taken, is (s, s)."""
+"""Writer and reader of a queue; (s, s) holds rows offered to a source and not taken."""
 
 
 class MemoryEngine:
     """An `Engine` whose operators are numbers.
 
-    `costs`: seconds of one instance per record of an operator (default 0); `selectivity`: records
-    out per record in (default 1; rows of all inputs count alike); `rate`: records per second
-    offered to each source: a number, a function of time, or a load as on the command line.
+    costs: seconds of an instance per record of an operator (default 0); selectivity: records out
+    per record in (default 1; rows of all inputs count alike); rate: records per second offered to
+    each source: a number, a function of time, or a load profile as text.
 
     Rows are whole: of n rows that an operator has seen, floor(n * selectivity) have come out,
-    whatever the plan, so the count at the sinks after a drain is exact. Queues are not bounded.
-    A pipeline with an admission of 0 takes nothing until the drain; any other admission, cadence,
-    ceilings and executors are accepted and change nothing.
+    whatever the plan, so the number of rows at the sinks after a drain is exact. Queues are
+    unbounded. A pipeline with an admission of 0 takes nothing until the drain; any other admission,
+    cadence, ceiling or number of executors is accepted and has no effect.
 
-    A snapshot's window is the last `advance` (or drain); a change of plan empties it. The run
-    directory is written by `start`, `apply` and `stop`, so a crash goes back to the last of them.
+    The window of a snapshot is the last `advance` (or drain); a change of plan empties it. The run
+    directory is written by `start`, `apply` and `stop`, so a crash falls back to the last of them.
     """
 
     name = "memory"
@@ -60,13 +61,13 @@ class MemoryEngine:
         self._graph: Graph
         self._plan: Plan
         self._file: Path
-        self._order: list[Pipeline]  # each after those that feed it
-        self._inlets: dict[str, dict[Edge, Fraction]]  # by pipeline: work that a row makes there
+        self._order: list[Pipeline]  # in topological order
+        self._inlets: dict[str, dict[Edge, Fraction]]  # by pipeline: work that a row causes
         self._clock = Fraction(0)
-        self._due: dict[str, Fraction] = defaultdict(Fraction)  # offered so far, with fractions
+        self._due: dict[str, Fraction] = defaultdict(Fraction)  # rows offered, with fractions
         self._seen: Counter[str] = Counter()  # rows that entered each operator
         self._queues: Counter[Edge] = Counter()
-        self._spare: dict[str, Fraction] = defaultdict(Fraction)  # work done on the next row
+        self._spare: dict[str, Fraction] = defaultdict(Fraction)  # work spent on the next row
         self._new_window(Fraction(0))
 
     @property
@@ -119,7 +120,7 @@ class MemoryEngine:
         )
 
     def _channels(self) -> dict[str, ChannelMetrics]:
-        """The edges between two pipelines."""
+        """Metrics of the edges between two pipelines."""
         home = {name: p.name for p in self._plan.pipelines for name in p.operators}
         return {
             f"{writer}>{reader}": ChannelMetrics(writer, reader, self._queues[writer, reader])
@@ -132,7 +133,7 @@ class MemoryEngine:
         self._expect("running", "stopped")
         if self._phase == "stopped":
             return
-        if drain:  # the slowest pipeline says how long it takes
+        if drain:  # it takes as long as the slowest pipeline
             self._new_window(Fraction(0))
             for pipeline in self._order:
                 self._work(pipeline, None)
@@ -159,14 +160,17 @@ class MemoryEngine:
             left -= step
 
     def _work(self, pipeline: Pipeline, budget: Fraction | None) -> None:
-        """Take rows for at most `budget` seconds of work; None drains, and sources stand still."""
+        """Take rows for at most `budget` seconds of work.
+
+        None drains: all rows are taken, but nothing from outside.
+        """
         cost = self._inlets[pipeline.name]
         waiting = {e: self._queues[e] for e in cost if budget is not None or e[0] != e[1]}
         if pipeline.admission == 0 and budget is not None:
             waiting = {}
         wanted = sum(rows * cost[edge] for edge, rows in waiting.items() if rows and cost[edge])
         taken, spent = waiting, wanted
-        if budget is not None and wanted > budget:  # every queue gets the same share of its wish
+        if budget is not None and wanted > budget:  # every queue gets the same share of its need
             share = budget / wanted
             taken = {e: int(rows * share) if cost[e] else rows for e, rows in waiting.items()}
             spent = sum(rows * cost[edge] for edge, rows in taken.items() if rows and cost[edge])
@@ -190,7 +194,7 @@ class MemoryEngine:
                     self._queues[name, reader] += out
 
     def _switch(self, plan: Plan) -> None:
-        """Go over to a plan. Queues stay as they are, also those that a merge puts inside."""
+        """Change to a plan. Queues keep their rows, even if a merge makes them internal."""
         place = {name: at for at, name in enumerate(self._graph.topological)}
         self._plan = plan
         self._order = sorted(plan.pipelines, key=lambda p: place[self._tail(p)])
@@ -207,7 +211,7 @@ class MemoryEngine:
         return (body or pipeline.operators)[-1]
 
     def _cost(self, name: str, pipeline: Pipeline) -> Fraction:
-        """Seconds of work that a row makes which enters the pipeline at an operator."""
+        """Seconds of work caused by a row that enters the pipeline at an operator."""
         inside = [r for r in self._graph.successors[name] if r in pipeline.operators]
         behind = sum(self._cost(reader, pipeline) for reader in inside)
         return self._costs.get(name, Fraction(0)) + self._selectivity.get(name, 1) * behind
@@ -259,7 +263,7 @@ class MemoryEngine:
 
 
 def _kept(file: Path, graph: Graph) -> dict[str, Any]:
-    """What an earlier run of the same dataflow left; empty if there was none."""
+    """State saved by an earlier run of the same dataflow; empty if there is none."""
     kept: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     if kept and kept["fingerprint"] != graph.fingerprint:
         owner = f"{file.parent} belongs to another dataflow or version, '{kept['flow']}'"
@@ -269,5 +273,5 @@ def _kept(file: Path, graph: Graph) -> dict[str, Any]:
 
 @lru_cache(maxsize=1024)
 def _exact(number: float) -> Fraction:
-    """The number as it is written: 0.1 is a tenth, so that whole rows come out whole."""
+    """The number as written: 0.1 is a tenth, so that whole rows come out whole."""
     return Fraction(str(float(number)))

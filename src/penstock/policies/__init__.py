@@ -1,4 +1,4 @@
-"""Policies: who decides. `get` makes one by name; see `registry`."""
+"""Scaling policies, one package a paper; `get` creates one by name and options."""
 
 from penstock.policies.base.registry import GROUP, Description, Option, describe, get, names
 

@@ -1,4 +1,4 @@
-"""What a policy would have decided: snapshots played to it again, of a run or of one case."""
+"""Replay recorded snapshots to a policy and return what it would have decided."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from penstock.policies.base.policy import Context, Policy
 from penstock.store.history import Seen
 from penstock.store.serialization import plain
 
-UNHURRIED = Guard(cooldown=0, settle=0, undo=0)
-"""What was advised was not done, so there is nothing to wait for."""
+NO_WAITING = Guard(cooldown=0, settle=0, undo=0)
+"""Vetoes nothing for waiting times: advice is not applied, so there is no change to wait for."""
 
 
 @dataclass(frozen=True)
 class Advice:
-    """What a policy wanted at one moment, and what a guard made of it; `plan` was in force."""
+    """A policy's decision at a time, reviewed by a guard; `plan` was in force."""
 
     at: float
     plan: Plan
@@ -34,7 +34,7 @@ class Advice:
 
     @property
     def change(self) -> Change | None:
-        """What would have been changed."""
+        """The change that would have been made, or None."""
         after = self.review.decision.plan
         return None if after is None or after == self.plan else Change(self.plan, after)
 
@@ -52,11 +52,12 @@ class Advice:
         return found
 
 
-def advise(policy: Policy, context: Context, guard: Guard = UNHURRIED) -> Advice:
-    """What a policy decides in the end that has seen the snapshots of a context one by one.
+def advise(policy: Policy, context: Context, guard: Guard = NO_WAITING) -> Advice:
+    """Return a policy's decision after it saw a context's snapshots one by one.
 
-    It remembers the turns since the plan has been in force, but none at which it wanted another:
-    nobody did what it wanted, and it should neither wait for that nor take it for refused.
+    It keeps its memory of the turns under the plan in force, except of those at which it wanted
+    another plan: nobody applied it, and the policy should neither wait for it nor take it for
+    refused.
     """
     memory: Any = None
     for turn in _turns(context):
@@ -68,10 +69,10 @@ def advise(policy: Policy, context: Context, guard: Guard = UNHURRIED) -> Advice
 
 
 def _turns(context: Context) -> Iterator[Context]:
-    """The contexts that lead to this one, which is the last of them.
+    """Yield the contexts that lead to this one, which is the last.
 
-    What was measured under another plan can be looked back at, but is no turn: a policy would
-    take it for what this plan does.
+    Snapshots of an earlier plan stay visible in the context but are no turns: the policy would
+    attribute them to this plan.
     """
     shots = context.snapshots
     others = [at for at, shot in enumerate(shots[:-1]) if not _shows(shot, context.plan)]
@@ -82,7 +83,7 @@ def _turns(context: Context) -> Iterator[Context]:
 
 
 def _shows(snapshot: Snapshot, plan: Plan) -> bool:
-    """Whether what was measured can be of a plan: these pipelines, with as many instances."""
+    """True if a snapshot fits a plan: the same pipelines and instances."""
     instances = {pipeline.name: pipeline.parallelism for pipeline in plan.pipelines}
     return all(instances.get(n) == m.parallelism for n, m in snapshot.pipelines.items())
 
@@ -94,10 +95,10 @@ def replay(
     limits: Limits | Callable[[Seen], Limits],
     keep: int = 120,
 ) -> Iterator[Advice]:
-    """What a policy decides, turn by turn, with its memory; the plans are those of the record.
+    """Yield a policy's decision at each turn of a record, under the recorded plans.
 
-    limits: the budget, or the one of the run that a turn begins. A run that was continued begins
-    anew: with no memory, and with no snapshots of the one before. Nobody is asked while it ends.
+    limits: the budget, or a function of the first turn of a run that returns it. A resumed run
+    starts anew, without memory or earlier snapshots. There are no decisions while a run drains.
     """
     memory: Any = None
     held = Limits() if callable(limits) else limits
@@ -112,5 +113,5 @@ def replay(
         recent.append(one.snapshot)
         context = Context(graph, one.plan, tuple(recent), one.snapshot.at, held)
         decision, memory, error = decided(policy, context, memory)
-        review = UNHURRIED.review(decision, context, Past())
+        review = NO_WAITING.review(decision, context, Past())
         yield Advice(context.now, context.plan, review, error)

@@ -1,4 +1,4 @@
-"""What batches and their tasks cost beside their operators, fitted to what was recorded."""
+"""Costs of batches and tasks besides their operators, fitted to a recorded run."""
 
 from __future__ import annotations
 
@@ -10,37 +10,39 @@ import numpy as np
 
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import Read
-from penstock.engines.simulator.arrays import Floats, Indices
 from penstock.engines.simulator.model import MicroBatch
+from penstock.engines.simulator.queues import Floats, Indices
 from penstock.predict import operator_fit
-from penstock.predict.batch_observations import Moment, Observation, Placed
-from penstock.predict.least_squares import alike, errors, numbered, robust
-from penstock.predict.operator_fit import Costs
+from penstock.predict.least_squares import group_numbers, group_weights, robust, standard_errors
+from penstock.predict.observations import BatchObservation, ObservedWindow, PlacedObservation
+from penstock.predict.operator_fit import FittedCosts
 
 ENOUGH = 6
-"""Windows from which something can be learned."""
+"""Number of windows from which a fit is possible."""
 
 _SURE = 2.5
-"""A cost that is not so many standard errors above 0 may as well be noise."""
+"""Standard errors above 0 that a cost needs to count as more than noise."""
 
 _FAR, _FARTHEST = 2.0, 2.5
-"""What rows and keys cost operators has to be surer than that so many times, and what rows cost
-beside them still more, which is all that nothing else explains. A large batch has many times the
-rows that were seen, so noise would be carried far; and windows overlap, so errors look small."""
+"""Factors on `_SURE` for the cost of rows and keys in operators, and of rows besides them, which
+absorbs whatever nothing else explains. A large batch has many times the rows that were seen,
+so noise would be extrapolated far; and windows overlap, so standard errors look small."""
 
 _WORSE = 0.05
-"""A cost without which the batches of some plan are off by so much more of their time is no noise,
-however unsure: a plan with large batches has few of them, and may be all that shows it."""
+"""A cost is kept, however unsure, if the batches of some plan are off by so much more of their
+time without it: a plan with large batches has few of them and may be the only one to show it."""
 
 _TIMES = 3.0
-"""Rows of a large task for one of a small one, from which on what a row costs can be told."""
+"""Rows of a large task for one of a small one from which the cost of a row can be told."""
 
 _UNEVEN = 0.5
+"""Largest jitter."""
 _ALIKE = 0.02
-"""A column that others explain but for so much of it cannot be told from them."""
+"""A column of which others explain all but this share cannot be told from them."""
 
 
-def parts(placed: Sequence[Placed], notes: list[str]) -> MicroBatch:
+def driver_costs(placed: Sequence[PlacedObservation], notes: list[str]) -> MicroBatch:
+    """Fit the costs of the driver: planning, log, commit and job."""
     alone = np.array([one.machine.stretch(1) for one in placed])
     more = np.array([one.seen.shape.inputs - 1.0 for one in placed])
     weights = np.array([min(one.seen.batches, 10.0) for one in placed])
@@ -56,7 +58,7 @@ def parts(placed: Sequence[Placed], notes: list[str]) -> MicroBatch:
     free = np.array([not one.crowded for one in placed])
     if free.sum() < ENOUGH:
         free[:] = True
-        notes.append("tasks waited for slots nearly always: that wait is part of what a job costs")
+        notes.append("tasks waited for slots nearly always: the wait is part of the cost of a job")
     pieces = np.array([_pieces(one.seen) for one in placed])
     rest = np.maximum(value("work") - value("longest"), 0.0)
     job = _solved(
@@ -65,10 +67,13 @@ def parts(placed: Sequence[Placed], notes: list[str]) -> MicroBatch:
     return replace(MicroBatch(partition=0.0), **planning, **log, **commit, **job)
 
 
-def jitter(moments: Sequence[Moment]) -> float:
-    """How much batches of one pipeline under one plan vary, from how much their means do."""
-    groups: dict[tuple[int, str], list[Observation]] = {}
-    for moment in moments:
+def jitter(windows: Sequence[ObservedWindow]) -> float:
+    """Coefficient of variation of the driver's costs.
+
+    From the means of windows of the same pipeline and plan, each over several batches.
+    """
+    groups: dict[tuple[int, str], list[BatchObservation]] = {}
+    for moment in windows:
         for one in moment.pipelines:
             groups.setdefault((moment.plan, one.pipeline.name), []).append(one)
     off = [
@@ -80,21 +85,28 @@ def jitter(moments: Sequence[Moment]) -> float:
     return round(min(_UNEVEN, 1.4826 * float(np.median(off))), 3) if off else 0.0
 
 
-def _pieces(seen: Observation) -> float:
+def _pieces(seen: BatchObservation) -> float:
+    """Tasks or state partitions that the driver handles."""
     return float(max(seen.shape.tasks * seen.shape.stages, seen.shape.parts))
 
 
-def tasks(
-    graph: Graph, placed: Sequence[Placed], costs: Costs, batch: MicroBatch, notes: list[str]
-) -> tuple[MicroBatch, Costs]:
-    """What tasks cost beside the operators that are known: themselves, rows, sources and state.
+def task_costs(
+    graph: Graph,
+    placed: Sequence[PlacedObservation],
+    costs: FittedCosts,
+    batch: MicroBatch,
+    notes: list[str],
+) -> tuple[MicroBatch, FittedCosts]:
+    """Fit the costs of tasks, rows, sources and state that were not measured.
 
-    Tasks before a shuffle and behind it are two observations, so what is handed to a stateful
-    operator, and what Spark does for it, is not taken for what reading costs.
+    Tasks before and after a shuffle are two observations, so the cost of handing rows to a stateful
+    operator is not mistaken for the cost of reading.
     """
     seen = [(one, stage) for one in placed for stage in range(one.seen.shape.stages)]
     begin = np.array([one.machine.own(one.seen.shape.tasks, batch.idle) for one, _ in seen])
-    slow = np.array([operator_fit.slow(one.machine, one.seen, costs, stage) for one, stage in seen])
+    slow = np.array(
+        [operator_fit.slowdown(one.machine, one.seen, costs, stage) for one, stage in seen]
+    )
     columns = {"task": begin * [float(one.seen.shape.tasks) for one, _ in seen]}
     touched: dict[str, str] = {}
     sought = [n for n in graph.topological if _works(graph, n)]
@@ -108,54 +120,57 @@ def tasks(
     if _differ([one.seen.rows / one.seen.shape.tasks for one in placed]):
         columns["row"] = slow * [one.seen.rows * (stage == 0) for one, stage in seen]
     else:
-        notes.append("batches had much the same size: what rows cost beside operators is not known")
+        notes.append(
+            "batches had much the same size: the cost of rows besides operators is not known"
+        )
     columns["state"] = begin * [float(one.seen.shape.parts * (stage > 0)) for one, stage in seen]
     columns["output"] = begin * [_writing(one.seen, stage) for one, stage in seen]
     rest = np.array([_rest(one, stage, costs) for one, stage in seen])
     whole = np.array([sum(_rest(o, s, costs) for s in range(o.seen.shape.stages)) for o, _ in seen])
-    # what is known of one stage is known of what the other leaves, and no better than all of it;
-    # every plan says as much, however many windows show it: those with small batches overlap
-    groups = numbered([(one.plan, one.seen.pipeline.name) for one, _ in seen])
+    # a stage's time is what the other leaves, so it is no more exact than the whole;
+    # all plans count alike, however many windows show them: those with small batches overlap
+    groups = group_numbers([(one.plan, one.seen.pipeline.name) for one, _ in seen])
     weights = 1 / np.maximum(whole, 0.1 * float(np.median(whole)) + 1e-6) ** 2
-    weights *= alike(groups)
+    weights *= group_weights(groups)
     far = {**dict.fromkeys(sought, _FAR), "row": _FARTHEST}
     found = _solved(columns, rest, weights, notes, far, groups)
     cpu, touch = dict(costs.cpu), dict(costs.touch)
-    for name in sought:  # on top of what it measured itself
+    for name in sought:  # in addition to what was measured
         cpu[name] = cpu.get(name, 0.0) + found.pop(name)
     for name, word in touched.items():
         touch[name] = touch.get(name, 0.0) + found.pop(word)
-    # more at once may come cheaper: nobody has seen it
+    # rows of larger tasks may be cheaper: that was not observed
     few = max(one.seen.rows / one.seen.shape.tasks for one in placed)
     return replace(batch, few=few, **found), replace(costs, cpu=cpu, touch=touch)
 
 
 def _differ(sizes: Sequence[float]) -> bool:
-    """Whether tasks had few rows and many: else what varies with them may be anything."""
+    """True if tasks had both few and many rows, so a row's cost can be told."""
     few, many = np.quantile(sizes, (0.05, 0.95))
     return bool(many >= _TIMES * few)
 
 
 def _works(graph: Graph, name: str) -> bool:
-    """Whether what is left of the time of tasks may be an operator's."""
+    """True for operators that may cause unexplained time: sources, stateful ones."""
     return isinstance(graph[name].body, Read) or graph[name].stateful
 
 
-def _there(seen: Observation, name: str, stage: int) -> bool:
+def _there(seen: BatchObservation, name: str, stage: int) -> bool:
+    """True if the pipeline runs an operator in a stage."""
     return name in seen.pipeline.operators and seen.stage(name) == stage
 
 
-def _writing(seen: Observation, stage: int) -> float:
-    """Tasks of a stage that write what leaves the pipeline."""
+def _writing(seen: BatchObservation, stage: int) -> float:
+    """Number of tasks of a stage that write the pipeline's output."""
     return float(seen.shape.tasks * (stage == seen.shape.stages - 1))
 
 
-def _rest(one: Placed, stage: int, costs: Costs) -> float:
-    """Seconds of the tasks of a stage in a batch that no operator explains."""
+def _rest(one: PlacedObservation, stage: int, costs: FittedCosts) -> float:
+    """Task seconds of a stage in a batch that no operator explains."""
     seen = one.seen
-    slow = operator_fit.slow(one.machine, seen, costs, stage)
+    slow = operator_fit.slowdown(one.machine, seen, costs, stage)
     known = sum(
-        operator_fit.took(seen, name, costs, slow)
+        operator_fit.task_seconds(seen, name, costs, slow)
         for name in seen.visits
         if name in costs.cpu and seen.stage(name) == stage
     )
@@ -170,10 +185,10 @@ def _solved(
     far: Mapping[str, float] = MappingProxyType({}),
     groups: Indices | None = None,
 ) -> dict[str, float]:
-    """Coefficients by name; what cannot be told from the others, or from noise, is 0, and noted.
+    """Fit coefficients by name.
 
-    far: how many times as sure those have to be that are carried far; groups: of values that are
-    of one plan.
+    One that cannot be told from others or from noise is 0, with a note. far: factors on the
+    certainty required of coefficients that are extrapolated; groups: of values of the same plan.
     """
     groups = np.zeros(len(values), np.intp) if groups is None else groups
     found = dict.fromkeys(columns, 0.0)
@@ -182,7 +197,7 @@ def _solved(
         table = np.column_stack([columns[n] for n in taken])
         solved = robust(table, values, weights)
         asked = _SURE * np.array([far.get(name, 1.0) for name in taken])
-        sure = np.divide(solved, asked * errors(table, values, weights, solved))
+        sure = np.divide(solved, asked * standard_errors(table, values, weights, solved))
         weak = [(at, n) for n, at in zip(taken, sure, strict=True) if at < 1 and n in far]
         weakest = min((one for one in weak if one[1] not in needed), default=None)
         if weakest is None:
@@ -196,19 +211,19 @@ def _solved(
             needed.add(name)
             continue
         if solved[taken.index(name)]:
-            notes.append(f"'{name}' cannot be told from noise: its cost is taken as 0")
+            notes.append(f"the cost of '{name}' cannot be told from noise and is taken as 0")
         taken.remove(name)
     return found
 
 
 def _off(table: Floats, values: Floats, groups: Indices, solved: Floats) -> Floats:
-    """How far off a fit is in each group, as a share of all that is in it."""
+    """Total deviation of a fit in each group, as a share of the group's total."""
     left = np.bincount(groups, np.abs(values - table @ solved))
     return np.asarray(left / np.maximum(np.bincount(groups, values), 1e-9))
 
 
 def _apart(columns: Mapping[str, Floats], scale: Floats, notes: list[str]) -> list[str]:
-    """Those that are more than a mixture of the ones before them."""
+    """Columns that are not nearly a combination of the columns before them."""
     taken: list[str] = []
     for name, column in columns.items():
         if not column.any():
@@ -221,8 +236,8 @@ def _apart(columns: Mapping[str, Floats], scale: Floats, notes: list[str]) -> li
             left = left - others @ np.linalg.lstsq(others, left, rcond=None)[0]
         if np.linalg.norm(left) < _ALIKE * np.linalg.norm(column * scale):
             notes.append(
-                f"'{name}' always came in the same proportion to {_list(taken)}: its cost is part "
-                "of theirs; another parallelism, load or fusion would tell them apart"
+                f"'{name}' was always in the same proportion to {_list(taken)}, so its cost is "
+                "part of theirs; a run with another parallelism, load or fusion would tell"
             )
             continue
         taken.append(name)

@@ -1,4 +1,4 @@
-"""Least squares with coefficients that are not negative, and without the sway of outliers."""
+"""Non-negative least squares, robust to outliers."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from penstock.engines.simulator.arrays import Floats, Indices
+from penstock.engines.simulator.queues import Floats, Indices
 
 _ROUNDS = 20
 _HUBER = 1.345
-"""Deviations beyond so many standard deviations count less; 95 % as good where none is odd."""
+"""Deviations beyond so many standard deviations get less weight; 95 % efficient for normal
+errors."""
 
 
 def nonnegative(columns: Floats, values: Floats) -> Floats:
-    """The x of at least 0 that makes |columns x - values| least (Lawson and Hanson, 1974).
+    """Return the x >= 0 that minimises |columns x - values|.
 
-    Starts with nothing and takes in the column that helps most, as long as one does; one whose
-    coefficient falls below 0 on the way is put out again.
+    The active-set method of Lawson and Hanson (1974): starts with no column and adds the one that
+    helps most as long as one does; a column whose coefficient falls below 0 on the way is removed
+    again.
     """
     count = columns.shape[1]
     found = np.zeros(count)
@@ -31,12 +33,14 @@ def nonnegative(columns: Floats, values: Floats) -> Floats:
         if not count or gain[best] <= 1e-12 * scale * len(values):
             break
         used[best] = True
-        found = _inside(columns, values, found, used)
+        found = _bounded_step(columns, values, found, used)
     return found
 
 
-def _inside(columns: Floats, values: Floats, found: Floats, used: npt.NDArray[np.bool_]) -> Floats:
-    """Go as far towards the least squares of the used columns as nothing falls below 0."""
+def _bounded_step(
+    columns: Floats, values: Floats, found: Floats, used: npt.NDArray[np.bool_]
+) -> Floats:
+    """Move towards the least squares of the used columns, but no coefficient below 0."""
     while used.any():
         wanted = np.zeros_like(found)
         wanted[used] = np.linalg.lstsq(columns[:, used], values, rcond=None)[0]
@@ -51,7 +55,10 @@ def _inside(columns: Floats, values: Floats, found: Floats, used: npt.NDArray[np
 
 
 def robust(columns: Floats, values: Floats, weights: Floats | None = None) -> Floats:
-    """The same with Huber's weights: what is far off pulls no harder than what is a little off."""
+    """Non-negative least squares with Huber's weights.
+
+    Values that are far off count no more than those that are a little off.
+    """
     base = np.ones(len(values)) if weights is None else np.sqrt(weights)
     found = nonnegative(columns * base[:, None], values * base)
     for _ in range(_ROUNDS):
@@ -69,26 +76,27 @@ def robust(columns: Floats, values: Floats, weights: Floats | None = None) -> Fl
 
 
 FEW = 5
-"""Windows of a plan from which on more of them say no more: they look back as many seconds."""
+"""Windows of a plan from which on more of them say nothing new, because they overlap: each looks
+back as many seconds."""
 
 
-def numbered(names: Sequence[Hashable]) -> Indices:
-    """The same number for those that are the same."""
+def group_numbers(names: Sequence[Hashable]) -> Indices:
+    """Return an index for each name, equal for equal names."""
     order = {name: at for at, name in enumerate(dict.fromkeys(names))}
     return np.array([order[name] for name in names], np.intp)
 
 
-def alike(groups: Indices) -> Floats:
-    """Weights with which each group counts as much as the others, but for the smallest."""
+def group_weights(groups: Indices) -> Floats:
+    """Weights with which all groups count alike, except small ones."""
     return np.asarray(1 / np.maximum(np.bincount(groups)[groups], FEW))
 
 
 _OVERLAP = 5.0
-"""Windows of 5 s, one a second: so many say what one says."""
+"""Overlap of the windows: they last 5 s and there is one a second."""
 
 
-def errors(columns: Floats, values: Floats, weights: Floats, found: Floats) -> Floats:
-    """The standard error of each coefficient, from how far the usual value is off."""
+def standard_errors(columns: Floats, values: Floats, weights: Floats, found: Floats) -> Floats:
+    """Standard error of each coefficient, from the median deviation of the values."""
     base = np.sqrt(weights)
     off = base * (values - columns @ found)
     freedom = max(1.0, len(values) / _OVERLAP - len(found))

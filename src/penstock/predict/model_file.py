@@ -1,17 +1,17 @@
-"""A fitted model as a file: JSON that a person can read and change.
+"""A fitted model as a file: JSON that a person can read and edit.
 
     kind, version   "penstock model", 1
-    flow            the dataflow it is of; runs: the run directories it was fitted from
-    operators       by name: seconds of a row on an idle machine, cv of that time, cpu: the share
-                    of it on a processor, selectivity; with state also touch: seconds for each
-                    key in a batch, and keys: number, skew, bytes, and how they were dealt to
-                    instances
-    batch           seconds of a batch, as in `model.MicroBatch`
+    flow            the dataflow; runs: the run directories it was fitted to
+    operators       by name: seconds of a row on an idle machine, cv: its coefficient of
+                    variation, cpu: the share of it on a processor, selectivity; with state also
+                    touch: seconds for each distinct key in a batch, and keys: number, skew, bytes
+                    and measured shares of the instances
+    batch           seconds of a batch, see `model.MicroBatch`
     machine         slots of an executor, and the processors that they share
-    timing          seconds that changes take, as in `model.Timing`
-    quality, notes  how well it explains what it was fitted from, and what could not be fitted
+    timing          seconds that changes take, see `model.Timing`
+    quality, notes  how well it explains the recorded batches, and what could not be fitted
 
-Only operators, batch and machine are needed to simulate; what is left out of them is 0.
+Only operators, batch and machine are needed to simulate; what they leave out is 0.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 from penstock.dataflow.graph import Graph
 from penstock.engines.simulator import distributions
 from penstock.engines.simulator.arrivals import Arrivals, Deterministic
-from penstock.engines.simulator.model import Keys, MicroBatch, Model, Node, Step, Timing
+from penstock.engines.simulator.model import Keys, Machine, MicroBatch, Model, OperatorCost, Timing
 from penstock.errors import InvalidInput, PenstockError
 from penstock.predict.calibration import Calibration
 from penstock.store.serialization import restored
@@ -34,13 +34,13 @@ KIND, VERSION = "penstock model", 1
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """What a simulation needs of a model file."""
+class FittedModel:
+    """The part of a model file that a simulation needs."""
 
     flow: str
-    steps: Mapping[str, Step]
+    costs: Mapping[str, OperatorCost]
     batch: MicroBatch
-    node: Node
+    node: Machine
     timing: Timing = field(default_factory=Timing)
 
     def model(
@@ -50,19 +50,23 @@ class Fitted:
         arrivals: Arrivals | None = None,
         cores: int | None = None,
     ) -> Model:
-        """A model of a dataflow. Raises `InvalidInput` where it was fitted to another one."""
-        strange = sorted({o.name for o in graph.operators} ^ set(self.steps))
-        if strange:
+        """Return a model of a dataflow.
+
+        cores: slots of a machine, if others than fitted; its processors change in proportion.
+        Raises `InvalidInput` if it was fitted to another dataflow.
+        """
+        different = sorted({o.name for o in graph.operators} ^ set(self.costs))
+        if different:
             raise InvalidInput(
                 f"the model was fitted to '{self.flow}', not to '{graph.name}': "
-                f"only one of them has an operator '{strange[0]}'"
+                f"only one of them has an operator '{different[0]}'"
             )
         node = self.node
-        if cores is not None:  # machines of the same kind
+        if cores is not None:
             share = (node.processors or node.cores) / node.cores
-            node = Node(cores=cores, processors=share * cores)
+            node = Machine(cores=cores, processors=share * cores)
         return Model(
-            self.steps,
+            self.costs,
             nodes=nodes,
             node=node,
             arrivals=arrivals or Deterministic(),
@@ -72,11 +76,11 @@ class Fitted:
         )
 
 
-def of(calibration: Calibration) -> Fitted:
-    """What a simulation needs of a calibration."""
-    return Fitted(
+def from_calibration(calibration: Calibration) -> FittedModel:
+    """Return the part of a calibration that a simulation needs."""
+    return FittedModel(
         calibration.graph.name,
-        calibration.steps,
+        calibration.costs,
         calibration.batch,
         calibration.node,
         calibration.timing,
@@ -84,15 +88,15 @@ def of(calibration: Calibration) -> Fitted:
 
 
 def to_json(calibration: Calibration, runs: Sequence[Path | str] = ()) -> dict[str, Any]:
-    """The file's content."""
+    """The content of the file; runs: the run directories it was fitted to."""
     return {
         "kind": KIND,
         "version": VERSION,
         "flow": calibration.graph.name,
         "runs": [str(run) for run in runs],
         "operators": {
-            name: _operator(step, calibration.graph[name].stateful)
-            for name, step in calibration.steps.items()
+            name: _to_json(cost, calibration.graph[name].stateful)
+            for name, cost in calibration.costs.items()
         },
         "batch": asdict(calibration.batch),
         "machine": {"slots": calibration.node.cores, "processors": calibration.node.processors},
@@ -105,24 +109,24 @@ def to_json(calibration: Calibration, runs: Sequence[Path | str] = ()) -> dict[s
     }
 
 
-def _operator(step: Step, stateful: bool) -> dict[str, Any]:
+def _to_json(cost: OperatorCost, stateful: bool) -> dict[str, Any]:
     cv = getattr(
-        step.service, "cv", 1.0 if isinstance(step.service, distributions.Exponential) else 0.0
+        cost.service, "cv", 1.0 if isinstance(cost.service, distributions.Exponential) else 0.0
     )
     found: dict[str, Any] = {
-        "seconds": step.service.mean,
+        "seconds": cost.service.mean,
         "cv": cv,
-        "cpu": round(step.cpu, 6),
-        "selectivity": step.selectivity,
+        "cpu": round(cost.cpu, 6),
+        "selectivity": cost.selectivity,
     }
     if stateful:
-        keys = step.keys
-        found["touch"] = step.touch
+        keys = cost.keys
+        found["touch"] = cost.touch
         found["keys"] = asdict(keys)
     return found
 
 
-def read(path: Path | str) -> Fitted:
+def read(path: Path | str) -> FittedModel:
     """Read a model file. Raises `InvalidInput`."""
     try:
         data = json.loads(Path(path).expanduser().read_text())
@@ -136,33 +140,33 @@ def read(path: Path | str) -> Fitted:
         raise InvalidInput(f"the model file '{path}': {error}") from None
 
 
-def from_json(data: Any) -> Fitted:
-    """What `to_json` wrote. Raises `InvalidInput`."""
+def from_json(data: Any) -> FittedModel:
+    """Read what `to_json` wrote. Raises `InvalidInput`."""
     if not isinstance(data, Mapping) or data.get("kind") != KIND:
-        raise InvalidInput("this is no model; `penstock calibrate RUN_DIR --out FILE` writes one")
+        raise InvalidInput("not a model; `penstock calibrate RUN_DIR --out FILE` writes one")
     if data.get("version") != VERSION:
         raise InvalidInput(
-            f"it is of version {data.get('version')}, this reads version {VERSION}; "
+            f"it has version {data.get('version')}, this Penstock reads version {VERSION}; "
             "calibrate the run again"
         )
     try:
         machine = data["machine"]
-        return Fitted(
+        return FittedModel(
             str(data["flow"]),
-            {name: _step(one) for name, one in data["operators"].items()},
-            restored(MicroBatch, {**_NOTHING, **data["batch"]}),
-            Node(cores=machine["slots"], processors=machine.get("processors")),
+            {name: _cost(one) for name, one in data["operators"].items()},
+            restored(MicroBatch, {**_NO_COSTS, **data["batch"]}),
+            Machine(cores=machine["slots"], processors=machine.get("processors")),
             restored(Timing, data.get("timing", {})),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InvalidInput(f"something is missing or wrong: {error!r}") from None
+        raise InvalidInput(f"a value is missing or wrong: {error!r}") from None
 
 
-_NOTHING = {"planning": 0.0, "log": 0.0, "commit": 0.0, "partition": 0.0, "task": 0.0}
+_NO_COSTS = {"planning": 0.0, "log": 0.0, "commit": 0.0, "partition": 0.0, "task": 0.0}
 
 
-def _step(data: Mapping[str, Any]) -> Step:
-    return Step(
+def _cost(data: Mapping[str, Any]) -> OperatorCost:
+    return OperatorCost(
         distributions.of(float(data.get("seconds", 0.0)), float(data.get("cv", 0.0))),
         float(data.get("selectivity", 1.0)),
         restored(Keys, data["keys"]) if "keys" in data else Keys(),

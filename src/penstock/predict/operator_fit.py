@@ -1,4 +1,4 @@
-"""What a row costs in each operator, and how unevenly keys come, from a recorded run."""
+"""Cost of a row in each operator, and skew of the keys, fitted to a recorded run."""
 
 from __future__ import annotations
 
@@ -11,25 +11,27 @@ import numpy as np
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import Read
 from penstock.engines.simulator import distributions
-from penstock.engines.simulator.arrays import Floats
-from penstock.engines.simulator.batch_time import Machine, dealt
-from penstock.engines.simulator.model import Keys, Step
+from penstock.engines.simulator.batch_time import SharedProcessors, task_shares
+from penstock.engines.simulator.model import Keys, OperatorCost
+from penstock.engines.simulator.queues import Floats
 from penstock.metrics.snapshot import OperatorMetrics
-from penstock.predict.batch_observations import Moment, Observation, Placed
-from penstock.predict.least_squares import alike, numbered, robust
+from penstock.predict.least_squares import group_numbers, group_weights, robust
+from penstock.predict.observations import BatchObservation, ObservedWindow, PlacedObservation
 
 _CALM = 0.25
-"""Of all windows the share that is taken to be undisturbed."""
+"""Quantile of the windows that counts as undisturbed."""
 
 _IDLE = 0.05
-"""Waiting below this share of the time on a processor is noise."""
+"""Waiting below this share of the processor time is noise."""
 
 
 @dataclass(frozen=True)
-class Costs:
-    """Seconds of a row by operator, on a processor and waiting, and of a key; timed: where it ran.
+class FittedCosts:
+    """Costs by operator, in seconds of a row and of a distinct key in a batch.
 
-    keys: of operators with state; still: share of what keys take in which nobody needs a processor.
+    cpu, wait: of a row, on a processor and waiting; touch: of a key. timed: operators whose time
+    was measured where they ran; keys: of operators with state; still: share of the key time in
+    which no processor is needed.
     """
 
     cpu: Mapping[str, float] = field(default_factory=dict)
@@ -39,34 +41,39 @@ class Costs:
     keys: Mapping[str, Keys] = field(default_factory=dict)
     still: float = 0.0
 
-    def need(self, seen: Observation, name: str) -> float:
-        """Seconds on a processor for an operator in a batch."""
+    def need(self, seen: BatchObservation, name: str) -> float:
+        """Processor seconds of an operator in a batch."""
         rows = self.cpu.get(name, 0.0) * seen.visits.get(name, 0.0)
         return rows + (1 - self.still) * self._of_keys(seen, name)
 
-    def idle(self, seen: Observation, name: str) -> float:
-        """Seconds of waiting of an operator in a batch."""
+    def idle(self, seen: BatchObservation, name: str) -> float:
+        """Waiting seconds of an operator in a batch."""
         rows = self.wait.get(name, 0.0) * seen.visits.get(name, 0.0)
         return rows + self.still * self._of_keys(seen, name)
 
-    def _of_keys(self, seen: Observation, name: str) -> float:
+    def _of_keys(self, seen: BatchObservation, name: str) -> float:
         return self.touch.get(name, 0.0) * self.touched(seen, name)
 
-    def touched(self, seen: Observation, name: str) -> float:
-        """How many keys of an operator come up in a batch."""
+    def touched(self, seen: BatchObservation, name: str) -> float:
+        """Number of distinct keys of an operator in a batch."""
         rows = seen.visits.get(name, 0.0)
         return _touched(self.keys[name], rows) if rows and name in self.keys else 0.0
 
 
 @lru_cache(maxsize=4096)
 def _touched(keys: Keys, rows: float) -> float:
-    """A search asks for the same many times."""
+    """Cached: a search asks for the same numbers many times."""
     return keys.touched(rows)
 
 
-def first(graph: Graph, moments: Sequence[Moment], keys: Mapping[str, Keys], still: float) -> Costs:
-    """Before it is known who had to share: whatever is not on a processor counts as waiting."""
-    seen = [one for moment in moments for one in moment.pipelines]
+def initial_costs(
+    graph: Graph, windows: Sequence[ObservedWindow], keys: Mapping[str, Keys], still: float
+) -> FittedCosts:
+    """Costs before contention is known: all time off a processor counts as waiting.
+
+    keys: of operators with state; still: share of the key time in which no processor is needed.
+    """
+    seen = [one for moment in windows for one in moment.pipelines]
     cpu, wait, timed = {}, {}, set()
     for operator in graph.operators:
         name = operator.name
@@ -80,11 +87,11 @@ def first(graph: Graph, moments: Sequence[Moment], keys: Mapping[str, Keys], sti
             wait[name] = float(np.quantile([_off(o) for o in measured], _CALM))
         elif not isinstance(operator.body, Read) and not operator.stateful:
             cpu[name] = _median([o.service or 0.0 for o in found], found)
-    return Costs(cpu, wait, {}, frozenset(timed), keys, still)
+    return FittedCosts(cpu, wait, {}, frozenset(timed), keys, still)
 
 
-def again(placed: Sequence[Placed], costs: Costs) -> Costs:
-    """Knowing who shared a processor with whom, and so what of the time was no waiting."""
+def refined_costs(placed: Sequence[PlacedObservation], costs: FittedCosts) -> FittedCosts:
+    """Refine costs, given the contention during each observation."""
     cpu, wait, touch = dict(costs.cpu), dict(costs.wait), dict(costs.touch)
     for name in costs.timed:
         found = [
@@ -94,12 +101,12 @@ def again(placed: Sequence[Placed], costs: Costs) -> Costs:
         ]
         if name in costs.keys:
             cpu[name], touch[name] = _of_rows_and_keys(name, found, costs)
-        if any(o.cpu is None for _, o in found):  # only the time of the clock is known
+        if any(o.cpu is None for _, o in found):  # only the elapsed time is known
             wait[name] = 0.0
             continue
         left = [
             (o.service or 0.0)
-            * (1 - (o.cpu or 0.0) * slow(one.machine, one.seen, costs, one.seen.stage(name)))
+            * (1 - (o.cpu or 0.0) * slowdown(one.machine, one.seen, costs, one.seen.stage(name)))
             for one, o in found
         ]
         rest = max(0.0, float(np.quantile(left, _CALM)))
@@ -108,50 +115,56 @@ def again(placed: Sequence[Placed], costs: Costs) -> Costs:
 
 
 def _of_rows_and_keys(
-    name: str, found: Sequence[tuple[Placed, OperatorMetrics]], costs: Costs
+    name: str, found: Sequence[tuple[PlacedObservation, OperatorMetrics]], costs: FittedCosts
 ) -> tuple[float, float]:
-    """What of the time of a stateful operator goes with rows, and what with keys."""
+    """Split the time of a stateful operator between rows and distinct keys."""
     rows = np.array([one.seen.visits.get(name, 0.0) for one, _ in found])
     keys = np.array([costs.touched(one.seen, name) for one, _ in found])
     spent = rows * [
         _on_processor(o)
-        / (1.0 if o.cpu is not None else slow(one.machine, one.seen, costs, one.seen.stage(name)))
+        / (
+            1.0
+            if o.cpu is not None
+            else slowdown(one.machine, one.seen, costs, one.seen.stage(name))
+        )
         for one, o in found
     ]
-    groups = numbered([one.plan for one, _ in found])
-    weights = alike(groups) / np.maximum(spent, 1e-9) ** 2
+    groups = group_numbers([one.plan for one, _ in found])
+    weights = group_weights(groups) / np.maximum(spent, 1e-9) ** 2
     of_rows, of_keys = robust(np.column_stack([rows, keys]), spent, weights).tolist()
     return of_rows, of_keys
 
 
-def slow(machine: Machine, seen: Observation, costs: Costs, stage: int) -> float:
-    """How many times as long a row's work in a stage took as if it had been alone."""
+def slowdown(
+    machine: SharedProcessors, seen: BatchObservation, costs: FittedCosts, stage: int
+) -> float:
+    """Factor by which contention stretched the work of rows in a stage."""
     need = sum(costs.need(seen, name) for name in seen.visits)
     idle = sum(costs.idle(seen, name) for name in seen.visits)
     return machine.slowness(_shares(seen)[stage], idle / need if need else 0.0)
 
 
-def _shares(seen: Observation) -> Floats:
-    """Of the work of a batch, by stage and task."""
+def _shares(seen: BatchObservation) -> Floats:
+    """Shares of the work of a batch, by stage and task."""
     shape = seen.shape
     shares = np.full((shape.stages, shape.tasks), 1 / shape.tasks)
     if shape.stages == 1 and shape.inputs > 1:
-        shares[0] = dealt(shape.tasks, [1.0] * shape.inputs)
+        shares[0] = task_shares(shape.tasks, [1.0] * shape.inputs)
     if len(seen.shares) == shape.tasks:
         shares[-1] = seen.shares
     return shares
 
 
-def took(seen: Observation, name: str, costs: Costs, slowness: float) -> float:
-    """Seconds of tasks for an operator in a batch: as timed, or else as the model has it."""
+def task_seconds(seen: BatchObservation, name: str, costs: FittedCosts, slowness: float) -> float:
+    """Task seconds of an operator in a batch: measured, or else by its costs."""
     o = seen.operators.get(name)
     if name in costs.timed and o is not None and o.measured and o.service is not None:
         return o.service * seen.visits.get(name, 0.0)
     return costs.need(seen, name) * slowness + costs.idle(seen, name)
 
 
-def needs(seen: Observation, costs: Costs, row: float) -> tuple[Floats, Floats]:
-    """Seconds on a processor and of waiting by stage and task, for the rows of a batch."""
+def task_times(seen: BatchObservation, costs: FittedCosts, row: float) -> tuple[Floats, Floats]:
+    """Processor and waiting seconds of a batch's rows, by stage and task."""
     shape = seen.shape
     cpu, wait = np.zeros(shape.stages), np.zeros(shape.stages)
     cpu[0] = row * seen.rows
@@ -169,14 +182,14 @@ def needs(seen: Observation, costs: Costs, row: float) -> tuple[Floats, Floats]:
     return work, still
 
 
-def step(name: str, seen: Sequence[Observation], costs: Costs) -> Step:
-    """An operator for the simulator."""
+def operator_cost(name: str, seen: Sequence[BatchObservation], costs: FittedCosts) -> OperatorCost:
+    """The cost of an operator, for the simulator."""
     found = [o for one in seen if (o := one.operators.get(name)) is not None]
     cpu, wait = costs.cpu.get(name, 0.0), costs.wait.get(name, 0.0)
     variation = [o.service_cv for o in found if o.service_cv is not None and o.measured]
     came = sum(o.rows_in for o in found if o.rows_in and o.rows_out is not None)
     left = sum(o.rows_out for o in found if o.rows_in and o.rows_out is not None)
-    return Step(
+    return OperatorCost(
         distributions.of(cpu + wait, round(float(np.median(variation)), 3) if variation else 0.0),
         round(left / came, 4) if came else 1.0,
         costs.keys.get(name, Keys()),
@@ -194,7 +207,7 @@ def _off(o: OperatorMetrics) -> float:
 
 
 def _median(values: Sequence[float], found: Sequence[OperatorMetrics]) -> float:
-    """Windows with many rows count more."""
+    """Median weighted by the rows of each window."""
     order = np.argsort(values)
     weights = np.cumsum(np.array([o.rows_in or 1 for o in found], float)[order])
     return float(np.array(values)[order][np.searchsorted(weights, weights[-1] / 2)])
@@ -203,12 +216,12 @@ def _median(values: Sequence[float], found: Sequence[OperatorMetrics]) -> float:
 _SKEWS = np.arange(0.0, 2.01, 0.05)
 
 
-def keys(name: str, seen: Sequence[Observation], notes: list[str]) -> Keys:
-    """The keys of a stateful operator: number and size as its state says, skew as its rows do.
+def fit_keys(name: str, seen: Sequence[BatchObservation], notes: list[str]) -> Keys:
+    """Fit the keys of a stateful operator to its state and its rows.
 
-    Where a key goes is another matter here than on Spark, so for the skew it is not single
-    instances that are compared but how far the fullest is above the average. What each instance
-    had is kept: it also tells what fewer of them would have.
+    Number and size follow from the state, the skew from the rows. The simulator hashes keys
+    otherwise than Spark, so the skew is fitted to the share of the fullest instance, not to single
+    instances. The measured shares are kept: they also show what fewer instances would get.
     """
     holding = [one for one in seen if one.stateful == name]
     number = max((one.state_rows or 0 for one in holding), default=0)
@@ -218,22 +231,22 @@ def keys(name: str, seen: Sequence[Observation], notes: list[str]) -> Keys:
         notes.append(f"the state of '{name}' was not measured: {Keys().number} keys are assumed")
     made = Keys(number or Keys().number, 0.0, size / number if number else Keys().bytes)
     if not spread:
-        notes.append(f"'{name}' had one instance at a time: how uneven its keys are is not known")
+        notes.append(f"'{name}' always had one instance: the skew of its keys is not known")
         return made
     fullest: dict[int, list[float]] = {}
     for one in spread:
         fullest.setdefault(len(one.shares), []).append(max(one.shares))
     wanted = {count: float(np.median(found)) for count, found in fullest.items()}
-    errors = [
+    deviations = [
         sum((_fullest(Keys(made.number, skew), n) - share) ** 2 for n, share in wanted.items())
         for skew in _SKEWS.tolist()
     ]
-    skew = round(float(_SKEWS[int(np.argmin(errors))]), 2)
+    skew = round(float(_SKEWS[int(np.argmin(deviations))]), 2)
     return replace(made, skew=skew, dealt=_dealt([one for one in spread if one.hashed]))
 
 
-def _dealt(seen: Sequence[Observation]) -> tuple[tuple[float, ...], ...]:
-    """The shares of instances by how many there were, on average over windows."""
+def _dealt(seen: Sequence[BatchObservation]) -> tuple[tuple[float, ...], ...]:
+    """Mean shares of the instances, for each number of instances."""
     found: dict[int, list[tuple[float, ...]]] = {}
     for one in seen:
         if len(one.shares) == one.shape.tasks:

@@ -27,19 +27,19 @@ from penstock.dataflow.connectors import Generator
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.load_profile import Load
 from penstock.dataflow.operators import Read
-from penstock.engines.simulator import initial_state
+from penstock.engines.simulator import state
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.initial_state import Beginning
 from penstock.engines.simulator.model import Model
+from penstock.engines.simulator.state import InitialState
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
 from penstock.policies.base.policy import Policy
 from penstock.predict import model_file
-from penstock.predict.batch_observations import Recording, recording
 from penstock.predict.calibration import Quality, fit
-from penstock.predict.model_file import Fitted
+from penstock.predict.model_file import FittedModel
+from penstock.predict.observations import RunRecord, read_run
 from penstock.store import history, run_options
 from penstock.store.run_options import Terms
 
@@ -137,7 +137,7 @@ class _Start:
     graph: Graph
     plan: Plan
     loads: Mapping[str, Load]
-    begin: Beginning
+    initial: InitialState
     time: float
 
 
@@ -153,7 +153,7 @@ class _Rules:
 def ask(
     run_dir: Path,
     question: Question,
-    fitted: Fitted | None = None,
+    fitted: FittedModel | None = None,
     *,
     run: Callable[..., Summary],
 ) -> Prediction:
@@ -166,11 +166,11 @@ def ask(
         raise InvalidInput(f"a cluster needs at least one machine, found {question.nodes}")
     if question.seconds <= 0:
         raise InvalidInput(f"the time to look ahead must be above 0 s, found {question.seconds:g}")
-    seen = recording(run_dir)
+    seen = read_run(run_dir)
     quality, notes = None, tuple[str, ...]()
     if fitted is None:
         calibration = fit([seen])
-        fitted = model_file.of(calibration)
+        fitted = model_file.from_calibration(calibration)
         quality, notes = calibration.quality, calibration.notes
     asked = run_options.read(run_dir)
     nodes = question.nodes or _nodes(asked, seen.plan)
@@ -217,13 +217,13 @@ def _nodes(asked: Sequence[Terms], plan: Plan) -> int:
     return max(plan.executors, allowed or 1)
 
 
-def _start(seen: Recording, asked: Sequence[Terms], question: Question, nodes: int) -> _Start:
+def _start(seen: RunRecord, asked: Sequence[Terms], question: Question, nodes: int) -> _Start:
     today = seen.today
     return _Start(
         _endless(seen.graph),
         replace(seen.plan, executors=min(nodes, seen.plan.executors)),
         _loads(seen, asked, question.load),
-        initial_state.of(seen.graph, today.plan, today.snapshot),
+        state.state_of(seen.graph, today.plan, today.snapshot),
         today.time,
     )
 
@@ -236,7 +236,7 @@ def _simulated(
     question: Question,
     run: Callable[..., Summary],
 ) -> PredictedRun:
-    engine = SimulatorEngine(model, load=start.loads, seed=question.seed, begin=start.begin)
+    engine = SimulatorEngine(model, load=start.loads, seed=question.seed, initial=start.initial)
     clock = engine.clock
     with tempfile.TemporaryDirectory(prefix="penstock-whatif-") as folder:
         home = Path(folder) / "run"
@@ -259,7 +259,7 @@ def _simulated(
         summary.policy,
         summary.plan,
         due / question.seconds,
-        min(summary.rows_ingested, due + start.begin.owed) / question.seconds,
+        min(summary.rows_ingested, due + start.initial.owed) / question.seconds,
         summary.latency,
         _slot_seconds(snapshots, question.seconds),
         len(summary.transitions),
@@ -284,7 +284,7 @@ def _slot_seconds(snapshots: Sequence[Snapshot], seconds: float) -> float:
 # --- load ---------------------------------------------------------------------------------------
 
 
-def _loads(seen: Recording, asked: Sequence[Terms], text: str) -> dict[str, Load]:
+def _loads(seen: RunRecord, asked: Sequence[Terms], text: str) -> dict[str, Load]:
     """The load of each source from now on."""
     names = [o.name for o in seen.graph.sources]
     factor = _FACTOR.fullmatch(text.strip())
@@ -299,7 +299,7 @@ def _loads(seen: Recording, asked: Sequence[Terms], text: str) -> dict[str, Load
     return found
 
 
-def _place(seen: Recording, own: Mapping[str, Load], continued: bool) -> float:
+def _place(seen: RunRecord, own: Mapping[str, Load], continued: bool) -> float:
     """Seconds of the load profile that have passed.
 
     A resumed run continues the load where it stopped, but its own clock starts at zero. The place
@@ -318,7 +318,7 @@ def _place(seen: Recording, own: Mapping[str, Load], continued: bool) -> float:
     return high
 
 
-def _measured_load(seen: Recording, source: str) -> Load:
+def _measured_load(seen: RunRecord, source: str) -> Load:
     """The last measured rate of a source whose load nobody declared."""
     pipeline = seen.plan.pipeline_of(source)
     metrics = seen.now.pipelines.get(pipeline.name)

@@ -58,7 +58,7 @@ def policy(value: Any) -> str:
     """A policy as somebody would write it: its name, and the options that are not the usual."""
     name = str(getattr(value, "name", type(value).__name__))
     changed = [
-        f"{f.name}={options.written(getattr(value, f.name))}"
+        f"{f.name}={options.formatted(getattr(value, f.name))}"
         for f in (fields(value) if is_dataclass(value) else ())
         if f.init and f.default is not MISSING and getattr(value, f.name) != f.default
     ]

@@ -1,8 +1,9 @@
-"""An order-free 64-bit checksum of rows that does not depend on how wide their types are.
+"""An order-independent 64-bit checksum of rows.
 
-A row's hash comes from its values by position: 3 is the same as a byte, a long or a double, a time
-is its microseconds since 1970 in UTC, and null is a value of its own. The checksum of many rows is
-the sum of their hashes, so parts can be added in any order.
+It does not depend on the width of types: a row's hash comes from its values by position: 3 is the
+same as a byte, a long or a double, a time is its microseconds since 1970 in UTC, and null is a
+value of its own. The checksum of many rows is the sum of their hashes, so the checksums of parts
+can be added in any order.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _CHUNK = 200_000
 
 @dataclass(frozen=True)
 class Digest:
-    """A number of rows and their checksum. The digests of two parts add up to that of both."""
+    """Number and checksum of rows; the digests of two parts add up to that of both."""
 
     rows: int = 0
     checksum: int = 0
@@ -46,12 +47,12 @@ class Digest:
 
 
 def digest(table: pa.Table) -> Digest:
-    """The digest of a table's rows."""
+    """Digest of the rows of a table."""
     return _digest([_arrow_hashes(column) for column in table.columns], table.num_rows)
 
 
 def digest_rows(rows: Iterable[tuple[Any, ...]]) -> Digest:
-    """The digest of rows given as tuples."""
+    """Digest of rows given as tuples."""
     found, rest = Digest(), iter(rows)
     while chunk := list(islice(rest, _CHUNK)):
         columns = zip(*chunk, strict=True)
@@ -73,12 +74,12 @@ def _mixed(x: Words) -> Words:
 
 
 def _value_hashes(values: tuple[Any, ...]) -> Words:
-    """The hashes of Python values: over Arrow where one simple type holds them all."""
+    """Hash Python values: with Arrow if one simple type holds them all."""
     try:
         array = pa.array(values)
     except (pa.ArrowException, TypeError, OverflowError):
         return _written_hashes(list(values))
-    if pa.types.is_nested(array.type):  # Arrow's guess at a nested type may add empty fields
+    if pa.types.is_nested(array.type):  # the type that Arrow infers may add empty fields
         return _written_hashes(list(values))
     return _arrow_hashes(array)
 
@@ -135,7 +136,7 @@ def _float_hashes(numbers: npt.NDArray[np.float64]) -> Words:
 
 
 def _decimal_hashes(column: pa.Array) -> Words:
-    """As the float that is written the same way, if there is one, else by every digit."""
+    """Hash decimals like the float with the same digits, else by all digits."""
     coded = column.dictionary_encode()
     distinct = [_plain(value) for value in coded.dictionary.to_pylist()] or [0]
     exact = np.array([isinstance(value, str) and value[:1] == "d" for value in distinct])
@@ -146,7 +147,7 @@ def _decimal_hashes(column: pa.Array) -> Words:
 
 
 def _text_hashes(column: pa.Array) -> Words:
-    """Texts and bytes alike, by their bytes; each distinct one is hashed once."""
+    """Hash texts and bytes by their bytes, each distinct one once."""
     binary = pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary()
     coded = column.cast(binary).fill_null(b"").dictionary_encode()
     distinct = coded.dictionary.to_numpy(zero_copy_only=False)
@@ -160,10 +161,10 @@ def _object_hashes(values: npt.NDArray[Any]) -> Words:
 
 
 def _written_hashes(values: list[Any]) -> Words:
-    """The hashes of what has no simple type, over a text that is the same for equal values."""
+    """Hash values without a simple type, by a text that is the same for equal values."""
     simple = [(value is None, _plain(value)) for value in values]
     texts = [json.dumps(value, sort_keys=True).encode() for _, value in simple]
-    # Turned, so that a list does not equal the text that it is written as.
+    # Mixed again, so that a list does not equal the text that it is written as.
     hashes = _mixed(_object_hashes(np.array([*texts, None], dtype=object)[:-1]))
     return np.where(np.array([null for null, _ in simple], dtype=bool), _NULL, hashes)
 

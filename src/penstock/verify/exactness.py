@@ -1,7 +1,8 @@
-"""Whether the sinks hold exactly what follows from the generated input, computed without Spark.
+"""Check that sinks hold exactly what follows from the generated input.
 
-The input is made again from its seed, each expectation says which rows follow from it, and rows
-found and expected are compared by their number and an order-free checksum.
+Nothing is computed with Spark. The input is generated again from its random seed, each expectation
+computes the rows that follow from it, and the rows found and expected are compared by number and
+order-independent checksum.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from penstock.verify.checksum import Digest, digest, digest_rows
 Batches = Iterator[pa.Table | pa.RecordBatch]
 
 _COMPACT = 500_000
-"""Updates held before all but the last of each key are dropped: bounds the memory."""
+"""Rows held before all but the last row of each key are dropped: bounds the memory."""
 
 
 @dataclass(frozen=True)
 class SinkVerdict:
-    """What one sink was expected to hold and what it holds; None where it was not checked."""
+    """Expected and found rows of one sink; `exact` is None if it was not checked."""
 
     sink: str
     exact: bool | None
@@ -45,7 +46,7 @@ class SinkVerdict:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Exact when every expectation is met, None when not all could be checked."""
+    """`exact` is True if every expectation is met, None if not all could be checked."""
 
     exact: bool | None
     sinks: tuple[SinkVerdict, ...] = ()
@@ -62,13 +63,13 @@ class Verdict:
 def verify(
     graph: Graph, totals: Mapping[str, int], read: Callable[[str], Batches | None]
 ) -> Verdict:
-    """Compare every sink that has an expectation with what the generators alone say.
+    """Compare every sink with an expectation with what follows from the input.
 
-    `totals` is the number of records taken from each source; `read(sink)` gives the sink's rows
-    in the order they were written, or None if they cannot be read back.
+    totals: number of records taken from each source; read: returns a sink's rows in the order of
+    writing, or None if they cannot be read back.
     """
     if not graph.expectations:
-        return Verdict(None, (), "the dataflow says of no sink what it must hold")
+        return Verdict(None, (), "the dataflow declares no expectation for a sink")
     inputs: dict[str, pa.Table] = {}
     sinks = tuple(_check(graph, e, totals, read, inputs) for e in graph.expectations)
     reason = "; ".join(f"{s.sink}: {s.reason}" for s in sinks if s.reason)
@@ -82,14 +83,14 @@ def verify(
 def read_files(
     path: str | Path, format: str, schema: pa.Schema | None = None, prefix: str = ""
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the Parquet or JSON-lines files in a directory, in the order of file names.
+    """Yield the rows of a directory's Parquet or JSON-lines files.
 
-    Only files whose names start with `prefix` count, and none that start with `_` or `.`. A
-    directory that does not exist holds no rows. JSON says nothing of columns without values: give
-    their `schema` if there may be any.
+    The files are read in the order of their names. Only files whose names start with `prefix`
+    count, and none that start with `_` or `.`. A directory that does not exist holds no rows. JSON
+    does not show columns without values: give a `schema` if there may be any.
 
-    Directories such as `channel=web` inside add their column to the rows of their files: of the
-    type and at the place that `schema` gives it, else as text behind the others.
+    Partition directories such as `channel=web` add their column to the rows of their files, with
+    the type and position that `schema` gives it, else as text after the others.
     """
     if format not in _READERS:
         known = " or ".join(_READERS)
@@ -126,9 +127,9 @@ def _check(
         return SinkVerdict(sink, None, reason="its rows cannot be read back")
     try:
         expected = digest_rows(expectation.oracle(inputs))
-    except Exception as error:  # a user's function: its failure says nothing of the sink
-        said = f"what it must hold could not be computed ({type(error).__name__}: {error})"
-        return SinkVerdict(sink, None, reason=said)
+    except Exception as error:  # a user's function: its failure says nothing about the sink
+        why = f"the expected rows could not be computed ({type(error).__name__}: {error})"
+        return SinkVerdict(sink, None, reason=why)
     try:
         held = _reduced(found, expectation.keys)
     except InvalidInput as error:
@@ -154,7 +155,7 @@ def _generated(generator: Generator, count: int) -> pa.Table:
 
 
 def _reduced(batches: Iterable[pa.Table | pa.RecordBatch], keys: tuple[str, ...]) -> Digest:
-    """The digest of all rows, or with `keys` of the last row of each key."""
+    """Digest of all rows, or with `keys` of the last row of each key."""
     if not keys:
         found = Digest()
         for batch in batches:
@@ -167,7 +168,7 @@ def _reduced(batches: Iterable[pa.Table | pa.RecordBatch], keys: tuple[str, ...]
         rows += batch.num_rows
         if rows >= _COMPACT:
             held = [_last(held, keys)]
-            # What is left may itself be large; then wait for as much again before the next pass.
+            # The rest may itself be large, so the next pass waits for as many new rows.
             rows = 0
     return digest(_last(held, keys)) if held else Digest()
 
@@ -186,11 +187,11 @@ def _last(tables: list[pa.Table], keys: tuple[str, ...]) -> pa.Table:
 
 
 _NULL_VALUE = "__HIVE_DEFAULT_PARTITION__"
-"""What Spark names the directory of rows whose partition column is null or an empty text."""
+"""Directory name that Spark gives to a null or empty partition value."""
 
 
 def _files(directory: Path, values: Mapping[str, str]) -> Iterator[tuple[Path, Mapping[str, str]]]:
-    """Files of a directory and of partition directories in it, with the values these stand for."""
+    """Files of a directory and its partition directories, with the partition values."""
     for entry in directory.iterdir():
         name, equals, value = entry.name.partition("=")
         if entry.name[0] in "_.":
@@ -204,7 +205,7 @@ def _files(directory: Path, values: Mapping[str, str]) -> Iterator[tuple[Path, M
 def _with_values(
     batch: pa.RecordBatch, values: Mapping[str, str], schema: pa.Schema | None
 ) -> pa.RecordBatch:
-    """The batch with the columns that the names of its directories say."""
+    """Add the columns of the partition directories to a batch."""
     kinds = {} if schema is None else {f.name.lower(): (f.name, f.type) for f in schema}
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     for column, value in values.items():

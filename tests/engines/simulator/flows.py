@@ -10,9 +10,11 @@ from penstock.dataflow.connectors import Generator, Memory
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.model import Model, Step
+from penstock.engines.simulator.model import MicroBatch, Model, OperatorCost
 from penstock.plan.plan import Pipeline, Plan
 from tests.strategies import nothing
+
+BATCH = MicroBatch(planning=0.05, log=0.02, commit=0.03, partition=0.01, task=0.02)
 
 FOREVER = 1e9
 """A window that holds a whole test."""
@@ -51,7 +53,7 @@ def apart(*pipelines: tuple[str, int], executors: int | None = None) -> Plan:
 def started(
     graph: Graph,
     plan: Plan,
-    steps: Mapping[str, Step],
+    steps: Mapping[str, OperatorCost],
     load: str,
     run_dir: Path,
     *,

@@ -6,20 +6,22 @@ import pytest
 from penstock.dataflow import load_profile
 from penstock.engines.simulator.arrivals import (
     Arrivals,
-    Bursts,
+    Bursty,
     Deterministic,
     Poisson,
     Renewal,
+    SimulatedSource,
     parse,
 )
-from penstock.engines.simulator.source import Source
 from penstock.errors import InvalidInput
 
-KINDS = (Deterministic(), Poisson(), Bursts(5), Renewal(2.0), Renewal(0.3))
+KINDS = (Deterministic(), Poisson(), Bursty(5), Renewal(2.0), Renewal(0.3))
 
 
-def source(arrivals: Arrivals, text: str, seed: int = 0, limit: int | None = None) -> Source:
-    return Source("in", load_profile.parse(text), arrivals, seed, (), limit)
+def source(
+    arrivals: Arrivals, text: str, seed: int = 0, limit: int | None = None
+) -> SimulatedSource:
+    return SimulatedSource("in", load_profile.parse(text), arrivals, seed, (), limit)
 
 
 @pytest.mark.parametrize("arrivals", KINDS)
@@ -56,7 +58,7 @@ def test_a_backlog_that_was_forgotten_is_the_same_when_it_is_made_again() -> Non
 
 @pytest.mark.parametrize(
     ("arrivals", "cv"),
-    [(Poisson(), 1.0), (Renewal(0.3), 0.3), (Renewal(2.0), 2.0), (Bursts(5), 3.0)],
+    [(Poisson(), 1.0), (Renewal(0.3), 0.3), (Renewal(2.0), 2.0), (Bursty(5), 3.0)],
 )
 def test_gaps_vary_as_they_should(arrivals: Arrivals, cv: float) -> None:
     gaps = np.diff(source(arrivals, "5000/s").take(100.0).time)
@@ -76,8 +78,8 @@ def test_seeds_and_limits() -> None:
     [
         ("poisson", Poisson()),
         ("deterministic", Deterministic()),
-        ("bursty", Bursts(10)),
-        ("bursty:3", Bursts(3)),
+        ("bursty", Bursty(10)),
+        ("bursty:3", Bursty(3)),
         ("gamma:0.5", Renewal(0.5)),
     ],
 )

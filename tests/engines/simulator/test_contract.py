@@ -8,11 +8,11 @@ import pytest
 from penstock.engines.port import Engine
 from penstock.engines.simulator.distributions import Exponential
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.model import MicroBatch, Model, Step
+from penstock.engines.simulator.model import MicroBatch, Model, OperatorCost
 from penstock.testing.contract import EngineContract, Harness
 from tests.engines.untouched import WordCountHarness
 
-STEPS = {"split": Step(selectivity=2.5), "count": Step(Exponential(0.0005))}
+STEPS = {"split": OperatorCost(selectivity=2.5), "count": OperatorCost(Exponential(0.0005))}
 
 
 class SimulatorHarness(WordCountHarness):

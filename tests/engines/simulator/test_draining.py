@@ -16,7 +16,7 @@ from penstock.app import run
 from penstock.engines.simulator.arrivals import Deterministic
 from penstock.engines.simulator.distributions import Constant
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.model import MicroBatch, Model, Step
+from penstock.engines.simulator.model import MicroBatch, Model, OperatorCost
 from penstock.engines.simulator.simulation import Simulation
 from penstock.plan.plan import Pipeline, Plan
 from tests.control.doubles import Watcher, flow
@@ -31,7 +31,7 @@ def backlogged(run_dir: Path, engine: SimulatorEngine, view: Watcher) -> Mapping
     return {**summary.to_json(), "run_dir": None}
 
 
-SLOW = Model({"double": Step(Constant(0.03))})
+SLOW = Model({"double": OperatorCost(Constant(0.03))})
 
 
 def test_what_is_recorded_does_not_depend_on_the_machine(
@@ -83,7 +83,7 @@ def test_a_ctrl_c_ends_the_draining_of_a_simulation(tmp_path: Path) -> None:
 
 
 def long(run_dir: Path, seconds: float, **model: Any) -> SimulatorEngine:
-    steps = {"a": Step(Constant(seconds / 2)), "b": Step(Constant(seconds))}
+    steps = {"a": OperatorCost(Constant(seconds / 2)), "b": OperatorCost(Constant(seconds))}
     engine = started(chain("a", "b"), apart(("a", 1), ("b", 2)), steps, "4/s", run_dir,
                      arrivals=Deterministic(), **model)  # fmt: skip
     engine.advance(5.0)
@@ -128,11 +128,11 @@ def test_long_steps_while_draining_change_nothing(
 def test_a_large_batch_is_not_copied_while_it_lasts(tmp_path: Path) -> None:
     engine = long(tmp_path, 100.0, batch=MicroBatch())
     engine.observe()
-    held = engine._sim.stages["a"].jobs
+    held = engine._sim.pipelines["a"].taken
     assert len(held)
     engine.advance(20.0)
     engine.observe()
-    assert engine._sim.stages["a"].jobs is held
+    assert engine._sim.pipelines["a"].taken is held
 
 
 @pytest.mark.parametrize("fused", [False, True])
@@ -140,7 +140,7 @@ def test_memory_does_not_follow_what_is_made_of_a_record(tmp_path: Path, fused: 
     plan = apart(("a", 1), ("b", 1), ("c", 1))
     if fused:
         plan = Plan((Pipeline(("in", "a", "b", "c", "out")),), 1)
-    steps = {"a": Step(selectivity=100.0), "b": Step(selectivity=40.0)}
+    steps = {"a": OperatorCost(selectivity=100.0), "b": OperatorCost(selectivity=40.0)}
     engine = started(chain("a", "b", "c"), plan, steps, "1000/s", tmp_path)
     tracemalloc.start()
     try:

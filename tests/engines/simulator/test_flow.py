@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.engines.simulator.arrivals import Bursts, Deterministic, Poisson, Renewal
-from penstock.engines.simulator.changes import Failure
+from penstock.engines.simulator.arrivals import Bursty, Deterministic, Poisson, Renewal
+from penstock.engines.simulator.changes import InjectedFailure
 from penstock.engines.simulator.distributions import Constant, Exponential, of
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.model import Dispatch, MicroBatch, Model, Step, Timing
+from penstock.engines.simulator.model import Dispatch, MicroBatch, Model, OperatorCost, Timing
 from penstock.metrics.snapshot import Snapshot
 from tests.engines.test_memory import _expected
 from tests.strategies import dataflows, few, plans
@@ -34,7 +34,7 @@ def test_whatever_plans_were_in_force_every_row_is_delivered_once(
     inner = st.sampled_from([o.name for o in graph.operators if o not in graph.sources])
     selectivity = data.draw(st.dictionaries(inner, st.sampled_from((0.0, 0.3, 2.5)), max_size=3))
     steps = {
-        name: Step(of(costs.get(name, 0.0), 1.0), selectivity.get(name, 1.0))
+        name: OperatorCost(of(costs.get(name, 0.0), 1.0), selectivity.get(name, 1.0))
         for name in (o.name for o in graph.operators)
     }
     model = Model(
@@ -44,7 +44,7 @@ def test_whatever_plans_were_in_force_every_row_is_delivered_once(
         delay=data.draw(st.sampled_from((0.0, 0.02))),
         between=data.draw(st.sampled_from((0.0, 0.05))),
         queue=data.draw(st.sampled_from((None, 3))),
-        arrivals=data.draw(st.sampled_from((Poisson(), Deterministic(), Bursts(4), Renewal(1.5)))),
+        arrivals=data.draw(st.sampled_from((Poisson(), Deterministic(), Bursty(4), Renewal(1.5)))),
         batch=data.draw(st.sampled_from((None, MicroBatch()))),
         timing=Timing(
             executor_start=0.3, instance_start=0.1, stop=data.draw(st.sampled_from((0.0, 0.05)))
@@ -52,7 +52,10 @@ def test_whatever_plans_were_in_force_every_row_is_delivered_once(
         send=data.draw(st.sampled_from((0.0, 0.002))),
         by_load=data.draw(st.booleans()),
     )
-    failures = [Failure(0.5, executor="0"), Failure(1.9, pipeline=graph.sources[0].name)]
+    failures = [
+        InjectedFailure(0.5, executor="0"),
+        InjectedFailure(1.9, pipeline=graph.sources[0].name),
+    ]
     engine = SimulatorEngine(model, load="37/s", failures=failures, step=0.25)
     engine.start(graph, None, tmp_path_factory.mktemp("run"))
     for plan in data.draw(st.lists(plans(graph), min_size=1, max_size=4)):
@@ -68,7 +71,7 @@ def two(run_dir: Path, advances: list[float], seed: int = 1, step: float = 1.0) 
     engine = started(
         chain("a", "b"),
         apart(("a", 3), ("b", 5)),
-        {"a": Step(Exponential(0.002), 2.5), "b": Step(Exponential(0.001))},
+        {"a": OperatorCost(Exponential(0.002), 2.5), "b": OperatorCost(Exponential(0.001))},
         "sine:200-1200@7s",
         run_dir,
         seed=seed,
@@ -112,7 +115,7 @@ def congested(run_dir: Path, queue: int = 50) -> SimulatorEngine:
     return started(
         chain("a", "b"),
         apart(("a", 2), ("b", 4)),
-        {"a": Step(Exponential(0.0005)), "b": Step(Exponential(0.01))},
+        {"a": OperatorCost(Exponential(0.0005)), "b": OperatorCost(Exponential(0.01))},
         "1000/s",
         run_dir,
         queue=queue,
@@ -153,7 +156,12 @@ def resident() -> int:
 
 def test_memory_does_not_grow_with_simulated_time(tmp_path: Path) -> None:
     engine = started(
-        chain("a"), apart(("a", 1)), {"a": Step(Constant(1.0))}, "500000/s", tmp_path, queue=10
+        chain("a"),
+        apart(("a", 1)),
+        {"a": OperatorCost(Constant(1.0))},
+        "500000/s",
+        tmp_path,
+        queue=10,
     )
     engine.advance(10)
     engine.observe()

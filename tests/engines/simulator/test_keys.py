@@ -11,10 +11,10 @@ import numpy.typing as npt
 import pytest
 
 from penstock.engines.simulator.arrivals import Deterministic
-from penstock.engines.simulator.changes import Failure
+from penstock.engines.simulator.changes import InjectedFailure
 from penstock.engines.simulator.distributions import Constant
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.model import Keys, Step, Timing
+from penstock.engines.simulator.model import Keys, OperatorCost, Timing
 from penstock.engines.simulator.simulation import Simulation
 
 from .flows import apart, keyed, started
@@ -32,7 +32,7 @@ def backlog(run_dir: Path, *, service: float = 0.01, **options: Any) -> Simulato
     engine = started(
         keyed(),
         apart(("count", 4), executors=4),
-        {"count": Step(Constant(service), keys=KEYS)},
+        {"count": OperatorCost(Constant(service), keys=KEYS)},
         f"{1.5 / service:g}/s",
         run_dir,
         nodes=8,
@@ -47,8 +47,8 @@ def backlog(run_dir: Path, *, service: float = 0.01, **options: Any) -> Simulato
 
 def waits(sim: Simulation) -> Numbers:
     """Rows that each instance has."""
-    stage = sim.stages["count"]
-    return np.bincount(stage.jobs.server, minlength=stage.instances)
+    stage = sim.pipelines["count"]
+    return np.bincount(stage.taken.server, minlength=stage.instances)
 
 
 def rescaled(engine: SimulatorEngine, count: int) -> None:
@@ -56,17 +56,17 @@ def rescaled(engine: SimulatorEngine, count: int) -> None:
 
 
 def moved(engine: SimulatorEngine) -> None:
-    engine._sim.stages["count"].move(engine.now, np.array([0, HOT]), 0.1)
+    engine._sim.pipelines["count"].move(engine.now, np.array([0, HOT]), 0.1)
 
 
 def broken(engine: SimulatorEngine) -> None:
-    Failure(engine.now, pipeline="count", instance=HOT).strike(engine._sim)
+    InjectedFailure(engine.now, pipeline="count", instance=HOT).strike(engine._sim)
 
 
 def lost(engine: SimulatorEngine) -> None:
     there = engine._sim.placement
     name = there.executors[there.hosts["count"][HOT]]
-    Failure(engine.now, executor=name).strike(engine._sim)
+    InjectedFailure(engine.now, executor=name).strike(engine._sim)
 
 
 def paused(engine: SimulatorEngine) -> None:
@@ -98,7 +98,7 @@ def test_what_waits_goes_to_the_instances_that_get_the_keys_of_the_one_that_had_
     sim = engine._sim
     waiting = int(waits(sim)[HOT])
     sim.switch(apart(("count", count), executors=4))
-    queue = sim.stages["count"].inlets[0].queue
+    queue = sim.pipelines["count"].inlets[0].queue
     keys = queue.take(sim.now).keys["count"]
     assert np.mean(KEYS.places(4)[keys] == HOT) > 0.99
     mine = KEYS.places(4) == HOT
@@ -122,7 +122,10 @@ def test_a_key_is_the_same_after_any_number_of_changes(tmp_path: Path) -> None:
 def test_nothing_is_lost_and_the_seed_decides_everything(tmp_path: Path) -> None:
     found = []
     for at in range(2):
-        failures = [Failure(61.0, pipeline="count", instance=HOT), Failure(64.0, executor="1")]
+        failures = [
+            InjectedFailure(61.0, pipeline="count", instance=HOT),
+            InjectedFailure(64.0, executor="1"),
+        ]
         engine = backlog(tmp_path / str(at), failures=failures)
         for count in (6, 3, 4):
             rescaled(engine, count)
@@ -131,7 +134,9 @@ def test_nothing_is_lost_and_the_seed_decides_everything(tmp_path: Path) -> None
         sim = engine._sim
         source = sim.sources["in"]
         assert sum(sim.delivered.values()) + sim.in_flight == source.taken
-        found.append((sim.delivered, waits(sim).tolist(), sim.stages["count"].jobs.left.tolist()))
+        found.append(
+            (sim.delivered, waits(sim).tolist(), sim.pipelines["count"].taken.left.tolist())
+        )
     assert found[0] == found[1]
 
 
@@ -139,11 +144,11 @@ def test_nothing_is_lost_and_the_seed_decides_everything(tmp_path: Path) -> None
 def test_records_of_a_key_keep_their_order(tmp_path: Path, service: float) -> None:
     engine = backlog(tmp_path, service=service)
     sim = engine._sim
-    old = sim.stages["count"].jobs
+    old = sim.pipelines["count"].taken
     under_way = old.left[old.begun < sim.now].max()
     sim.switch(apart(("count", 6), executors=4))
     sim.step(sim.now + 1e-6)
-    jobs = sim.stages["count"].jobs
+    jobs = sim.pipelines["count"].taken
     assert jobs.begun.min() >= under_way - 1e-9
     keys = jobs.records.keys["count"]
     for key in np.unique(keys[keys >= 0]):

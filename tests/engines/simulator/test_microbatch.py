@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from penstock.engines.simulator.arrivals import Deterministic
-from penstock.engines.simulator.batch_time import dealt
+from penstock.engines.simulator.batch_time import task_shares
 from penstock.engines.simulator.distributions import Constant
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.model import Keys, MicroBatch, Node, Step
+from penstock.engines.simulator.model import Keys, Machine, MicroBatch, OperatorCost
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
 
@@ -23,7 +23,7 @@ BATCH = MicroBatch(planning=0.02, log=0.01, commit=0.05, partition=0.0, task=0.0
 
 def run(
     run_dir: Path,
-    steps: dict[str, Step],
+    steps: dict[str, OperatorCost],
     *pipelines: Pipeline,
     load: str = "100/s",
     batch: MicroBatch = BATCH,
@@ -40,7 +40,7 @@ def run(
         seed=seed,
         batch=batch,
         arrivals=Deterministic(),
-        **{"node": Node(cores=8), **model},
+        **{"node": Machine(cores=8), **model},
     )
     engine.advance(60)
     return engine.observe()
@@ -55,7 +55,7 @@ def latency(seen: Snapshot) -> float:
 
 
 def test_the_output_is_there_before_the_commit(tmp_path: Path) -> None:
-    steps = {"a": Step(Constant(0.001))}
+    steps = {"a": OperatorCost(Constant(0.001))}
     short = run(tmp_path / "1", steps, fused())
     long = run(
         tmp_path / "2", steps, fused(), batch=MicroBatch(0.02, 0.01, 0.35, 0.0, 0.02, job=0.1)
@@ -81,7 +81,7 @@ def test_a_batch_longer_than_a_window_keeps_its_pipeline_at_work(tmp_path: Path)
     engine = started(
         chain("a", "b"),
         Plan((Pipeline(("in", "a", "b", "out"), 1),)),
-        {"a": Step(Constant(0.03))},
+        {"a": OperatorCost(Constant(0.03))},
         "100/s",
         tmp_path,
         batch=BATCH,
@@ -94,16 +94,16 @@ def test_a_batch_longer_than_a_window_keeps_its_pipeline_at_work(tmp_path: Path)
 
 
 def test_a_cadence_is_a_beat_and_not_a_pause(tmp_path: Path) -> None:
-    steps = {"a": Step(Constant(0.003))}  # batches of 0.15 s and 0.3 s a beat of 1 s
+    steps = {"a": OperatorCost(Constant(0.003))}  # batches of 0.15 s and 0.3 s a beat of 1 s
     found = run(tmp_path, steps, fused()).pipelines["in"]
     assert found.batches == pytest.approx(60, abs=1)
 
 
 def test_tasks_of_all_pipelines_share_the_slots(tmp_path: Path) -> None:
-    steps = {"a": Step(Constant(0.01), cpu=0.0), "b": Step(Constant(0.02), cpu=0.0)}
+    steps = {"a": OperatorCost(Constant(0.01), cpu=0.0), "b": OperatorCost(Constant(0.02), cpu=0.0)}
     plan = (Pipeline(("in", "a"), 4), Pipeline(("b", "out"), 4))
-    roomy = run(tmp_path / "1", steps, *plan, node=Node(cores=8))
-    tight = run(tmp_path / "2", steps, *plan, node=Node(cores=4))
+    roomy = run(tmp_path / "1", steps, *plan, node=Machine(cores=8))
+    tight = run(tmp_path / "2", steps, *plan, node=Machine(cores=4))
     for name, service in (("in", 0.01), ("b", 0.02)):
         found = roomy.pipelines[name]
         rows = found.rows_in / found.batches
@@ -117,10 +117,10 @@ def _work(metrics: PipelineMetrics) -> float:
 
 
 def test_work_shares_processors_and_waiting_does_not(tmp_path: Path) -> None:
-    node = Node(cores=4, processors=2.0)
+    node = Machine(cores=4, processors=2.0)
     # 100 rows of 10 ms in 4 tasks are 0.25 s each, on half a processor 0.5 s
     for cpu, expected in ((1.0, 0.5), (0.0, 0.25)):
-        steps = {"a": Step(Constant(0.01), cpu=cpu)}
+        steps = {"a": OperatorCost(Constant(0.01), cpu=cpu)}
         seen = run(tmp_path / str(cpu), steps, fused(4), node=node)
         found = _work(seen.pipelines["in"])
         assert found == pytest.approx(0.1 + 2 * 0.02 + expected, rel=0.02)
@@ -129,7 +129,7 @@ def test_work_shares_processors_and_waiting_does_not(tmp_path: Path) -> None:
 
 
 def test_a_batch_without_admission_is_cut_to_the_pace(tmp_path: Path) -> None:
-    steps = {"a": Step(Constant(0.01))}
+    steps = {"a": OperatorCost(Constant(0.01))}
     batch = MicroBatch(0.02, 0.01, 0.05, 0.0, 0.02, job=0.1, pace=2.0)
     for admission, expected in ((None, 400), (700, 700)):  # two instances for 2 s, or as told
         plan = fused(2, 0.0, admission)
@@ -144,7 +144,7 @@ def test_a_batch_without_admission_is_cut_to_the_pace(tmp_path: Path) -> None:
 def test_a_writer_waits_until_the_reader_of_a_full_channel_is_through(
     tmp_path: Path, channel: int | None, seconds: float
 ) -> None:
-    steps = {"a": Step(Constant(0.01), cpu=0.0), "b": Step(Constant(0.01), cpu=0.0)}
+    steps = {"a": OperatorCost(Constant(0.01), cpu=0.0), "b": OperatorCost(Constant(0.01), cpu=0.0)}
     plan = (Pipeline(("in", "a"), 1, 100), Pipeline(("b", "out"), 1, 100))
     batch = replace(BATCH, channel=channel)
     seen = run(tmp_path, steps, *plan, batch=batch, load="1000/s", window=40.0)
@@ -154,7 +154,7 @@ def test_a_writer_waits_until_the_reader_of_a_full_channel_is_through(
 
 
 def test_a_batch_that_waits_for_room_has_what_was_there_when_it_began_to(tmp_path: Path) -> None:
-    steps = {"a": Step(Constant(0.0)), "b": Step(Constant(0.01), cpu=0.0)}
+    steps = {"a": OperatorCost(Constant(0.0)), "b": OperatorCost(Constant(0.01), cpu=0.0)}
     plan = (Pipeline(("in", "a"), 1), Pipeline(("b", "out"), 1))
     seen = run(tmp_path, steps, *plan, batch=replace(BATCH, channel=1), load="100/s", window=40.0)
     writer, reader = seen.pipelines["in"], seen.pipelines["b"]
@@ -164,14 +164,14 @@ def test_a_batch_that_waits_for_room_has_what_was_there_when_it_began_to(tmp_pat
 
 
 def test_pieces_of_inputs_are_put_together_until_each_task_has_some() -> None:
-    assert dealt(3, [1.0]).tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3])
-    assert dealt(1, [1.0, 3.0]).tolist() == [1.0]
-    assert dealt(3, [5.0] * 4).tolist() == [0.25, 0.25, 0.5]
-    assert dealt(3, [3.0, 1.0]).tolist() == [0.375, 0.375, 0.25]
+    assert task_shares(3, [1.0]).tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3])
+    assert task_shares(1, [1.0, 3.0]).tolist() == [1.0]
+    assert task_shares(3, [5.0] * 4).tolist() == [0.25, 0.25, 0.5]
+    assert task_shares(3, [3.0, 1.0]).tolist() == [0.375, 0.375, 0.25]
 
 
 def test_keys_of_a_batch_are_paid_for_once_each(tmp_path: Path) -> None:
-    step = Step(Constant(0.0), keys=Keys(10), touch=0.01)
+    step = OperatorCost(Constant(0.0), keys=Keys(10), touch=0.01)
     engine = started(
         keyed(),
         Plan((Pipeline(("in", "count", "out"), 2, cadence=1.0),)),
@@ -179,7 +179,7 @@ def test_keys_of_a_batch_are_paid_for_once_each(tmp_path: Path) -> None:
         "1000/s",
         tmp_path,
         batch=BATCH,
-        node=Node(cores=8),
+        node=Machine(cores=8),
     )
     engine.advance(30)
     # ten keys of 10 ms over two tasks, and two stages of tasks
@@ -189,7 +189,7 @@ def test_keys_of_a_batch_are_paid_for_once_each(tmp_path: Path) -> None:
 
 def test_chance_in_batches_is_that_of_the_seed(tmp_path: Path) -> None:
     batch = MicroBatch(0.02, 0.01, 0.05, 0.0, 0.02, job=0.1, jitter=0.3, poll=0.02)
-    steps = {"a": Step(Constant(0.001))}
+    steps = {"a": OperatorCost(Constant(0.001))}
     plan = (Pipeline(("in", "a"), 2), Pipeline(("b", "out"), 2))
     once, again, other = (
         run(tmp_path / str(at), steps, *plan, batch=batch, seed=seed)
@@ -201,7 +201,7 @@ def test_chance_in_batches_is_that_of_the_seed(tmp_path: Path) -> None:
 
 
 def test_a_batch_engine_needs_no_more_calls_for_many_small_advances(tmp_path: Path) -> None:
-    steps = {"a": Step(Constant(0.001))}
+    steps = {"a": OperatorCost(Constant(0.001))}
     engines: list[SimulatorEngine] = []
     for at, step in enumerate((60.0, 0.25)):
         engine = started(

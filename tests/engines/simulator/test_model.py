@@ -10,7 +10,7 @@ import pytest
 
 from penstock.control.loop import Tick
 from penstock.engines.simulator import distributions
-from penstock.engines.simulator.batch_time import Pool
+from penstock.engines.simulator.batch_time import SlotPool
 from penstock.engines.simulator.distributions import (
     Chooser,
     Constant,
@@ -21,8 +21,8 @@ from penstock.engines.simulator.distributions import (
     Lognormal,
     Service,
 )
-from penstock.engines.simulator.machines import Placement, packed, place, slowdown
-from penstock.engines.simulator.model import Keys, Node
+from penstock.engines.simulator.executors import Placement, packed, place, slowdown
+from penstock.engines.simulator.model import Keys, Machine
 from penstock.errors import InvalidInput
 from penstock.metrics.snapshot import OperatorMetrics, PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
@@ -116,7 +116,7 @@ def test_keys_are_spread_over_instances() -> None:
 
 def test_costs_are_said_before_they_are_measured_or_declared(tmp_path: Path) -> None:
     graph = build("linear", tmp_path, cost="wait", wait_ms=7).graph
-    assert operator_costs.steps(graph)["step-2"].service == Constant(0.007)
+    assert operator_costs.costs_of(graph)["step-2"].service == Constant(0.007)
     seen = OperatorMetrics("step-1", rows_in=10, rows_out=25, service=0.004, service_cv=1.0)
     snapshot = Snapshot(
         1.0,
@@ -131,7 +131,7 @@ def test_costs_are_said_before_they_are_measured_or_declared(tmp_path: Path) -> 
     record = History(tmp_path, lambda: 1.0, pytest.fail)
     record.append(Tick(1.0, Plan((Pipeline(("orders",)),)), snapshot))
     record.close()
-    found = operator_costs.steps(graph, {"step-2": "1ms"}, {"step-2": 3.0}, tmp_path)
+    found = operator_costs.costs_of(graph, {"step-2": "1ms"}, {"step-2": 3.0}, tmp_path)
     assert found["step-1"].service == Exponential(0.004)
     assert found["step-1"].selectivity == 2.5
     assert (found["step-2"].service, found["step-2"].selectivity) == (Constant(0.001), 3.0)
@@ -139,10 +139,10 @@ def test_costs_are_said_before_they_are_measured_or_declared(tmp_path: Path) -> 
 
 
 def test_costs_that_nobody_knows_are_an_error() -> None:
-    with pytest.raises(InvalidInput, match="nothing says what the operators of 'chain' cost"):
-        operator_costs.steps(chain("a"))
-    with pytest.raises(InvalidInput, match="no operator 'b' to say a cost of"):
-        operator_costs.steps(chain("a"), {"b": "1ms"})
+    with pytest.raises(InvalidInput, match="no operator of 'chain' has a known cost"):
+        operator_costs.costs_of(chain("a"))
+    with pytest.raises(InvalidInput, match="cost of an unknown operator 'b'"):
+        operator_costs.costs_of(chain("a"), {"b": "1ms"})
 
 
 def test_instances_stay_where_they_are_and_new_ones_go_where_there_is_room() -> None:
@@ -180,7 +180,7 @@ def test_an_executor_that_is_lost_gives_its_instances_to_the_others() -> None:
 
 
 def test_slots_that_are_lost_are_those_that_would_be_free_last() -> None:
-    pool = Pool(4, 2.0, 0.0)
+    pool = SlotPool(4, 2.0, 0.0)
     assert pool.run(1.0, np.array([5.0, 3.0, 1.0])) == 6.0
     pool.resize(2, 1.0, 1.0)
     assert pool.run(1.0, np.array([1.0, 1.0])) == 3.0  # one slot was idle, the other until 2
@@ -191,7 +191,9 @@ def test_slots_that_are_lost_are_those_that_would_be_free_last() -> None:
 def test_all_slow_down_where_more_cores_are_wanted_than_there_are() -> None:
     placement = Placement(("0", "1"), {"a": np.array([0, 0, 0, 1])})
     wanted = {"a": np.array([1.0, 1.0, 1.0, 0.5])}
-    factor, memory = slowdown(placement, wanted, {"a": 8e9}, Node(cores=2, memory=4e9, spill=3.0))
+    factor, memory = slowdown(
+        placement, wanted, {"a": 8e9}, Machine(cores=2, memory=4e9, spill=3.0)
+    )
     assert factor.tolist() == [4.5, 1.0]  # half as fast again, and 6 GB in 4
     assert memory.tolist() == [1.5, 0.5]
 
@@ -199,12 +201,12 @@ def test_all_slow_down_where_more_cores_are_wanted_than_there_are() -> None:
 def test_what_instances_take_for_themselves_is_gone_for_all() -> None:
     placement = Placement(("0", "1"), {"a": np.array([0, 0, 0, 0, 1])})
     wanted = {"a": np.array([0.4, 0.4, 0.4, 0.4, 1.0])}
-    factor, _ = slowdown(placement, wanted, {}, Node(cores=2, upkeep=0.1))
+    factor, _ = slowdown(placement, wanted, {}, Machine(cores=2, upkeep=0.1))
     assert factor.tolist() == pytest.approx([1.0, 1.0])  # 1.6 of the 1.6 cores that are left
-    factor, _ = slowdown(placement, wanted, {}, Node(cores=2, upkeep=0.3))
+    factor, _ = slowdown(placement, wanted, {}, Machine(cores=2, upkeep=0.3))
     assert factor.tolist() == pytest.approx([2.0, 1.0])
     with pytest.raises(InvalidInput, match="upkeep"):
-        Node(upkeep=1.5)
+        Machine(upkeep=1.5)
 
 
 def test_a_packed_plan_fills_executor_after_executor() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.engines.simulator.distributions import Gamma
-from penstock.engines.simulator.model import Node, Step
+from penstock.engines.simulator.model import Machine, OperatorCost
 from penstock.errors import InvalidInput
 
 from .flows import apart, chain, started
@@ -20,10 +20,10 @@ def carried(
     first: int, second: int, run_dir: Path, cpu: float = 1.0, load: str = "5000/s"
 ) -> float:
     """Records a second through two operators of 1 and 2 ms on one machine with two processors."""
-    steps = {"a": Step(Gamma(A, 0.3)), "b": Step(Gamma(B, 0.3), cpu=cpu)}
+    steps = {"a": OperatorCost(Gamma(A, 0.3)), "b": OperatorCost(Gamma(B, 0.3), cpu=cpu)}
     engine = started(
         chain("a", "b"), apart(("a", first), ("b", second), executors=1), steps, load, run_dir,
-        node=Node(cores=2), queue=100,
+        node=Machine(cores=2), queue=100,
     )  # fmt: skip
     engine.advance(8)
     before = engine.observe()
@@ -51,8 +51,8 @@ def test_a_light_load_is_not_slowed_down(tmp_path: Path) -> None:
 
 def test_a_share_of_time_is_between_nothing_and_all() -> None:
     for cpu in (-0.1, 1.1, float("nan")):
-        with pytest.raises(InvalidInput, match="not a share"):
-            Step(cpu=cpu)
+        with pytest.raises(InvalidInput, match="must be a share"):
+            OperatorCost(cpu=cpu)
 
 
 @pytest.mark.parametrize("pending", [50, 200])
@@ -62,7 +62,7 @@ def test_sources_admit_so_many_records_to_the_flow(pending: int, tmp_path: Path)
     plan = apart(("a", 2), ("b", 4))
     source = replace(plan.pipelines[0], admission=pending)
     plan = replace(plan, pipelines=(source, *plan.pipelines[1:]))
-    steps = {"a": Step(Gamma(A, 0.3)), "b": Step(Gamma(B, 0.3))}
+    steps = {"a": OperatorCost(Gamma(A, 0.3)), "b": OperatorCost(Gamma(B, 0.3))}
     engine = started(graph, plan, steps, "5000/s", tmp_path, window=5.0)
     engine.advance(8)
     seen = engine.observe()
@@ -72,7 +72,7 @@ def test_sources_admit_so_many_records_to_the_flow(pending: int, tmp_path: Path)
 
 
 def test_without_admission_queues_are_as_long_as_the_model_says(tmp_path: Path) -> None:
-    steps = {"a": Step(Gamma(A, 0.3)), "b": Step(Gamma(B, 0.3))}
+    steps = {"a": OperatorCost(Gamma(A, 0.3)), "b": OperatorCost(Gamma(B, 0.3))}
     plan = apart(("a", 2), ("b", 4))
     engine = started(chain("a", "b"), plan, steps, "5000/s", tmp_path, queue=300, window=5.0)
     engine.advance(8)

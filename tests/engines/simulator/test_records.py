@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.engines.simulator.records import Queue, Records
+from penstock.engines.simulator.records import RecordQueue, Records
 
 
 def some(*times: float) -> Records:
@@ -12,7 +12,7 @@ def some(*times: float) -> Records:
 
 
 def test_records_that_are_shipped_sooner_come_before_those_on_their_way() -> None:
-    queue = Queue()
+    queue = RecordQueue()
     for records in (some(1.0, 2.0), some(3.0, 6.0), some(7.0, 8.0), some(4.0, 7.5), some()):
         queue.put(records)
     assert (len(queue), queue.came, queue.waiting(4.5)) == (8, 8, 4)

@@ -17,7 +17,7 @@ from penstock.engines.simulator.distributions import (
     Lognormal,
     Service,
 )
-from penstock.engines.simulator.model import Dispatch, Step
+from penstock.engines.simulator.model import Dispatch, OperatorCost
 
 from .flows import apart, chain, started
 
@@ -40,7 +40,7 @@ def wait(
     engine = started(
         chain("op"),
         apart(("op", servers)),
-        {"op": Step(service)},
+        {"op": OperatorCost(service)},
         f"{RATE}/s",
         run_dir,
         dispatch=dispatch,
@@ -193,7 +193,8 @@ def test_a_heavily_loaded_gi_g_1_comes_close_to_kingmans_formula(tmp_path: Path)
 def test_little(tmp_path: Path) -> None:
     """Records in the system, counted at instants, are their rate times their time in it."""
     engine = started(
-        chain("op"), apart(("op", 200)), {"op": Step(Exponential(0.008))}, "20000/s", tmp_path,
+        chain("op"), apart(("op", 200)), {"op": OperatorCost(Exponential(0.008))}, "20000/s",
+        tmp_path,
         dispatch=Dispatch.CHANCE, options={"step": 0.1, "detail": 0},
     )  # fmt: skip
     engine.advance(5)

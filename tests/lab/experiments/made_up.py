@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.drawing.figures import Figure, Level, Panel
-from penstock.engines.simulator.scenario import prime_tester
 from penstock_lab.experiments import reading
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment
 from penstock_lab.experiments.play import Play
 from penstock_lab.experiments.rivals import scaled
+from penstock_lab.experiments.scenario import prime_tester
 
 
 def cases(step: float, rate: int) -> Sequence[Case]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.simulator.machines import place
+from penstock.engines.simulator.executors import place
 from penstock.plan.plan import Plan
 from penstock.policies.es_stream.marginal_analysis import best_instances
 from penstock_lab import experiments

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.simulator.scenario import Scenario
 from penstock.policies.es_stream import marginal_analysis
 from penstock.policies.joker import splitting
 from penstock_lab import experiments
@@ -25,6 +24,7 @@ from penstock_lab.experiments.joker import figure_12 as joker_12
 from penstock_lab.experiments.joker import figure_16 as joker_16
 from penstock_lab.experiments.joker import figure_18 as joker_18
 from penstock_lab.experiments.joker.best_static import BestPlan
+from penstock_lab.experiments.scenario import Scenario
 
 OURS = [e for e in experiments.every() if e.name.startswith(("joker", "es-stream"))]
 
@@ -42,8 +42,8 @@ def test_replicas_are_in_each_others_way_as_the_seed_prints() -> None:
     whole = joker.HOP + joker.FIXED + 4096 * joker.MULTIPLICATION
     assert 13 * whole / (whole + 12 * joker.CROWDING) == pytest.approx(12)
     counting = joker_18.word_count(1.0)
-    busiest = counting.model.step("count").keys.shares(8).max()
-    word = counting.model.step("count").service.mean + 7 * joker_18.CROWDING
+    busiest = counting.model.cost("count").keys.shares(8).max()
+    word = counting.model.cost("count").service.mean + 7 * joker_18.CROWDING
     assert 1 / (busiest * word) == pytest.approx(3200)
 
 
@@ -61,7 +61,7 @@ def test_a_finer_grain_is_the_same_work_in_more_tuples() -> None:
     graph = joker.workload("region-4", multiplications="4096")
     plain, fine = (joker.scenario(graph, steps, 1.0, grain=grain) for grain in (1.0, 8.0))
     for name in ("numbers", "multiply-1"):
-        times = [s.model.step(name).service.mean for s in (plain, fine)]
+        times = [s.model.cost(name).service.mean for s in (plain, fine)]
         assert times[0] == pytest.approx(8 * times[1])
     assert plain.model.hop == pytest.approx(8 * fine.model.hop)
     assert fine.load == f"{8 * 1.2 / joker.SOURCE:g}/s"
@@ -70,9 +70,9 @@ def test_a_finer_grain_is_the_same_work_in_more_tuples() -> None:
 def _does(scenario: Scenario, parts: Sequence[Sequence[str]], counts: Sequence[int]) -> float:
     """Tuples a second of one region, cut into parts with so many instances each."""
     model = scenario.model
-    source = model.step("numbers").service.mean
+    source = model.cost("numbers").service.mean
     works = [
-        model.hop + model.crowding * (n - 1) + sum(model.step(name).service.mean for name in part)
+        model.hop + model.crowding * (n - 1) + sum(model.cost(name).service.mean for name in part)
         for part, n in zip(parts, counts, strict=True)
     ]
     slowest = max(w / n for w, n in zip(works, counts, strict=True))
@@ -122,7 +122,7 @@ def test_the_selectivity_region_sees_twelve_and_a_half_tuples_for_one() -> None:
     work = 0.0
     for name in scenario.graph.topological:
         if name.startswith(("multiply", "select")):
-            step = scenario.model.step(name)
+            step = scenario.model.cost(name)
             visits, work = visits + rows, work + rows * step.service.mean
             rows *= step.selectivity
     assert visits == 12.5
@@ -291,7 +291,7 @@ def test_a_cut_of_unequal_operators_brings_too_little_and_one_of_equal_ones_enou
 ) -> None:
     for shares, pays in (((0.75, 0.10), False), ((0.45, 0.40), True)):
         model = joker_12.shared(*shares, 1.0, 500.0, sending).model
-        first = model.hop + model.step("multiply-1").service.mean + model.send
-        second = model.hop + model.step("multiply-2").service.mean
+        first = model.hop + model.cost("multiply-1").service.mean + model.send
+        second = model.hop + model.cost("multiply-2").service.mean
         gain = 0.01 / max(first, second) - 1
         assert (gain > joker.SEED.improvement) is pays

@@ -6,10 +6,10 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.engines.simulator.scenario import prime_tester
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.policies.base.policy import Context
 from penstock_lab.experiments.rivals import DynamicAllocation, best_static
+from penstock_lab.experiments.scenario import prime_tester
 
 SCENARIO = prime_tester(36)
 

@@ -10,12 +10,6 @@ from pathlib import Path
 import pytest
 
 from penstock.dataflow.load_profile import parse
-from penstock.engines.simulator.scenario import (
-    TWEETS_PEAK,
-    prime_tester,
-    twitter_sentiment,
-)
-from penstock.engines.simulator.topologies import LINEAR
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.policies.base.policy import Context
 from penstock_lab import experiments
@@ -25,7 +19,13 @@ from penstock_lab.experiments.nephele import figure_8 as nephele_8
 from penstock_lab.experiments.nephele.common import PRINTED, Buffers, FewestInstances
 from penstock_lab.experiments.play import Play
 from penstock_lab.experiments.runner import Order, carry_out
+from penstock_lab.experiments.scenario import (
+    TWEETS_PEAK,
+    prime_tester,
+    twitter_sentiment,
+)
 from penstock_lab.experiments.stela.common import best, taken
+from penstock_lab.experiments.stela.topologies import LINEAR
 from penstock_lab.experiments.verdict import DIFFERS
 
 EVERY = experiments.every()

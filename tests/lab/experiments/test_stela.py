@@ -7,15 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.simulator.layout import Layout, slots
-from penstock.engines.simulator.topologies import (
-    LINEAR,
-    NETWORK,
-    PAGE_LOAD,
-    SCALING,
-    STAR,
-    WAITING,
-)
 from penstock.plan.limits import Limits
 from penstock.policies.base.policy import Context
 from penstock.policies.stela import policy as stela
@@ -32,6 +23,15 @@ from penstock_lab.experiments.stela.common import (
     taken,
 )
 from penstock_lab.experiments.stela.figure_8 import FIGURE_8, RANDOM, STELA, ScaleInDraw, down, kept
+from penstock_lab.experiments.stela.layout import Layout, slots
+from penstock_lab.experiments.stela.topologies import (
+    LINEAR,
+    NETWORK,
+    PAGE_LOAD,
+    SCALING,
+    STAR,
+    WAITING,
+)
 from penstock_lab.experiments.table import tabulate
 from penstock_lab.experiments.verdict import GIVEN
 

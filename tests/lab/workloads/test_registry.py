@@ -16,7 +16,7 @@ from penstock.dataflow.operators import Join, Read
 from penstock.dataflow.regions import regions
 from penstock.errors import InvalidInput
 from penstock.plan import fusion
-from penstock.predict.operator_costs import steps
+from penstock.predict.operator_costs import costs_of
 from penstock.verify import exactness
 from penstock.verify.checksum import digest
 from penstock_lab.workloads import meaning, twitter_sentiment
@@ -95,7 +95,7 @@ def test_a_workload_has_regions_and_plans(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_simulation_knows_what_operators_cost(name: str) -> None:
     graph = workloads.build(name, "out").graph
-    known = steps(graph)
+    known = costs_of(graph)
     silent = {"merge", "gather", "offers", "suspects", "flat", "copies"}  # unions and renamings
     for operator in graph.operators:
         if operator.inputs and operator not in graph.sinks and operator.name not in silent:

@@ -79,7 +79,7 @@ class Lines(Foreign):
 
 BROKEN = {
     "hints": "cannot be loaded: NameError: name 'Nothing' is not defined",
-    "nameless": "has no text 'name'",
+    "nameless": "has no attribute 'name' of type str",
     "lines": "cannot be loaded: ValueError: first second",
 }
 
@@ -164,7 +164,7 @@ def test_a_broken_policy_is_named() -> None:
 def test_what_a_policy_says_of_itself_names_it_once() -> None:
     with pytest.raises(InvalidInput) as found:
         policies.get("es-stream:share=2")
-    assert str(found.value) == "policy 'es-stream': share is between 0 and 1, not 2.0"
+    assert str(found.value) == "policy 'es-stream': share must be between 0 and 1, not 2.0"
 
 
 # --- options -----------------------------------------------------------------------------------
@@ -201,17 +201,20 @@ def test_values_of_every_kind_are_read(text: str, expected: dict[str, Any]) -> N
     [
         ("threshold:abov=1", "has no option 'abov', did you mean 'above'. known options: above, "),
         ("threshold:zzz=1", "has no option 'zzz'; known options: above, below, step, patience"),
-        ("threshold:step=1.5", "policy 'threshold', option 'step': '1.5' is no whole number"),
-        ("threshold:above=much", "option 'above': 'much' is no number"),
-        ("threshold:above=nan", "option 'above': 'nan' is no number"),
-        ("threshold:above", "cannot read the option 'above': write it like above=0.7"),
-        ("threshold:above=", "cannot read the option 'above='"),
-        ("threshold:step=1,step=2", "the option 'step' is given twice"),
+        (
+            "threshold:step=1.5",
+            "policy 'threshold', option 'step': '1.5' is not valid, expected whole number",
+        ),
+        ("threshold:above=much", "option 'above': 'much' is not valid, expected number"),
+        ("threshold:above=nan", "option 'above': 'nan' is not valid, expected number"),
+        ("threshold:above", "cannot read option 'above'; write it like above=0.7"),
+        ("threshold:above=", "cannot read option 'above='"),
+        ("threshold:step=1,step=2", "option 'step' is given twice"),
         ("threshold:above=0.1", "policy 'threshold': 0 <= below < above"),
-        ("stela:automatic=maybe", "'maybe' is no true or false"),
+        ("stela:automatic=maybe", "'maybe' is not valid, expected true or false"),
         ("static:speed=1", "policy 'static' has no options, found 'speed'"),
         ("foreign:speed=1", "policy 'foreign' has no options, found 'speed'"),
-        ("rich:colour=green", "'green' is no red or blue"),
+        ("rich:colour=green", "'green' is not valid, expected red or blue"),
         ("rich:hidden=1", "has no option 'hidden'"),
         ("rich:name=x", "has no option 'name'"),
         ("thresold:above=1", "unknown policy 'thresold', did you mean 'threshold'"),
@@ -243,16 +246,16 @@ def test_no_policy_takes_a_number_below_zero(name: str, option: str) -> None:
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        ("es-stream:alpha=1.5", "alpha is 1.5, it must be above 0 and up to 1"),
-        ("es-stream:most=0", "most is 0, it must be 1 or more"),
-        ("es-stream:backup_least=5s,backup_most=1s", "backup_least 5 is above backup_most 1"),
-        ("es-stream:backup_least=5s", "backup_least 5 is above backup_most 0"),
-        ("drs:most=0", "most is 0, it must be 1 or more"),
-        ("organic:bottleneck=7", "bottleneck is 7, it must be above 0 and up to 1"),
-        ("organic:calm=0", "calm is 0, it must be 1 or more"),
-        ("stepwise:sample=-1", "sample is -1, it must be 1 or more"),
-        ("stepwise:fruitless=0", "fruitless is 0, it must be 1 or more"),
-        ("stepwise:most_rounds=0", "most_rounds is 0, it must be 1 or more"),
+        ("es-stream:alpha=1.5", "alpha must be above 0 and up to 1, not 1.5"),
+        ("es-stream:most=0", "most must be 1 or more, not 0"),
+        ("es-stream:backup_least=5s,backup_most=1s", r"5\) must not be above backup_most \(1\)"),
+        ("es-stream:backup_least=5s", r"5\) must not be above backup_most \(0\)"),
+        ("drs:most=0", "most must be 1 or more, not 0"),
+        ("organic:bottleneck=7", "bottleneck must be above 0 and up to 1, not 7"),
+        ("organic:calm=0", "calm must be 1 or more, not 0"),
+        ("stepwise:sample=-1", "sample must be 1 or more, not -1"),
+        ("stepwise:fruitless=0", "fruitless must be 1 or more, not 0"),
+        ("stepwise:most_rounds=0", "most_rounds must be 1 or more, not 0"),
     ],
 )
 def test_what_makes_no_sense_is_told_in_one_line(text: str, wrong: str) -> None:

@@ -45,7 +45,7 @@ def test_all_pipelines_get_what_the_offered_load_needs_in_one_step() -> None:
     asked = seen({"s": 500.0, "a": 40.0, "b": 60.0})
     decision, _ = ONE.decide(asked, None)
     assert parallelism(decision.plan) == {"s": 1, "a": 3, "b": 4}
-    assert decision.reason == "a needs 2.50: 1 -> 3, b needs 3.33: 1 -> 4"
+    assert decision.reason == "a 1 -> 3 instances: needs 2.50, b 1 -> 4 instances: needs 3.33"
     assert decision.numbers == pytest.approx(
         {"s.needed": 0.2, "a.needed": 2.5, "b.needed": 10 / 3}, rel=1e-5
     )
@@ -57,7 +57,7 @@ def test_it_scales_down_as_well_and_rests_where_it_is() -> None:
     assert parallelism(decision.plan) == {"s": 1, "a": 1, "b": 2}
     rest, _ = ONE.decide(seen({"s": 500.0, "a": 100.0, "b": 200.0}), None)
     assert rest.plan is None  # exactly enough is enough
-    assert rest.reason == "every pipeline has what it needs"
+    assert rest.reason == "no change: every pipeline has the instances it needs"
 
 
 def test_with_slack_an_instance_goes_only_if_the_rest_could_carry_a_little_more() -> None:
@@ -82,7 +82,7 @@ def test_a_need_beyond_all_numbers_is_cut_and_told() -> None:
     asked = seen({"s": 500.0, "a": 1e-10, "b": 9000.0})
     decision, _ = ONE.decide(asked, None)
     assert parallelism(decision.plan)["a"] == 1000
-    assert "a needs 1000000000000.00 instances and stands 1000" in decision.reason
+    assert "a needs 1000000000000.00 instances, 1000 allowed" in decision.reason
     assert parallelism(Ds2(activation=1, most=7).decide(asked, None)[0].plan)["a"] == 7
 
 
@@ -109,7 +109,9 @@ def test_several_windows_decide_by_their_median_under_one_plan() -> None:
     assert plans[:2] == [None, None]
     assert parallelism(plans[2]) == {"s": 1, "a": 4, "b": 1}
     after, _ = policy.decide(seen({"s": 500.0, "a": 40.0, "b": 900.0}, a=4), memory)
-    assert after.reason == "1 of 3 windows seen"  # those of another plan do not count
+    assert (
+        after.reason == "no change: 1 of 3 windows measured"
+    )  # those of another plan do not count
 
 
 def test_windows_that_overlap_count_once() -> None:
@@ -118,7 +120,7 @@ def test_windows_that_overlap_count_once() -> None:
     said = []
     for at in (10.0, 10.0, 12.0, 14.9, 15.0, 19.0, 20.0):
         decision, memory = policy.decide(later(asked, at), memory)
-        said.append(decision.reason[:1] if decision.plan is None else "plan")
+        said.append(decision.reason[11:12] if decision.plan is None else "plan")
     assert said == ["1", "1", "1", "1", "2", "2", "plan"]
 
 
@@ -131,16 +133,16 @@ def test_a_pipeline_of_which_nothing_is_known_keeps_its_instances() -> None:
         shown = replace(shot, pipelines={**idle, "b": blind})
         decision, _ = ONE.decide(replace(asked, snapshots=(shown,)), None)
         assert decision.plan is None
-        assert decision.reason.startswith("not measured")
+        assert decision.reason.startswith("no change: not measured")
 
 
 def test_bounds_and_budget_are_kept_and_said() -> None:
     bound, _ = ONE.decide(seen({"s": 500.0, "a": 100.0, "b": 10.0}), None)
     assert parallelism(bound.plan)["b"] == 8
-    assert "b needs 20.00 instances and stands 8" in bound.reason
+    assert "b needs 20.00 instances, 8 allowed" in bound.reason
     short, _ = ONE.decide(seen({"s": 500.0, "a": 40.0, "b": 60.0}, Limits(slots=6)), None)
     assert parallelism(short.plan) == {"s": 1, "a": 2, "b": 3}
-    assert "8 instances are needed, the budget is 6" in short.reason
+    assert "budget of 6 instances is below the 8 needed" in short.reason
 
 
 def test_zero_load_needs_one_of_each() -> None:
@@ -154,8 +156,8 @@ def test_zero_load_needs_one_of_each() -> None:
 @pytest.mark.parametrize(
     ("changed", "missing"),
     [
-        ({"service": None}, "not measured: service time of a"),
-        ({"rate_out": None}, "not measured: selectivity of a"),
+        ({"service": None}, "no change: not measured: service time of a"),
+        ({"rate_out": None}, "no change: not measured: selectivity of a"),
     ],
 )
 def test_what_is_missing_is_said(changed: dict[str, Any], missing: str) -> None:
@@ -171,11 +173,11 @@ def test_what_is_missing_is_said(changed: dict[str, Any], missing: str) -> None:
 def test_options_that_make_no_sense_are_refused() -> None:
     with pytest.raises(InvalidInput, match="headroom"):
         Ds2(headroom=-0.1)
-    with pytest.raises(InvalidInput, match="a slack of inf"):
+    with pytest.raises(InvalidInput, match="slack must be a share of 0 or more, not inf"):
         Ds2(slack=math.inf)
-    with pytest.raises(InvalidInput, match="most is 0"):
+    with pytest.raises(InvalidInput, match="most must be 1 or more, not 0"):
         Ds2(most=0)
-    with pytest.raises(InvalidInput, match="at least 1 window"):
+    with pytest.raises(InvalidInput, match="1 window or more"):
         Ds2(activation=0)
 
 

@@ -32,15 +32,15 @@ def seen(busy: dict[str, float], limits: Limits | None = None, **many: int) -> C
 def test_above_the_threshold_there_is_one_more() -> None:
     decision, _ = Threshold().decide(seen({"s": 0.5, "a": 0.8, "b": 0.93}), None)
     assert parallelism(decision.plan) == {"s": 1, "a": 1, "b": 2}
-    assert decision.reason == "b is busy 0.93 > 0.80: 1 -> 2"
+    assert decision.reason == "b 1 -> 2 instances: b is 93% busy, limit 80%"
     assert decision.numbers == pytest.approx({"b.busy": 0.93})
 
 
 def test_more_work_than_there_is_time_is_no_share_of_it() -> None:
     decision, _ = Threshold().decide(seen({"s": 0.5, "a": 0.5, "b": 2.18}), None)
-    assert decision.reason == "b has work for 2.18 of its time > 0.80: 1 -> 2"
+    assert decision.reason == "b 1 -> 2 instances: b has 218% of the work it can do, limit 80%"
     full, _ = Threshold().decide(seen({"s": 0.5, "a": 0.5, "b": 1.0}), None)
-    assert full.reason == "b is busy 1.00 > 0.80: 1 -> 2"
+    assert full.reason == "b 1 -> 2 instances: b is 100% busy, limit 80%"
 
 
 def test_the_busiest_come_first_when_the_budget_is_short() -> None:
@@ -51,7 +51,7 @@ def test_the_busiest_come_first_when_the_budget_is_short() -> None:
     assert none.plan is None
     assert "but the budget of 3 instances is used" in none.reason
     bound, _ = Threshold().decide(seen({"s": 0.5, "a": 0.5, "b": 0.9}, b=4), None)
-    assert bound.reason == "b is busy 0.90 > 0.80, but b stands 4 instances at most"
+    assert bound.reason == "no change: b is 90% busy, limit 80%, but b can have 4 instances at most"
 
 
 def test_fewer_only_after_several_windows_in_a_row() -> None:
@@ -65,10 +65,10 @@ def test_fewer_only_after_several_windows_in_a_row() -> None:
     assert policy.decide(later(calm, 25.0), again)[0].plan is None  # the count starts anew
     decision, memory = policy.decide(later(calm, 20.0), memory)
     assert parallelism(decision.plan)["a"] == 2
-    assert decision.reason == "a is busy 0.30 < 0.40 for 3 windows: 3 -> 2"
+    assert decision.reason == "a 3 -> 2 instances: a is 30% busy, below 40% for 3 windows"
     assert memory is None
     at_once, _ = Threshold(patience=1).decide(calm, None)
-    assert at_once.reason == "a is busy 0.30 < 0.40 for 1 window: 3 -> 2"
+    assert at_once.reason == "a 3 -> 2 instances: a is 30% busy, below 40% for 1 window"
 
 
 def test_a_pipeline_to_which_nothing_comes_is_idle_not_unknown() -> None:
@@ -92,10 +92,10 @@ def test_what_is_missing_is_said() -> None:
     blind = replace(shown.pipelines["a"], service=None, busy=None)
     window = replace(shown, pipelines={**shown.pipelines, "a": blind})
     decision, _ = Threshold().decide(replace(asked, snapshots=(window,)), None)
-    assert (decision.plan, decision.reason) == (None, "not measured: how busy a is")
+    assert (decision.plan, decision.reason) == (None, "no change: not measured: utilisation of a")
     assert Threshold().decide(replace(asked, snapshots=()), None)[0].plan is None
     unsettled = replace(asked, snapshots=(replace(shown, settled=False),))
-    assert Threshold().decide(unsettled, None)[0].reason == "the plan has just changed"
+    assert Threshold().decide(unsettled, None)[0].reason == "no change: the plan has just changed"
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_what_has_worked_off_a_backlog_is_not_too_small_for_less() -> None:
         calm = draining(decision.plan, at, 100.0, 100.0, backlog_rows=0, backlog_seconds=0.0)
         later, memory = turn(policy, graph, decision.plan, calm, memory)
     assert later.plan == plan
-    assert later.reason == "o1 has work for 0.50 instances: 2 -> 1, 0.50 full"
+    assert later.reason == "o1 2 -> 1 instances: work for 0.50, expected 50% busy"
 
 
 def test_what_was_too_small_for_what_comes_is_not_gone_back_to() -> None:
@@ -55,7 +55,7 @@ def test_rows_from_before_make_nothing_busy_when_they_are_done() -> None:
     done = draining(plan, 30, 100.0, 190.0, backlog_rows=0, backlog_seconds=0.0)
     decision, _ = turn(Organic(), graph, plan, done, None)
     assert decision.plan is None
-    assert decision.reason == "o1 is busiest, 0.50 <= 0.80"
+    assert decision.reason == "no change: o1 is 50% busy, limit 80%"
 
 
 @pytest.mark.parametrize("came", [180.0, 90.0, 0.0])
@@ -67,7 +67,7 @@ def test_less_that_comes_is_no_loss_of_what_was_done_in_time(came: float) -> Non
     after = draining(decision.plan, 65, came, came, backlog_rows=0, backlog_seconds=0.0)
     verdict, memory = turn(policy, graph, decision.plan, after, memory)
     assert verdict.plan is None
-    assert "kept: nothing waited and nothing does, o1 takes 100% of what comes" in verdict.reason
+    assert "kept: no backlog before or after, o1 processes 100% of its input" in verdict.reason
 
 
 def test_less_of_what_comes_is_a_loss() -> None:
@@ -78,4 +78,4 @@ def test_less_of_what_comes_is_a_loss() -> None:
     after = draining(decision.plan, 65, 180.0, 150.0, backlog_rows=100, backlog_seconds=0.7)
     verdict, _ = turn(policy, graph, decision.plan, after, memory)
     assert verdict.plan == plan
-    assert "undone: nothing waited and nothing does, o1 takes 83% of what comes" in verdict.reason
+    assert "undone: no backlog before or after, o1 processes 83% of its input" in verdict.reason

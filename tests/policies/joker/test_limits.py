@@ -24,7 +24,7 @@ def test_without_times_of_operators_it_only_adds_instances_and_says_so() -> None
     plan = fusion.region_plan(graph)
     decision, _ = turn(Organic(), graph, plan, snapshot(plan, 30, 100.0, {"o1": 1.0}), None)
     assert shape(decision.plan) == {"numbers": 1, "o1+o2+out": 2}
-    assert "the times of its operators are not measured" in decision.reason
+    assert "the costs of its operators are not measured" in decision.reason
 
 
 def test_what_is_not_measured_is_named_and_not_acted_on() -> None:
@@ -33,7 +33,7 @@ def test_what_is_not_measured_is_named_and_not_acted_on() -> None:
     nothing = snapshot(plan, 30, 100.0, {"o1": None, "numbers": None})
     decision, _ = turn(Organic(), graph, plan, nothing, None)
     assert decision.plan is None
-    assert decision.reason == "not measured: how busy numbers is, how busy o1 is"
+    assert decision.reason == "no change: not measured: utilisation of numbers, utilisation of o1"
     assert turn(Organic(), graph, plan, replace(nothing, pipelines={}), None)[0].plan is None
 
 
@@ -44,9 +44,9 @@ def test_it_waits_for_a_settled_snapshot_and_a_whole_profile() -> None:
     assert turn(Organic(), graph, plan, replace(seen, settled=False), None)[0].plan is None
     decision, memory = turn(Organic(), graph, plan, replace(seen, window=10.0), None)
     assert decision.plan is None
-    assert decision.reason == "has profiled 10 of 30 s"
+    assert decision.reason == "no change: profiled 10 of 30 s"
     again, memory = turn(Organic(), graph, plan, replace(seen, at=49.0, window=10.0), memory)
-    assert again.reason == "has profiled 29 of 30 s"
+    assert again.reason == "no change: profiled 29 of 30 s"
     last, _ = turn(Organic(), graph, plan, replace(seen, at=50.0, window=10.0), memory)
     assert last.plan is not None
 
@@ -94,7 +94,7 @@ def test_a_global_operator_gets_no_second_instance() -> None:
     seen = snapshot(plan, 30, 100.0, {"all": 1.0})
     decision, _ = turn(Organic(), flow.graph, plan, seen, None)
     assert decision.plan is None
-    assert "nor stands more instances" in decision.reason
+    assert "it cannot have more instances" in decision.reason
 
 
 def test_the_budget_is_kept() -> None:
@@ -105,7 +105,7 @@ def test_the_budget_is_kept() -> None:
     assert shape(decision.plan) == {"numbers": 1, "o1+o2+out": 6}
     decision, _ = turn(Organic(), graph, plan, seen, None, limits=Limits(slots=5))
     assert decision.plan is None
-    assert "beyond the budget" in decision.reason
+    assert "exceed the budget" in decision.reason
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,10 @@ def test_nothing_grows_while_it_is_not_known_how_busy_another_pipeline_is() -> N
         )
 
     decision, memory = asked(None, 100.0)
-    assert (decision.plan, decision.reason) == (None, "not measured: how busy right is")
+    assert (decision.plan, decision.reason) == (
+        None,
+        "no change: not measured: utilisation of right",
+    )
     assert memory.profile is None
     assert asked(0.3, 100.0)[0].plan is not None
     idle = snapshot(plan, 40.0, {"numbers": 9.0, "left": 9.0, "right": 0.0}, {"right": None})
@@ -105,7 +108,7 @@ def test_less_that_is_too_little_is_undone_and_stays_undone() -> None:
     assert sizes[-10:] == [4] * 10
     assert min(sizes) < 4
     assert undone[0].reason == (
-        "undone: the flow does not keep up with less, 50.0 s > 2 s of rows wait, throughput of o1 "
+        "undone: the flow did not keep up, longest backlog 50.0 s, limit 2 s, throughput of o1 "
         "changed by +0%; o1 as before"
     )
     assert undone[0].numbers == {"o1.gain": 0.0, "waiting": 50.0, "undo": 1.0}

@@ -91,13 +91,13 @@ def test_it_looks_once_an_interval_and_keeps_still_after_adding() -> None:
         seen = replace(context(graph, after, now=now), plan=decision.plan)
         found, memory = policy.decide(seen, memory)
         assert found.plan is None
-        assert "awaited" in found.reason
+        assert "for the effect of added instances" in found.reason
     seen = replace(context(graph, after, now=110.0), plan=decision.plan)
     found, memory = policy.decide(seen, memory)
     assert found.plan is not None  # fewer again, and no waiting after that
     fewer = {"x": metrics("x", instances(found, "x")[0], 3.9, 9.0)}
     soon = replace(context(graph, fewer, now=113.0), plan=found.plan)
-    assert "next look is in 2.0 s" in policy.decide(soon, memory)[0].reason
+    assert "next look in 2.0 s" in policy.decide(soon, memory)[0].reason
     later = replace(context(graph, fewer, now=115.0), plan=found.plan)
     assert policy.decide(later, memory)[0].plan is not None
 

@@ -127,7 +127,7 @@ def _window(**changed: object) -> tuple[Topology, object]:
     [
         ({"arrival_rate": None}, "not measured: arrival rate of s"),
         ({"rate_out": None}, "not measured: output rate of s"),
-        ({"parallelism": 3}, r"s with 1 instances \(it had 3\)"),
+        ({"parallelism": 3}, r"s with 1 instances \(measured with 3\)"),
     ],
 )
 def test_what_is_missing_is_named(changed: dict[str, object], missing: str) -> None:
@@ -140,7 +140,7 @@ def test_a_pipeline_that_is_not_there_and_an_unsettled_window_are_refused() -> N
     assert isinstance(shown, type(dags.snapshot(chain, {})))
     with pytest.raises(NotMeasured, match="pipeline s, pipeline a"):
         rates.measured(chain, replace(shown, pipelines={}))
-    with pytest.raises(NotMeasured, match="change of plan"):
+    with pytest.raises(NotMeasured, match="the plan changed"):
         rates.measured(chain, replace(shown, settled=False))
 
 

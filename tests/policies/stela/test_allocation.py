@@ -50,17 +50,17 @@ def _unsettled(rate: PipelineRate, rng: random.Random) -> PipelineRate:
 
 
 def order(
-    growth: slots.SlotAllocation, count: int, choose: slots.Choice
+    allocation: slots.SlotAllocation, count: int, choose: slots.Choice
 ) -> tuple[slots.SlotAllocation, list[str]]:
     """How it ends, and who got one after the other."""
     seen: list[str] = []
 
-    def watched(growth: slots.SlotAllocation, memory: Any) -> tuple[str | None, Any]:
-        name, memory = choose(growth, memory)
+    def watched(allocation: slots.SlotAllocation, memory: Any) -> tuple[str | None, Any]:
+        name, memory = choose(allocation, memory)
         seen.extend([] if name is None else [name])
         return name, memory
 
-    return slots.allocate(growth, count, watched), seen
+    return slots.allocate(allocation, count, watched), seen
 
 
 @pytest.mark.parametrize("by", sorted(policy.CHOICES))
@@ -83,8 +83,10 @@ def test_slots_go_to_the_same_in_the_same_order(by: str, seed: int) -> None:
 @settings(deadline=None)
 @given(seed=SEEDS)
 def test_no_instance_brings_more_than_was_hoped_for(seed: int) -> None:
-    growth = slots.SlotAllocation.of(*flow(random.Random(seed)))
+    allocation = slots.SlotAllocation.of(*flow(random.Random(seed)))
     for name, most in zip(
-        growth.topology.pipelines, growth.hoped([*growth.topology.pipelines]), strict=True
+        allocation.topology.pipelines,
+        allocation.hoped([*allocation.topology.pipelines]),
+        strict=True,
     ):
-        assert growth.give(name).ledger.throughput <= most * (1 + 1e-12)
+        assert allocation.give(name).table.throughput <= most * (1 + 1e-12)

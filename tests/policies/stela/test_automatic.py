@@ -18,18 +18,19 @@ from tests.policies.stela.flows import COSTS, chain
 def test_by_itself_it_waits_to_be_asked() -> None:
     decision, memory = Stela().decide(chain({"b": 1.0}), None)
     assert (decision.plan, memory) == (None, None)
-    assert decision.reason == "stela waits to be asked for a scale-out or a scale-in"
+    assert decision.reason == "no change: stela waits for a request to scale out or in"
 
 
 def test_automatic_gives_one_instance_at_a_time_to_the_highest_etp() -> None:
     decision, _ = Stela(automatic=True).decide(chain({"a": 40.0, "b": 20.0}), None)
     assert parallelism(decision.plan) == {"s": 1, "a": 1, "b": 2}
     assert decision.reason == (
-        "a, b are congested; b has the highest ETP: b 1 -> 2 (congestion 2.00 > 1.20, ETP 100%)"
+        "b 1 -> 2 instances (congestion 2.00, limit 1.20, ETP 100%): b has the highest ETP; "
+        "a, b are congested"
     )
     calm, _ = Stela(automatic=True).decide(chain({}), None)
     assert calm.plan is None
-    assert "nothing is congested" in calm.reason
+    assert "no pipeline is congested" in calm.reason
     with pytest.raises(InvalidInput):
         Stela(congested=0.5)
 
@@ -46,7 +47,7 @@ def test_automatic_brings_a_flow_to_its_load_within_the_budget(shape: str, tmp_p
     after = loop.throughput()
     assert after > before
     assert after >= 0.83 * best  # congested begins at 1.2
-    assert "nothing is congested" in loop.reasons[-1]
+    assert "no pipeline is congested" in loop.reasons[-1]
     small = Loop(dag, dags.plan(dag), tmp_path / "small", costs, limits=Limits(slots=7))
     assert small.run(Stela(automatic=True), 10).slots == 7
     assert "budget of 7 instances is used" in small.reasons[-1]

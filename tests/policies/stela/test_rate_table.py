@@ -1,4 +1,4 @@
-"""A ledger says what rates say, step after step."""
+"""A table says what rates say, step after step."""
 
 from __future__ import annotations
 
@@ -42,36 +42,36 @@ def test_every_step_is_the_same_to_the_last_bit(
     flow: Flow, steps: list[tuple[int, float, bool]], over: float
 ) -> None:
     found, now = flow
-    ledger = RateTable.of(found, now, over)
-    standing = EtpTable.of(ledger)
+    table = RateTable.of(found, now, over)
+    etp_table = EtpTable.of(table)
     for number, factor, grows in steps:
         at = number % len(now)
-        name = ledger.wiring.names[at]
-        before, last, then = ledger, now, rates.grown if grows else rates.scaled
+        name = table.numbered.names[at]
+        before, last, then = table, now, rates.grown if grows else rates.scaled
         now = then(found, now, name, factor)
-        ledger = (ledger.grown if grows else ledger.scaled)(at, factor)
-        assert ledger.rates == now
-        assert before.rates == last  # a ledger that was made stays as it is
-        full = {n for n, mark in zip(ledger.wiring.names, ledger.congested, strict=True) if mark}
+        table = (table.grown if grows else table.scaled)(at, factor)
+        assert table.rates == now
+        assert before.rates == last  # a table that was made stays as it is
+        full = {n for n, mark in zip(table.numbered.names, table.congested, strict=True) if mark}
         assert full == congested(now, over)
-        assert ledger.throughput == rates.throughput(found, now)
-        standing = standing.after(ledger)
-        shares, total = etp(found, now, over), float(standing.weights.sum())
+        assert table.throughput == rates.throughput(found, now)
+        etp_table = etp_table.after(table)
+        expected, total = etp(found, now, over), float(etp_table.weights.sum())
         for n in full:
-            found_at = ledger.wiring.numbers[n]
-            share = min(1.0, float(standing.sums[found_at]) / total) if total > 0 else 0.0
-            assert share == shares[n]
+            found_at = table.numbered.numbers[n]
+            share = min(1.0, float(etp_table.sums[found_at]) / total) if total > 0 else 0.0
+            assert share == expected[n]
 
 
 @settings(deadline=None)
 @given(dags.flows(), st.integers(0, 99), st.sampled_from((1.1, 2.0, 10.0)))
 def test_no_step_delivers_more_than_the_gains_say(flow: Flow, number: int, factor: float) -> None:
     found, now = flow
-    ledger = RateTable.of(found, now, 1.2)
+    table = RateTable.of(found, now, 1.2)
     at = number % len(now)
-    for then in (ledger.scaled(at, factor), ledger.grown(at, factor)):
-        more = then.processed[at] - ledger.processed[at]
-        hoped = ledger.throughput + more * ledger.gains()[at]
+    for then in (table.scaled(at, factor), table.grown(at, factor)):
+        more = then.processed[at] - table.processed[at]
+        hoped = table.throughput + more * table.gains()[at]
         assert then.throughput <= hoped * (1 + 1e-12)
 
 
@@ -81,7 +81,7 @@ def test_who_is_read_twice_counts_twice() -> None:
     found = Topology(dag, plan)
     assert found.feeds["a"] == {"s": 2}
     now = rates.steady_state(found, {"s": 100.0}, {}, {"s": 30.0})
-    ledger = RateTable.of(found, now, 1.2).scaled(0, 2.0)
-    assert ledger.rates == rates.scaled(found, now, "s", 2.0)
-    assert ledger.rates["a"].arrival == 120
+    table = RateTable.of(found, now, 1.2).scaled(0, 2.0)
+    assert table.rates == rates.scaled(found, now, "s", 2.0)
+    assert table.rates["a"].arrival == 120
     assert RateTable.of(found, now, 1.2).gains() == [2.0, 1.0, 1.0]

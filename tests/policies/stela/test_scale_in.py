@@ -38,7 +38,7 @@ def test_the_executor_that_least_depends_on_goes() -> None:
         {"e1.etp_sum": 0.8, "e2.etp_sum": 0.4, "e3.etp_sum": 0.8}
     )
     assert decision.reason == (
-        "e2 goes, ETP sum 0.40 is the lowest; 2 of its instances move to e1, e3"
+        "remove e2: its ETP sum 0.40 is the lowest; 2 of its instances move to e1, e3"
     )
 
 
@@ -55,7 +55,7 @@ def test_instances_without_a_slot_go_too_those_that_matter_least_first() -> None
     where = {"e1": {"s": 1, "x": 1}, "e2": {"x": 1, "y": 1}, "e3": {"x": 2}}
     decision = scale_in(star_on(where, slots=2, x=4), 1)
     assert parallelism(decision.plan) == {"s": 1, "x": 2, "y": 1}
-    assert "no slot left: x 4 -> 2" in decision.reason
+    assert "x 4 -> 2 instances: no slot left" in decision.reason
     where = {"e1": {"s": 1, "y": 1}, "e2": {"s": 1, "x": 1, "y": 1}, "e3": {"x": 1, "y": 1}}
     one_slot = scale_in(star_on(where, slots=3, s=2, x=2, y=3), 1)
     assert parallelism(one_slot.plan) == {"s": 2, "x": 1, "y": 3}
@@ -82,8 +82,11 @@ def test_an_idle_executor_goes_first() -> None:
 @pytest.mark.parametrize(
     ("where", "reason"),
     [
-        ({"e1": {"s": 1, "x": 1}, "e2": {}}, "it is not known on which executors y runs"),
-        ({"e1": {"s": 1, "x": 1, "y": 1}, "e2": {"q": 1}}, "executors run q, which is no pipeline"),
+        ({"e1": {"s": 1, "x": 1}, "e2": {}}, "the executors on which y runs are unknown"),
+        (
+            {"e1": {"s": 1, "x": 1, "y": 1}, "e2": {"q": 1}},
+            "executors run q, which the plan does not contain",
+        ),
     ],
 )
 def test_an_unknown_placement_is_refused(where: dict[str, dict[str, int]], reason: str) -> None:

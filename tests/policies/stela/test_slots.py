@@ -30,7 +30,7 @@ def test_a_small_load_leaves_what_it_needs(policy: Policy, tmp_path: Path) -> No
     # 0.4, 1 and 0.6 instances are at work; fewer would be above 0.6 of the time
     assert found == {"s": 1, "a": 1, "b": 2, "c": 1}
     assert loop.throughput() == pytest.approx(20.0)
-    assert "b had work for 1 of 8 instances: 8 -> 2" in " ".join(loop.reasons)
+    assert "b 8 -> 2 instances: it had work for 1" in " ".join(loop.reasons)
     changes = [
         [a.name for a, b in zip(x.pipelines, y.pipelines, strict=True) if a != b]
         for x, y in itertools.pairwise([plan, *loop.plans])
@@ -57,7 +57,7 @@ def test_a_load_that_was_higher_a_moment_ago_may_come_back(tmp_path: Path) -> No
         shown = tuple(seen[n] for n in windows)
         return policy.decide(Context(dag, plan, shown, shown[-1].at), None)[0].reason
 
-    assert "b had work for" in decided(1, 2, 3)
+    assert "b 3 -> 1 instances: it had work for" in decided(1, 2, 3)
     assert "had work for" not in decided(2, 3)  # for too short a time
     busy = replace(seen[2].pipelines["b"], arrival_rate=40.0)
     seen[2] = replace(seen[2], pipelines={**seen[2].pipelines, "b": busy})
@@ -67,5 +67,5 @@ def test_a_load_that_was_higher_a_moment_ago_may_come_back(tmp_path: Path) -> No
 
 
 def test_what_makes_no_sense_is_said() -> None:
-    with pytest.raises(InvalidInput, match="calm is -1"):
+    with pytest.raises(InvalidInput, match="calm must be 0 s or more, not -1"):
         RoundRobin(calm=-1)

@@ -43,7 +43,7 @@ def test_the_linear_run_takes_four_rounds() -> None:
     assert sizes(found.final.plan) == (1, 2, 2, 2)
     assert found.final.throughput == pytest.approx(1876, rel=0.01)
     assert platform.plan == found.final.plan
-    assert "no pipeline takes more than 2 times its least time" in platform.said[-1]
+    assert "no pipeline takes more than 2 times its least service time" in platform.said[-1]
     assert found.to_json()["instances"] == {"a": 1, "b": 1, "c": 1}
 
 
@@ -121,7 +121,7 @@ def test_a_budget_too_small_for_the_ratios_is_dealt_out_by_them() -> None:
     platform = Table(linear(), carried(100.0, costs), lambda plan, name: costs[name])
     platform.limits = Limits(slots=9)  # the ratios are 2 to 4 to 3
     platform.run(Stepwise(observations=2, settle=0))
-    assert "instances relate as a 2, b 4, c 3" in " ".join(platform.said)
+    assert "ratios of instances are a 2, b 4, c 3" in " ".join(platform.said)
     assert sizes(platform.memory.profile.final.plan) == (1, 2, 4, 2)
 
 
@@ -145,7 +145,7 @@ def test_a_time_that_is_not_measured_is_named() -> None:
     policy = Stepwise(observations=2, settle=0)
     for _ in range(4):
         assert platform.turn(policy).plan is None
-    assert "the time for a row of numbers, a, b, c is not measured" in " ".join(platform.said)
+    assert "service time of numbers, a, b, c not measured" in " ".join(platform.said)
 
 
 def test_a_plan_that_is_refused_is_asked_for_again_and_then_given_up() -> None:
@@ -155,5 +155,8 @@ def test_a_plan_that_is_refused_is_asked_for_again_and_then_given_up() -> None:
         platform.turn(policy)
     platform.refuse = True
     platform.run(policy, 50)
-    assert platform.said.count("asks again for source") == 10
+    assert (
+        platform.said.count("plan of the round (source) requested again: it was not carried out")
+        == 10
+    )
     assert platform.memory.profile.final.kind == "start"

@@ -61,18 +61,18 @@ def test_rows_that_are_late_for_long_start_it_anew() -> None:
     for _ in range(11):
         platform.turn(policy)
     assert platform.memory.phase == "features"
-    assert "latency is 1.20 of its bound for 10 s: profiling starts anew" in platform.said
+    assert "profiling starts again: latency is 120% of its bound for 10 s" in platform.said
 
 
 def test_another_platform_or_dataflow_starts_it_anew() -> None:
     platform, policy = done()
     platform.plan = replace(platform.plan, executors=4)
     platform.turn(policy)
-    assert platform.said[-1] == "the platform has changed, 1 -> 4 executors: profiling starts anew"
+    assert platform.said[-1] == "profiling starts again: the platform has changed, 1 -> 4 executors"
     platform, policy = done()
     platform.graph = replace(platform.graph, name="another")
     platform.turn(policy)
-    assert platform.said[-1] == "the dataflow has changed: profiling starts anew"
+    assert platform.said[-1] == "profiling starts again: the dataflow has changed"
 
 
 def under(platform: Table, load: float) -> None:
@@ -92,7 +92,7 @@ def test_it_pauses_while_less_comes_than_is_known_to_be_carried() -> None:
     under(platform, 100.0)
     for _ in range(40):
         platform.turn(policy)
-    assert any("profiling pauses: 100/s come, " in said for said in platform.said)
+    assert any("profiling pauses at a load of 100/s, " in said for said in platform.said)
     assert platform.plan.slots < busy.slots / 2
     known = platform.memory.profile.final.throughput
     under(platform, 0.7 * known)
@@ -101,7 +101,7 @@ def test_it_pauses_while_less_comes_than_is_known_to_be_carried() -> None:
     assert platform.memory.phase == "done"
     assert 100.0 * min(sizes(platform.plan)) >= 0.7 * known
     under(platform, 1000.0)
-    assert "1000/s come: profiling goes on; " in platform.turn(policy).reason
+    assert "profiling continues at a load of 1000/s" in platform.turn(policy).reason
     assert platform.plan == busy
     assert (platform.memory.phase, platform.memory.kind) == ("platform", kind)
     assert len(platform.memory.rounds) == rounds

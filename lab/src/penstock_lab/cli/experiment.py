@@ -1,20 +1,21 @@
-"""The command `experiment`: reproduces experiments of the papers."""
+"""`penstock experiment`: reproduce experiments of the papers."""
 
 from __future__ import annotations
 
-import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli.streams import Streams, tell
+import click
+
+from penstock.cli import base, options
+from penstock.cli.streams import Streams
 from penstock.errors import InvalidInput
 
 if TYPE_CHECKING:
     from penstock_lab.experiments.experiment import EngineName, Experiment
     from penstock_lab.experiments.runner import Order, Progress
 
-_NAME = "`list`, the name of an experiment, or `all`"
+_NAME = "The name of an experiment, `list` or `all`."
 _VERDICTS = (
     "A table has the paper's number, the number found here, and a verdict. agrees: the effect is "
     "within 25 percent of the paper's (5 or 10 where the table says so). better: larger, in the "
@@ -27,59 +28,84 @@ _VERDICTS = (
 _TIMES = "Times are estimates for the full size on two cores; --quick takes less."
 
 
-def add(commands: Any) -> None:
-    """Add the command to the parser."""
-    made = commands.add_parser(
-        "experiment",
-        help="reproduce an experiment of the papers",
-        description="Reproduce experiments of the papers: table, picture and raw data of each.",
-        epilog=_VERDICTS,
-    )
-    made.add_argument("name", metavar="NAME", help=_NAME)
-    made.add_argument("--quick", action="store_true", help="a smaller size, on the simulator")
-    made.add_argument(
-        "--engine", choices=("simulator", "spark"), default="simulator", help="where (simulator)"
-    )
-    made.add_argument("--seed", metavar="S", type=int, default=1, help="random seed, from 0 on (1)")
-    made.add_argument(
-        "--out", metavar="DIR", default="experiments", help="where results go (experiments)"
-    )
-    made.add_argument(
-        "--jobs", metavar="N", type=int, help="cases at a time in the simulator (one per core)"
-    )
-    made.add_argument(
-        "--rounds", metavar="N", type=int, help="how often each case runs on Spark (3)"
-    )
-    made.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    made.set_defaults(do=_experiment)
+def _on_spark(ctx: click.Context) -> bool:
+    return bool(ctx.params["engine"] == "spark")
 
 
-def _experiment(given: argparse.Namespace, streams: Streams) -> int:
+@base.command("experiment", quiet=_on_spark, epilog=_VERDICTS)
+@click.argument("name", metavar="NAME", help=_NAME)
+@click.option("--quick", is_flag=True, help="A smaller size, on the simulator.")
+@click.option(
+    "--engine",
+    type=click.Choice(["simulator", "spark"]),
+    default="simulator",
+    show_default=True,
+    help="Where it runs.",
+)
+@click.option(
+    "--seed",
+    metavar="INTEGER",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Random seed, 0 or more.",
+)
+@click.option(
+    "--out",
+    metavar="DIR",
+    default="experiments",
+    show_default=True,
+    help="Directory for the results.",
+)
+@click.option(
+    "--jobs",
+    metavar="CASES",
+    type=int,
+    help="Cases that the simulator runs at a time.  [default: one per core]",
+)
+@click.option(
+    "--rounds", metavar="ROUNDS", type=int, help="Runs of each case on Spark.  [default: 3]"
+)
+@options.as_json
+def command(
+    streams: Streams,
+    name: str,
+    quick: bool,
+    engine: EngineName,
+    seed: int,
+    out: str,
+    jobs: int | None,
+    rounds: int | None,
+) -> None:
+    """Reproduce experiments of the papers.
+
+    Writes a table, a picture and the raw data of each.
+
+    Example: penstock experiment joker-10 --quick
+    """
     from penstock_lab import experiments
     from penstock_lab.experiments import times
     from penstock_lab.experiments.runner import Order, Progress, cores
     from penstock_lab.experiments.verdict import ROUNDS
 
-    if given.name == "list":
-        return _list(streams)
-    if given.jobs is not None and given.jobs < 1:
-        raise InvalidInput(f"--jobs {given.jobs}: must be at least 1")
-    jobs = given.jobs or cores()
-    if given.rounds is not None and given.engine == "simulator":
+    if name == "list":
+        _list(streams)
+        return
+    if jobs is not None and jobs < 1:
+        raise InvalidInput(f"--jobs {jobs}: must be at least 1")
+    if rounds is not None and engine == "simulator":
         raise InvalidInput("--rounds is for Spark; the simulator is deterministic")
-    rounds = ROUNDS if given.rounds is None else given.rounds
-    order = Order(Path(given.out), given.seed, given.quick, given.engine, jobs=jobs, rounds=rounds)
-    chosen = experiments.every() if given.name == "all" else (experiments.get(given.name),)
-    if given.name == "all":
+    repeats = ROUNDS if rounds is None else rounds
+    order = Order(Path(out), seed, quick, engine, jobs=jobs or cores(), rounds=repeats)
+    chosen = experiments.every() if name == "all" else (experiments.get(name),)
+    if name == "all":
         chosen = tuple(e for e in chosen if order.engine == "simulator" or e.spark is not None)
     weights = times.weights(tuple(e.name for e in chosen), order.engine)
     progress = Progress(streams.err, weights)
     results = [_carried_out(one, order, progress, streams) for one in chosen]
     streams.keep_log(order.out)
     if streams.json:
-        shown = results[0] if given.name != "all" else {"experiments": results}
-        print(json.dumps(shown, indent=2), file=streams.out, flush=True)
-    return 0
+        streams.print(results[0] if name != "all" else {"experiments": results}, ())
 
 
 def _carried_out(
@@ -96,7 +122,7 @@ def _carried_out(
     return {**as_json(one, rows), "directory": str(home)}
 
 
-def _list(streams: Streams) -> int:
+def _list(streams: Streams) -> None:
     from penstock_lab import experiments
 
     known = experiments.every()
@@ -118,7 +144,7 @@ def _list(streams: Streams) -> int:
         f"{e.name:<{width}}  {where[e.name]:<{wide}}  {e.title}  ({e.paper}, {e.figure})"
         for e in known
     ]
-    return tell(streams, {"experiments": shown}, [*lines, _TIMES])
+    streams.print({"experiments": shown}, [*lines, _TIMES])
 
 
 def _seconds(one: Experiment) -> dict[EngineName, float | None]:

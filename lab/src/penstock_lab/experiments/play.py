@@ -18,12 +18,12 @@ from penstock.control.status import Status, View
 from penstock.control.summary import Summary
 from penstock.control.tally import Tally
 from penstock.dataflow.flow import Dataflow
-from penstock.engines.simulator.scenario import Scenario
 from penstock.metrics.snapshot import LatencyMetrics, PipelineMetrics, Snapshot
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
 from penstock.policies.base.policy import Policy
 from penstock_lab.experiments.experiment import Record, Setting
+from penstock_lab.experiments.scenario import Scenario
 
 FREE = Guard(cooldown=0.0, undo=0.0, horizon=math.inf)
 """The papers have no guard: their policies decide on their own when to change, at any cost."""

@@ -1,6 +1,6 @@
-"""How long a batch takes: its costs, its tasks over slots, and processors that are shared.
+"""How long a micro-batch takes: costs, tasks on slots, shared processors.
 
-The simulator goes by it, and `calibration` finds the costs that make it come out as recorded.
+The simulator uses it to predict batches, and `penstock.predict.calibration` to fit its costs.
 """
 
 from __future__ import annotations
@@ -12,43 +12,46 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.dataflow.graph import Graph
-from penstock.engines.simulator.arrays import Floats
 from penstock.engines.simulator.model import MicroBatch
-from penstock.engines.simulator.queues import shared
+from penstock.engines.simulator.queues import Floats, shared
 from penstock.plan.plan import Pipeline
 
 
 @dataclass(frozen=True)
-class Machine:
-    """What all batches share: slots, processors, and how many of those others want on average."""
+class SharedProcessors:
+    """Slots and processors that all batches share.
+
+    others: mean number of processors that other pipelines want.
+    """
 
     slots: int
     processors: float
     others: float = 0.0
 
     def stretch(self, tasks: float, waits: float = 0.0) -> float:
-        """How many times as long work on a processor takes while so many tasks run.
+        """Factor on processor work while some tasks run.
 
-        waits: seconds of waiting for a second on a processor. Where more is wanted than there is,
-        everyone gets the same. Tasks that wait leave the processors to others: n tasks with a
-        second of work and w of waiting keep m processors busy once n > m (1 + w), and then each
-        takes n/m seconds for both.
+        waits: seconds of waiting for each second on a processor. If more processors are wanted than
+        there are, all get the same share. Waiting tasks leave processors to others: n tasks with a
+        second of work and w of waiting keep m processors busy once n > m (1 + w), and each then
+        takes n/m seconds in all.
         """
         if self.processors <= 0:
             return 1.0
         return max(1.0, (min(tasks, self.slots) + self.others) / self.processors - waits)
 
     def own(self, tasks: float, idle: float) -> float:
-        """How many times as long it takes what tasks do for themselves, of which they wait a share.
+        """Factor on the tasks' own costs, of which they wait a share `idle`.
 
-        It is little beside their records, or else all there is, so only its own waits count.
+        These costs are small beside those of the records, or else all there is, so only their own
+        waits count.
         """
         return (1 - idle) * self.stretch(tasks, idle / (1 - idle)) + idle
 
     def together(self, work: Floats, waits: float = 0.0) -> Floats:
-        """How long work on a processor takes for tasks that begin together, each with its own.
+        """Time on processors of tasks that begin together, given the work of each.
 
-        Those that have less are through sooner, and leave the processors to the others.
+        Tasks with less work finish sooner and leave the processors to the others.
         """
         if (work == work[0]).all():
             return work * self.stretch(len(work), waits)
@@ -60,12 +63,12 @@ class Machine:
         return found
 
     def slowness(self, shares: Floats, waits: float = 0.0) -> float:
-        """How many times as long it takes them, on average over the work."""
+        """Mean factor on the work of tasks that begin together."""
         return float(self.together(shares, waits).sum() / shares.sum())
 
 
-class Pool:
-    """The slots of all executors. A task gets whichever is free first."""
+class SlotPool:
+    """The slots of all executors; a task gets the first free one."""
 
     def __init__(self, slots: int, processors: float, now: float) -> None:
         self.slots = slots
@@ -73,13 +76,13 @@ class Pool:
         self._free = np.full(slots, now)
 
     def resize(self, slots: int, processors: float, now: float) -> None:
-        """Executors come or go: of the slots that are there, those that are free first stay."""
+        """Add or remove slots; the slots that are free first stay."""
         more = np.full(max(0, slots - self.slots), now)
         self._free = np.concatenate((np.sort(self._free)[:slots], more))
         self.slots, self.processors = slots, processors
 
     def run(self, ready: float, tasks: Floats) -> float:
-        """Run tasks that are ready at a time; when the last of them is done."""
+        """Run tasks that are ready at a time; return when the last one ends."""
         idle = np.flatnonzero(self._free <= ready)
         if len(idle) >= len(tasks):
             ends = ready + tasks
@@ -91,12 +94,11 @@ class Pool:
 
 
 @dataclass(frozen=True)
-class Shape:
-    """What of a pipeline decides on the time of its batches.
+class BatchShape:
+    """The properties of a pipeline that determine the time of its batches.
 
-    tasks: of each of its stages; stages: 2 where records are dealt out again by their keys, once
-    for those who read them and once for those who keep their state; parts: of the state; inputs:
-    sources and channels that it reads.
+    tasks: of each stage; stages: 2 with a shuffle by key, one to read and one to keep state; parts:
+    state partitions; inputs: sources and channels that it reads.
     """
 
     tasks: int
@@ -106,7 +108,7 @@ class Shape:
 
 
 def entries(graph: Graph, operators: Sequence[str]) -> list[str]:
-    """Where records come in from outside, once for each source and channel."""
+    """Operators at which records enter, once for each source and channel."""
     inside = set(operators)
     return [
         name
@@ -116,20 +118,20 @@ def entries(graph: Graph, operators: Sequence[str]) -> list[str]:
     ]
 
 
-def shape_of(graph: Graph, pipeline: Pipeline) -> Shape:
-    """The shape of a pipeline."""
+def batch_shape(graph: Graph, pipeline: Pipeline) -> BatchShape:
+    """Return the shape of a pipeline's batches."""
     stateful = any(graph[name].stateful for name in pipeline.operators)
     parts = max(pipeline.parallelism, pipeline.ceiling or 0) if stateful else 0
     inputs = max(1, len(entries(graph, pipeline.operators)))
-    return Shape(pipeline.parallelism, 1 + stateful, parts, inputs)
+    return BatchShape(pipeline.parallelism, 1 + stateful, parts, inputs)
 
 
-def dealt(tasks: int, inputs: Sequence[float]) -> Floats:
-    """The shares of what comes through some inputs that the tasks of a stage have.
+def task_shares(tasks: int, inputs: Sequence[float]) -> Floats:
+    """Return the share of each task of a stage, given the sizes of the inputs.
 
-    Spark cuts every input into as many pieces, no fewer than tasks together, and puts neighbours
-    together until there are as many as tasks. Four inputs are one piece each for three tasks, so
-    one of these has two of them.
+    Spark cuts every input into the same number of pieces, at least as many in total as tasks, and
+    joins neighbours until there are as many as tasks. Four inputs are one piece each for three
+    tasks, so one task has two of them.
     """
     each = math.ceil(tasks / len(inputs))
     pieces = np.repeat(np.array(inputs, float) / sum(inputs) / each, each)
@@ -138,13 +140,13 @@ def dealt(tasks: int, inputs: Sequence[float]) -> Floats:
 
 
 @dataclass(frozen=True)
-class Times:
-    """Where the time of a batch goes, in seconds; opening and closing are those of its job.
+class BatchTimes:
+    """Where the time of a batch goes, in seconds.
 
-    tasks: how long each one takes, by stage and task; fixed: seconds of all of them that are not
-    for records; slow: how many times as long records keep a processor as if they were alone;
-    waiting: seconds of all tasks in which records need no processor, still: and in which what they
-    do for themselves needs none; worked: seconds of all on one.
+    opening, closing: of its job; tasks: duration of each, by stage and task; fixed: seconds of all
+    tasks not spent on records; slow: factor on the processor time of records; waiting, still: task
+    seconds in which records, or the tasks' own costs, need no processor; worked: task seconds on a
+    processor.
     """
 
     planning: float
@@ -161,40 +163,40 @@ class Times:
 
     @property
     def runnable(self) -> float:
-        """Seconds for which something of the batch wanted a processor, or had one."""
+        """Seconds for which the batch wanted or had a processor."""
         return self.beside + float(self.tasks.sum()) - self.waiting - self.still
 
     @property
     def beside(self) -> float:
-        """Seconds for which only the driver works on it."""
+        """Seconds for which only the driver works."""
         return self.planning + self.log + self.opening + self.closing + self.commit
 
 
-def times(
+def batch_times(
     cost: MicroBatch,
-    shape: Shape,
-    machine: Machine,
+    shape: BatchShape,
+    processors: SharedProcessors,
     cpu: Floats,
     wait: Floats,
     luck: float = 1.0,
-) -> Times:
-    """The times of a batch whose records need so much of a processor, and wait so long.
+) -> BatchTimes:
+    """Return the times of a batch.
 
-    cpu, wait: seconds by stage and task, `row` included; luck: how many times as long as usual
-    takes what is once a batch.
+    cpu, wait: processor and waiting seconds of records by stage and task, `row` included; luck:
+    random factor on the costs once a batch.
     """
-    alone = luck * machine.stretch(1)
-    begin = machine.own(shape.tasks, cost.idle)
+    alone = luck * processors.stretch(1)
+    begin = processors.own(shape.tasks, cost.idle)
     need, idle = float(cpu.sum()), float(wait.sum())
     waits = idle / need if need else 0.0
-    working = np.array([machine.together(stage, waits) for stage in cpu])
+    working = np.array([processors.together(stage, waits) for stage in cpu])
     held = np.zeros((shape.stages, 1))
     held[-1] = cost.output + cost.state * shape.parts / shape.tasks
     unshared = np.broadcast_to(cost.task + held, cpu.shape)
     fixed = begin * unshared
     still = cost.idle * float(unshared.sum())
     pieces = max(shape.tasks * shape.stages, shape.parts)
-    return Times(
+    return BatchTimes(
         planning=alone * (cost.planning + cost.inlet * (shape.inputs - 1)),
         log=alone * cost.log,
         opening=alone * (cost.job / 2 + cost.partition * pieces),
@@ -202,7 +204,7 @@ def times(
         commit=alone * cost.commit,
         tasks=fixed + working + wait,
         fixed=float(fixed.sum()),
-        slow=float(working.sum()) / need if need else machine.stretch(shape.tasks),
+        slow=float(working.sum()) / need if need else processors.stretch(shape.tasks),
         waiting=idle,
         still=still,
         worked=need + float(unshared.sum()) - still,

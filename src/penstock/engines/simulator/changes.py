@@ -1,4 +1,4 @@
-"""What a change of plan costs on a simulated cluster, and things that break."""
+"""The cost of a change of plan on a simulated cluster, and injected failures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.engines.simulator.machines import Move, Placement
+from penstock.engines.simulator.executors import Move, Placement
 from penstock.engines.simulator.simulation import Simulation
 from penstock.plan.change import (
     CeilingChange,
@@ -19,11 +19,11 @@ from penstock.plan.change import (
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What passes before the new plan is in force, and what stands still when it is.
+class ChangeCost:
+    """What a change costs before the new plan is in force, and which pauses follow.
 
-    phases: seconds under the old plan, by name; pauses: seconds by pipeline of the new plan;
-    moves: by pipeline, instances that stand still while the others go on.
+    phases: seconds under the old plan, by name; pauses: seconds by pipeline of the new plan; moves:
+    by pipeline, instances that pause while the others keep running.
     """
 
     phases: Mapping[str, float]
@@ -42,14 +42,14 @@ class Cost:
         return max((*self.pauses.values(), *(m.pause for m in self.moves.values())), default=0.0)
 
 
-def cost(sim: Simulation, change: Change) -> Cost:
-    """What a change would cost now.
+def change_cost(sim: Simulation, change: Change) -> ChangeCost:
+    """Return what a change would cost now.
 
-    New executors and instances are started while the flow goes on as before. State that another
-    number of instances puts elsewhere is moved while its pipeline stands still; a pipeline that
-    is regrouped is restarted and reads all its state. An instance that goes to another executor,
-    because its own leaves or others come, is restarted there with its part of the state. Where it
-    takes time to stop an instance, all pipelines of the change stand still together.
+    New executors and instances start while the flow keeps running. State that another number of
+    instances places elsewhere moves while its pipeline pauses; a regrouped pipeline restarts and
+    reads all its state. An instance whose executor changes, because its own leaves or others
+    arrive, restarts there with its part of the state. Where stopping an instance takes time, all
+    pipelines of the change pause together.
     """
     timing = sim.model.timing
     after = sim.placed(change.after)
@@ -70,7 +70,7 @@ def cost(sim: Simulation, change: Change) -> Cost:
                 if timing.stop:
                     pauses[new] = timing.restart
                 if share:
-                    held = sim.state(sim.stages[sim.plan.pipeline_of(name).name])
+                    held = sim.state(sim.pipelines[sim.plan.pipeline_of(name).name])
                     shares.append(share)
                     if moves.pop(new, None):
                         share = _elsewhere(sim, name, after, new)
@@ -90,25 +90,25 @@ def cost(sim: Simulation, change: Change) -> Cost:
     pauses = {name: pause + stopped * timing.stop for name, pause in pauses.items()}
     rows += sum(move.rows for move in moves.values())
     size += sum(move.bytes for move in moves.values())
-    return Cost(phases, pauses, moves, rows, round(size), max(shares, default=None))
+    return ChangeCost(phases, pauses, moves, rows, round(size), max(shares, default=None))
 
 
 def _dealt_anew(sim: Simulation, name: str, before: int, after: int) -> float:
-    """The share of the keys that another number of instances puts elsewhere."""
-    stage = sim.stages.get(sim.plan.pipeline_of(name).name)
-    if stage is None or stage.work.keyed is None:
+    """Share of the keys that change instance with the number of instances."""
+    pipeline = sim.pipelines.get(sim.plan.pipeline_of(name).name)
+    if pipeline is None or pipeline.work.keyed is None:
         return 0.0
-    return sim.model.step(stage.work.keyed).keys.moved(before, after)
+    return sim.model.cost(pipeline.work.keyed).keys.moved(before, after)
 
 
 def _elsewhere(sim: Simulation, name: str, after: Placement, new: str) -> float:
-    """The share of the keys that another instance gets, or an instance on another executor."""
-    stage = sim.stages[sim.plan.pipeline_of(name).name]
-    assert stage.work.keyed is not None
-    keys = sim.model.step(stage.work.keyed).keys
-    ways = ((sim.placement, stage.pipeline.name), (after, new))
-    served = [keys.places(len(one.hosts[pipeline])) for one, pipeline in ways]
-    names = [np.array(one.executors)[one.hosts[pipeline]] for one, pipeline in ways]
+    """Share of the keys that change instance or executor."""
+    pipeline = sim.pipelines[sim.plan.pipeline_of(name).name]
+    assert pipeline.work.keyed is not None
+    keys = sim.model.cost(pipeline.work.keyed).keys
+    ways = ((sim.placement, pipeline.spec.name), (after, new))
+    served = [keys.places(len(one.hosts[host])) for one, host in ways]
+    names = [np.array(one.executors)[one.hosts[host]] for one, host in ways]
     host = [of[place] for of, place in zip(names, served, strict=True)]
     return float(np.mean((served[0] != served[1]) | (host[0] != host[1])))
 
@@ -116,18 +116,19 @@ def _elsewhere(sim: Simulation, name: str, after: Placement, new: str) -> float:
 def _state(sim: Simulation, operators: tuple[str, ...]) -> float:
     """Bytes of the state of some operators."""
     holders = {sim.plan.pipeline_of(name).name for name in operators if sim.graph[name].stateful}
-    return sum(sim.state(sim.stages[name])[1] for name in holders)
+    return sum(sim.state(sim.pipelines[name])[1] for name in holders)
 
 
 @dataclass(frozen=True)
-class Failure:
-    """At a time, an executor fails, or one instance of a pipeline (`executor` is then None).
+class InjectedFailure:
+    """The failure of an executor, or of one instance of a pipeline.
 
-    What a broken instance had in hand is done again once it is back: after it was missed, started,
-    and has read its state. An executor that fails is gone with its slots. Its instances are started
-    on the others, and wait for a new one if there are none; that is there, under another name,
-    after it was missed and started. comes_back: it is only restarted, and has its instances again
-    as soon as these are started. A name that is not there breaks nothing.
+    executor: None for the failure of an instance. A failed instance processes its records again
+    after its failure was detected, it was restarted and has read its state. A failed executor is
+    gone with its slots. Its instances restart on the others, or wait for its replacement if there
+    are none, which arrives under another name after detection and start-up. comes_back: the
+    executor only restarts, and has its instances again as soon as these have restarted. A name that
+    does not exist fails nothing.
     """
 
     at: float
@@ -136,8 +137,8 @@ class Failure:
     instance: int = 0
     comes_back: bool = False
 
-    def strike(self, sim: Simulation) -> int:
-        """Break it; rows that are done again."""
+    def inject(self, sim: Simulation) -> int:
+        """Inject it; returns the number of rows that are processed again."""
         timing = sim.model.timing
         hit = self._hit(sim)
         away = timing.detection
@@ -148,16 +149,18 @@ class Failure:
             away = away if sim.placement.present else up
         again = 0
         for name, servers in hit.items():
-            stage = sim.stages[name]
-            state = sim.state(stage)[1] * len(servers) / stage.instances
+            pipeline = sim.pipelines[name]
+            state = sim.state(pipeline)[1] * len(servers) / pipeline.instances
             back = away + timing.instance_start + state / timing.state_rate
             again += sim.fail(name, servers, sim.now + back)
         return again
 
     def _hit(self, sim: Simulation) -> dict[str, list[int]]:
+        """The instances that fail, by pipeline."""
         if self.executor is None:
             there = (
-                self.pipeline in sim.stages and self.instance < sim.stages[self.pipeline].instances
+                self.pipeline in sim.pipelines
+                and self.instance < sim.pipelines[self.pipeline].instances
             )
             return {self.pipeline: [self.instance]} if there and self.pipeline else {}
         if self.executor not in sim.placement.executors:

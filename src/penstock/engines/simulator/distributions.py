@@ -1,4 +1,4 @@
-"""Distributions of times, and weighted choices, drawn from a generator that is passed in."""
+"""Distributions of service times, and random choice of an instance by weight."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock.dataflow import duration
-from penstock.engines.simulator.arrays import Floats
-from penstock.engines.simulator.queues import Groups
+from penstock.engines.simulator.queues import Floats, Groups, Indices, Numbers
 from penstock.errors import InvalidInput
 
 
 class Service(Protocol):
-    """A distribution of times. Draws follow the stream of the generator, record by record."""
+    """A distribution of service times, drawn record by record from a generator."""
 
     @property
     def mean(self) -> float: ...
@@ -28,7 +27,7 @@ class Service(Protocol):
 
 @dataclass(frozen=True)
 class Constant:
-    """Always the same."""
+    """Always the same time."""
 
     mean: float = 0.0
 
@@ -41,7 +40,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Exponential:
-    """Without memory; the coefficient of variation is 1."""
+    """Exponential distribution: coefficient of variation 1."""
 
     mean: float
 
@@ -56,7 +55,7 @@ class Exponential:
 
 @dataclass(frozen=True)
 class Gamma:
-    """Any coefficient of variation, with a light tail."""
+    """Gamma distribution: any coefficient of variation, light tail."""
 
     mean: float
     cv: float
@@ -72,7 +71,7 @@ class Gamma:
 
 @dataclass(frozen=True)
 class Lognormal:
-    """Any coefficient of variation, with a heavy tail: what measured times often look like."""
+    """Lognormal distribution: any coefficient of variation, heavy tail."""
 
     mean: float
     cv: float
@@ -92,14 +91,14 @@ class Lognormal:
 
 @dataclass(frozen=True)
 class Empirical:
-    """Times that were measured, each as likely as any other."""
+    """Measured times, each as likely as any other."""
 
     times: tuple[float, ...]
 
     def __init__(self, times: Iterable[float]) -> None:
         object.__setattr__(self, "times", tuple(map(float, times)))
         if not self.times:
-            raise InvalidInput("measured times are needed to draw from, found none")
+            raise InvalidInput("an empirical distribution needs at least one measured time")
         for time in self.times:
             _check(time)
 
@@ -112,7 +111,7 @@ class Empirical:
 
 
 def of(mean: float, cv: float | None = 0.0) -> Service:
-    """The plainest distribution of that mean and coefficient of variation."""
+    """Return the simplest distribution with a mean and coefficient of variation."""
     if not cv or not mean:
         return Constant(mean)
     return Exponential(mean) if cv == 1 else Gamma(mean, cv)
@@ -137,20 +136,22 @@ def parse(text: str) -> Service:
 
 def _check(mean: float, cv: float = 1.0) -> None:
     if not (mean >= 0 and math.isfinite(mean)):
-        raise InvalidInput(f"a record cannot take {mean:g} seconds")
+        raise InvalidInput(
+            f"the time of a record must be finite and not negative, found {mean:g} s"
+        )
     if not (cv > 0 and math.isfinite(cv)):
-        raise InvalidInput(f"a coefficient of variation of {cv:g} is not above 0")
+        raise InvalidInput(f"a coefficient of variation must be above 0, found {cv:g}")
 
 
 _CELLS = 1 << 16
-"""Numbers that a dealer draws."""
+"""Size of a dealer's table."""
 
 
 class Chooser:
-    """Walker's alias method: a place drawn evenly is taken, or given up for its alias.
+    """Weighted random choice by Walker's alias method.
 
-    Every place holds its own weight up to the average, and what it lacks is filled up by one
-    heavier place, its alias.
+    A place is drawn uniformly, then kept or replaced by its alias. Every place keeps its own weight
+    up to the average; what it lacks is filled up by one heavier place, its alias.
     """
 
     def __init__(self, weights: Floats) -> None:
@@ -165,31 +166,31 @@ class Chooser:
             rest[large] -= 1 - rest[small]
             if rest[large] < 1:
                 light.append(heavy.pop())
-        for left_over in (*light, *heavy):  # short of the average by rounding only
+        for left_over in (*light, *heavy):  # below the average only by rounding
             rest[left_over] = 1.0
         self._own = np.array(rest)
         self._pairs = np.stack((np.arange(size), np.array(alias, np.intp)), axis=1).ravel()
 
-    def draw(self, rng: np.random.Generator, count: int) -> npt.NDArray[np.intp]:
-        """Places, each as often as its weight says."""
+    def draw(self, rng: np.random.Generator, count: int) -> Indices:
+        """Draw places with probabilities proportional to their weights."""
         drawn = rng.random(count)
         drawn *= len(self._own)
         place = drawn.astype(np.intp)
         drawn -= place
         given_up = drawn >= self._own.take(place)
         place <<= 1
-        place |= given_up  # no branch that is as likely as not
+        place |= given_up  # branch-free: the branch would be unpredictable
         return self._pairs.take(place)
 
 
 class Dealer:
-    """Chooses for many at once, and puts those together that get the same place.
+    """Chooses instances for many records at once and groups the records by instance.
 
-    Numbers are dealt out to the places, to each as many as its weight is worth in full. A record
-    draws a number; the few that draw one that is left over are chosen for by what the weights are
-    worth beyond whole numbers. So each place is as likely as its weight says, not nearly so. What
-    a record gets does not depend on how many are dealt at once: numbers are drawn four at a time,
-    and what is left of them is for the next; those few are chosen for from a stream of their own.
+    A table of numbers is divided among the instances, to each the whole part of its share. A record
+    draws a number; the few that draw one that is left over choose by the fractional parts. So each
+    instance is exactly as likely as its weight says. The choice for a record does not depend on how
+    many records are dealt at once: numbers are drawn four at a time and left-over draws are kept
+    for the next call, and the choice by fractional parts uses a random stream of its own.
     """
 
     def __init__(self, weights: Floats, rng: np.random.Generator) -> None:
@@ -197,7 +198,7 @@ class Dealer:
         worth = weights * (_CELLS / weights.sum())
         whole = np.floor(worth).astype(np.intp)
         narrow = np.uint16 if self._size <= _CELLS else np.uint32
-        self._place: npt.NDArray[np.integer[Any]] = np.zeros(_CELLS, narrow)
+        self._place: Numbers = np.zeros(_CELLS, narrow)
         self._dealt = int(whole.sum())
         self._place[: self._dealt] = np.repeat(np.arange(self._size), whole)
         rest = worth - whole
@@ -209,10 +210,13 @@ class Dealer:
         self,
         count: int,
         head: int | None = None,
-        settled: npt.NDArray[np.integer[Any]] | None = None,
+        settled: Numbers | None = None,
     ) -> Groups:
-        """Groups of so many records; head: the place of the first, where that is settled;
-        settled: the places of all, -1 for those that are not."""
+        """Deal out records and return them grouped by instance.
+
+        head: instance of the first record, if it is fixed; settled: instance of each record, -1
+        where it is not fixed.
+        """
         drawn = self._drawn(count)
         place = self._place.take(drawn, mode="wrap")
         if self._dealt < _CELLS:

@@ -1,7 +1,7 @@
-"""The simulator as an engine: a cluster on a desk.
+"""The simulator as an engine: a simulated cluster behind the engine port.
 
-Records are numbers here: no function of an operator is called. Time passes only when `advance`
-is called, and work is done when somebody looks, so many small advances cost no more than one.
+Records are numbers: no function of an operator is called. Time passes only when `advance` is
+called, and is simulated when somebody looks, so many small advances cost no more than one.
 """
 
 from __future__ import annotations
@@ -19,13 +19,11 @@ from penstock.dataflow.connectors import Generator
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.load_profile import Load
 from penstock.dataflow.operators import Read
-from penstock.engines.simulator import changes
-from penstock.engines.simulator.changes import Failure
-from penstock.engines.simulator.initial_state import Beginning
+from penstock.engines.simulator.changes import InjectedFailure, change_cost
 from penstock.engines.simulator.model import Model
-from penstock.engines.simulator.saved_state import Store
 from penstock.engines.simulator.simulation import Simulation
 from penstock.engines.simulator.snapshots import snapshot
+from penstock.engines.simulator.state import InitialState, SavedState
 from penstock.errors import Refused
 from penstock.metrics.snapshot import LatencyMetrics, Snapshot
 from penstock.plan import fusion
@@ -39,15 +37,14 @@ _SAME = 1e-9
 class SimulatorEngine:
     """An `Engine` whose cluster is a `Model`.
 
-    load: what every source follows, or each by name (None: each generator its own); failures:
-    what breaks when; begin: what is there at the start of a run that is new (None: nothing);
-    step: seconds that are worked through at a time, where queues are not close to full; finest:
-    at least so many where they are, so that a queue may run over by what they bring; window:
-    seconds that a snapshot looks back; detail: instances of a pipeline up to which a snapshot
-    lists them.
+    load: of every source, or of each by name (None: each generator's own); failures: injected at
+    their times; initial: waiting rows and state at the start of a new run (None: none); step:
+    seconds that are simulated at a time while queues are not nearly full; finest: shortest step
+    while they are, so a queue can overflow by the records of one such step; window: seconds of a
+    snapshot; detail: largest number of a pipeline's instances that a snapshot lists.
 
-    The same arguments and the same calls give the same result to the last bit. The run directory
-    is written by `start` and `stop`: a simulation that was killed is simply run again.
+    The same arguments and calls give the same result to the last bit. The run directory is written
+    by `start` and `stop`: a simulation that was killed is simply run again.
     """
 
     name = "simulator"
@@ -58,8 +55,8 @@ class SimulatorEngine:
         *,
         load: Load | str | Mapping[str, Load] | None = None,
         seed: int = 0,
-        failures: Sequence[Failure] = (),
-        begin: Beginning | None = None,
+        failures: Sequence[InjectedFailure] = (),
+        initial: InitialState | None = None,
         step: float = 1.0,
         finest: float = 0.01,
         window: float = 5.0,
@@ -68,18 +65,18 @@ class SimulatorEngine:
         self._model = Model() if model is None else model
         self._load = loads.parse(load) if isinstance(load, str) else load
         self._seed = seed
-        self._begin = begin
+        self._initial = initial
         self._failures = sorted(failures, key=lambda f: f.at)
         self._step, self._finest = step, finest
         self._window, self._detail = window, detail
         self._phase, self._drained = "new", False
         self._lock = threading.RLock()
-        self._cut = False
+        self._cut_short = False
         self._target = 0.0
         self._changed = 0.0
         self._slot_seconds = 0.0
         self._sim: Simulation
-        self._store: Store
+        self._saved: SavedState
         self.rows_replayed = 0
 
     # --- the port -----------------------------------------------------------------------------
@@ -92,10 +89,10 @@ class SimulatorEngine:
     def start(self, graph: Graph, plan: Plan | None, run_dir: Path) -> None:
         self._expect("new")
         validation.check(graph)
-        store = Store(Path(run_dir), graph)
-        kept = store.read()
+        file = SavedState(Path(run_dir), graph)
+        saved = file.read()
         if plan is None:
-            plan = Plan.from_json(kept["plan"]) if kept else self._default(graph)
+            plan = Plan.from_json(saved["plan"]) if saved else self._default(graph)
         fusion.check(plan, graph)
         self._check_nodes(plan)
         sim = Simulation(
@@ -107,15 +104,15 @@ class SimulatorEngine:
             finest=self._finest,
             window=self._window,
             most=_limits(graph),
-            resumed=kept.get("starts", 0),
+            resumed=saved.get("starts", 0),
         )
-        store.restore(sim, kept)
-        if self._begin is not None and not kept:
-            self._begin.put_into(sim, plan)
+        file.restore(sim, saved)
+        if self._initial is not None and not saved:
+            self._initial.apply_to(sim, plan)
         sim.switch(plan)
-        self._sim, self._store, self._phase = sim, store, "running"
+        self._sim, self._saved, self._phase = sim, file, "running"
         self._target = self._changed = sim.now
-        store.write(sim)
+        file.write(sim)
 
     def apply(self, plan: Plan, reason: str = "") -> Transition:
         with self._lock:
@@ -127,12 +124,12 @@ class SimulatorEngine:
             at, change = sim.now, Change(sim.plan, plan)
             if not change:
                 return Transition(at, (), 0.0, 0.0, reason, settled=True)
-            cost, places = changes.cost(sim, change), sim.placement
+            cost, placement = change_cost(sim, change), sim.placement
             self._pass(cost.preparation)
-            if sim.placement is not places:  # something broke meanwhile, or came back
-                cost = changes.cost(sim, change)
+            if sim.placement is not placement:  # an executor failed or came back meanwhile
+                cost = change_cost(sim, change)
             sim.switch(plan, cost.pauses, cost.moves)
-            left = sum(s.waiting(sim.now) for s in sim.stages.values())
+            left = sum(s.waiting(sim.now) for s in sim.pipelines.values())
             self._pass(cost.interruption)
             self._changed = sim.now
             return Transition(
@@ -150,13 +147,13 @@ class SimulatorEngine:
             )
 
     def _settled(self) -> bool:
-        """Whether the window shows the plan in force, with whole batches where records wait."""
+        """True if the window shows only the plan in force, with a batch where rows wait."""
         sim = self._sim
         if sim.now - self._changed < sim.window - _SAME:
             return False
         return sim.model.batch is None or all(
-            stage.gauge.rates(sim.now, sim.window) or not stage.waiting(sim.now)
-            for stage in sim.stages.values()
+            pipeline.gauge.rates(sim.now, sim.window) or not pipeline.waiting(sim.now)
+            for pipeline in sim.pipelines.values()
         )
 
     def observe(self) -> Snapshot:
@@ -174,7 +171,7 @@ class SimulatorEngine:
 
     def stop(self, drain: bool = True) -> None:
         self._expect("running", "stopped")
-        self._cut = self._cut or not drain
+        self._cut_short = self._cut_short or not drain
         with self._lock:
             if self._phase == "stopped":
                 return
@@ -185,14 +182,14 @@ class SimulatorEngine:
             self._phase, self._drained = "stopped", drain and not sim.in_flight
             if not self._drained:
                 sim.put_back()
-            self._store.write(sim)
+            self._saved.write(sim)
 
     # --- time ---------------------------------------------------------------------------------
 
     def drain_for(self, seconds: float) -> bool:
-        """Take nothing more from outside, and let time pass until nothing is left.
+        """Close the sources and advance until the flow is empty or time is up.
 
-        After so many seconds it stops, and says whether it is through.
+        Returns True if it is empty.
         """
         with self._lock:
             self._expect("running")
@@ -201,7 +198,7 @@ class SimulatorEngine:
             if not sim.closed:
                 sim.close_sources()
             until = sim.now + seconds
-            while sim.in_flight and sim.now < until and not self._cut:
+            while sim.in_flight and sim.now < until and not self._cut_short:
                 self._pass(min(until, max(sim.now + self._step, sim.next_departure())) - sim.now)
             return not sim.in_flight
 
@@ -212,12 +209,12 @@ class SimulatorEngine:
 
     @property
     def now(self) -> float:
-        """Seconds of simulated time."""
+        """Simulated seconds."""
         return self._target
 
     @property
     def clock(self) -> Clock:
-        """The time of this engine, for a run that is not to wait; its days begin with the run."""
+        """A clock with simulated time, whose days begin with the run."""
 
         def sleep(seconds: float) -> None:
             if self._phase == "running":
@@ -241,11 +238,11 @@ class SimulatorEngine:
         self._run_to(self._target)
 
     def _run_to(self, until: float) -> None:
-        """Work through the time, stopping where something breaks."""
+        """Advance to a time, stopping to inject failures."""
         sim = self._sim
         while self._failures and self._failures[0].at <= until:
             self._move(self._failures[0].at)
-            self.rows_replayed += self._failures.pop(0).strike(sim)
+            self.rows_replayed += self._failures.pop(0).inject(sim)
         self._move(until)
 
     def _move(self, until: float) -> None:
@@ -262,8 +259,8 @@ class SimulatorEngine:
     def _check_nodes(self, plan: Plan) -> None:
         if plan.executors > self._model.nodes:
             raise Refused(
-                f"the plan wants {plan.executors} executors and the simulated cluster has "
-                f"{self._model.nodes}; give it more nodes"
+                f"the plan has {plan.executors} executors and the simulated cluster "
+                f"{self._model.nodes}: give it more nodes"
             )
 
     def _default(self, graph: Graph) -> Plan:

@@ -1,30 +1,27 @@
-"""The instances of a pipeline: who gets which record, and when each is free again."""
+"""Instances of a pipeline: which one gets which record, and when it is idle."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from penstock.engines.simulator import network, queues
-from penstock.engines.simulator.arrays import Floats, Numbers
 from penstock.engines.simulator.distributions import Chooser, Dealer
 from penstock.engines.simulator.model import Dispatch
-from penstock.engines.simulator.queues import Groups, shared
-from penstock.engines.simulator.queues import dealt as by_groups
+from penstock.engines.simulator.queues import Floats, Groups, Indices, Numbers, by_group, shared
 
 _WATCHED = 4
-"""Instances of a pipeline whose records are looked at one by one, for the variation of gaps."""
+"""Instances of a pipeline whose gaps between records are measured."""
 
 
 @dataclass(frozen=True)
 class Given:
-    """Records that were given to instances.
+    """Records given to instances.
 
-    ready: when each could begin but for those before it; groups: which instance has which, or None
-    where they took turns from `turn` on; work and rows: what each instance got; gathered: seconds
-    that all of them together waited for the cadence.
+    ready: when each could begin but for the records before it; groups: the records by instance,
+    None where they took turns from instance `turn` on; work, rows: of each instance; gathered:
+    total seconds that records waited for the cadence.
     """
 
     ready: Floats
@@ -33,22 +30,22 @@ class Given:
     groups: Groups | None
     turn: int
     work: Floats
-    rows: npt.NDArray[np.intp]
+    rows: Indices
     gathered: float
 
-    def servers(self, which: npt.NDArray[np.intp]) -> Numbers:
-        """The instances of some records."""
+    def servers(self, which: Indices) -> Numbers:
+        """Return the instances of some records."""
         if self.groups is None:
             return (self.turn + which) % len(self.rows)
         return self.groups.server[which]
 
 
 class Instances:
-    """Instances with a queue each, or one for all.
+    """Instances with a queue each, or one queue for all.
 
-    free: when each has done what it was given; held: until when each stands still; slow: how many
-    times as long a record takes at each (None: once); shares: of the records, where keys decide;
-    cadence: seconds for which an instance gathers what comes, where that is not done before.
+    free: when each has finished the work it was given; held: until when each stands still; slow:
+    factor on a record's time at each (None: 1); shares: of the records, where keys decide; cadence:
+    seconds for which an instance gathers its input, unless channels do that.
     """
 
     def __init__(
@@ -77,10 +74,10 @@ class Instances:
         self._head: int | None = None
 
     def deal(self, count: int, settled: Numbers | None = None) -> Groups | None:
-        """Who gets which of so many records, where it is not simply the next in turn.
+        """Group new records by instance; None if they take turns.
 
-        Who was given back because its instance was full is meant for that one still; settled: the
-        instances of those whose keys are known, else -1.
+        A record that was given back because its instance was full keeps that instance. settled:
+        instance of each record whose key is known, else -1.
         """
         if self.count == 1 or self._weights is None:
             return None
@@ -89,17 +86,14 @@ class Instances:
         return self._dealer.deal(count, head, settled)
 
     def choose(self, count: int) -> Numbers | None:
-        """The same as the instance of each record."""
+        """Return the instance of each record; None if they are split evenly."""
         if self.count == 1 or self._weights is None:
             return None
         self._chooser = self._chooser or Chooser(self._weights)
         return self._chooser.draw(self._rng, count)
 
     def give(self, ready: Floats, service: Floats, groups: Groups | None = None) -> Given:
-        """Give records to instances; they are sorted by when they are ready.
-
-        groups: which instance has which, where that is settled.
-        """
+        """Give records to instances, sorted by `ready`; groups: if already grouped."""
         turn = self._turn
         if not len(ready):
             none = np.zeros(self.count)
@@ -119,13 +113,13 @@ class Instances:
 
     @property
     def can_block(self) -> bool:
-        """Whether a full instance keeps records from the others."""
+        """True if a full instance holds back the records for the others."""
         return self.count > 1 and not self._shared and not self.cadence
 
     def give_back(self, given: Given, enters: Floats, service: Floats, free: Floats) -> Given:
-        """Give only those that can enter, and let the next one know its instance.
+        """Give only the records that can enter; the next record keeps its instance.
 
-        enters: when each does; free: when instances were free before anything was given.
+        enters: when each enters; free: when instances were free before anything was given.
         """
         count, self.free, self._turn = len(enters), free, given.turn
         groups = given.groups
@@ -135,28 +129,28 @@ class Instances:
         return self.give(enters, service, groups)
 
     def _of_each(self, values: Floats, groups: Groups | None, count: int) -> Floats:
-        """For each record what is said of its instance."""
+        """Return the value of each record's instance."""
         turns = (self._turn + np.arange(count)) % self.count if groups is None else groups.server
         return values.take(turns)
 
     def _queue(
         self, ready: Floats, service: Floats, groups: Groups | None
-    ) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
-        rows = dealt(len(ready), self.count, self._turn) if groups is None else groups.counts
+    ) -> tuple[Floats, Floats, Indices]:
+        rows = turn_counts(len(ready), self.count, self._turn) if groups is None else groups.counts
         if service[0] == 0.0 and not service.any() and float(self.free.max()) <= ready.min():
             return ready, np.zeros(self.count), rows
         if groups is not None:
-            left, self.free, work = by_groups(ready, service, self.free, groups)
+            left, self.free, work = by_group(ready, service, self.free, groups)
             return left, work, rows
         if self._shared:
             left, self.free = shared(ready, service, self.free)
             even = np.full(self.count, service.sum() / self.count)
-            return left, even, dealt(len(ready), self.count, 0)
-        left, self.free = queues.robin(ready, service, self.free, self._turn)
-        return left, totals(service, self.count, self._turn), rows
+            return left, even, turn_counts(len(ready), self.count, 0)
+        left, self.free = queues.round_robin(ready, service, self.free, self._turn)
+        return left, turn_totals(service, self.count, self._turn), rows
 
     def watched(self, given: Given) -> list[Floats]:
-        """When the records of a few instances were ready; all of them where the queue is one."""
+        """Ready times of the records of a few instances; of all if they share a queue."""
         if self._shared:
             return [given.ready]
         few = min(self.count, _WATCHED)
@@ -166,32 +160,29 @@ class Instances:
             given.ready[(which - given.turn) % self.count :: self.count] for which in range(few)
         ]
 
-    def to_do(self, free: Floats, at: float) -> Floats:
-        """Seconds of work that instances have at a time; of a shared queue each has as much."""
+    def unfinished(self, free: Floats, at: float) -> Floats:
+        """Unfinished work of each instance at a time; the mean if they share a queue."""
         left = np.maximum(free - at, 0.0)
         return np.full(self.count, left.mean()) if self._shared else left
 
     def hold(self, until: float | Floats, servers: Numbers | None = None) -> None:
-        """Let instances stand still until a time; all of them if none are named.
-
-        Who has to stand still for longer already still does.
-        """
+        """Stop instances until a time (None: all), or longer if they already are."""
         which = slice(None) if servers is None else servers
         self.held[which] = np.maximum(self.held[which], until)
         self.free[which] = np.maximum(self.free[which], self.held[which])
 
     def reset(self, now: float, server: Numbers, left: Floats) -> None:
-        """Forget what was given but for records that instances have begun with."""
+        """Drop all work except that of records already begun."""
         self.free, self._head = np.maximum(self.held, now), None
-        if self._shared:  # which instance has a record of a shared queue is nobody's business
+        if self._shared:  # any instance may have begun a record of a shared queue
             server = np.arange(len(left)) % self.count
         np.maximum.at(self.free, server, left)
 
     def room(self, bound: int, held: Numbers, mean: float, begin: float, end: float) -> float:
-        """Records that fit in until `end` so that no instance has more than a bound waiting.
+        """Records that fit until `end` with at most `bound` waiting at an instance.
 
-        held: records of each that will not have left by then. What is gathered waits before the
-        instance, not for it, so a cadence takes no room.
+        held: records of each instance that will not have left by then. What an instance gathers
+        waits in front of it, so it takes no room.
         """
         if self.cadence:
             idle = (end - begin) - np.maximum(self.free - self.cadence - begin, 0.0)
@@ -200,26 +191,26 @@ class Instances:
         if not self.can_block:
             return max(0.0, float(places.sum()))
         places = np.maximum(places, 0.0)
-        likely = self._tightest(places + 4.0 * np.sqrt(places) + 6.0)  # as good as never more
+        likely = self._tightest(places + 4.0 * np.sqrt(places) + 6.0)  # practically never more
         return min(float(places.sum()), likely)
 
     def _tightest(self, places: Floats) -> float:
-        """Records until the first instance has no place left, where each gets its share."""
+        """Number of records until the first instance is full, given their shares."""
         if self.shares is None:
             return float(places.min()) * self.count
         with np.errstate(divide="ignore"):
             return float(np.min(places / self.shares))
 
 
-def dealt(count: int, servers: int, turn: int) -> npt.NDArray[np.intp]:
-    """How many records each server gets in turn."""
+def turn_counts(count: int, servers: int, turn: int) -> Indices:
+    """Number of records that each server gets in turn."""
     rows = np.full(servers, count // servers, np.intp)
     rows[(turn + np.arange(count % servers)) % servers] += 1
     return rows
 
 
-def totals(service: Floats, servers: int, turn: int) -> Floats:
-    """The work that each server gets in turn."""
+def turn_totals(service: Floats, servers: int, turn: int) -> Floats:
+    """Work that each server gets in turn."""
     whole = len(service) // servers * servers
     given = np.zeros(servers)
     if whole:

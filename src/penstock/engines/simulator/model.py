@@ -1,6 +1,6 @@
-"""What is simulated, as numbers: operators, machines, the network, and what changes cost.
+"""The simulated cluster as numbers: operators, machines, network, changes.
 
-The defaults are round figures, not those of any system.
+The defaults are round figures, not measurements of any system.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ from dataclasses import KW_ONLY, dataclass, field, fields
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
-from penstock.engines.simulator.arrays import Floats
 from penstock.engines.simulator.arrivals import Arrivals, Poisson
 from penstock.engines.simulator.distributions import Constant, Service
+from penstock.engines.simulator.queues import Floats, Indices, Numbers
 from penstock.errors import InvalidInput
 
 
-def weighed(places: npt.NDArray[np.integer[Any]], weights: Floats, size: int) -> Floats:
-    """The sum of weights at each place."""
+def weighted_counts(places: Numbers, weights: Floats, size: int) -> Floats:
+    """Return the sum of the weights at each place."""
     return np.bincount(places, weights, minlength=size).astype(np.float64, copy=False)
 
 
 class Dispatch(Enum):
-    """Which instance of a pipeline without keys a record goes to.
+    """How a pipeline without keys chooses the instance of a record.
 
-    In turn; by chance; or to whichever is free first, from a queue that all instances share.
+    TURN: in turn; CHANCE: at random; SHARED: one queue for all instances, the first idle one takes
+    it.
     """
 
     TURN = "in-turn"
@@ -40,10 +40,11 @@ class Dispatch(Enum):
 
 @dataclass(frozen=True)
 class Keys:
-    """The keys of a keyed operator: how many, how unevenly they come, what each keeps.
+    """The keys of a keyed operator.
 
-    skew: exponent of Zipf's law, 0 for keys that are all alike; bytes: state of a key; dealt: the
-    shares of the records that instances had, for each number of instances that was seen.
+    number: of distinct keys; skew: exponent of Zipf's law, 0 for uniform keys; bytes: state of a
+    key; dealt: measured shares of the instances, one tuple for each number of instances that was
+    seen.
     """
 
     number: int = 10_000
@@ -53,10 +54,10 @@ class Keys:
 
     def __post_init__(self) -> None:
         if self.number < 1 or not (self.skew >= 0 and self.bytes >= 0):
-            raise InvalidInput(f"{self} cannot be: at least one key, nothing negative")
+            raise InvalidInput(f"{self}: it takes at least one key, and no number may be negative")
 
     @cached_property
-    def _hashed(self) -> npt.NDArray[np.uint64]:
+    def _hashed(self) -> NDArray[np.uint64]:
         words = np.arange(self.number, dtype=np.uint64) + np.uint64(0x9E3779B97F4A7C15)
         words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         return words ^ (words >> np.uint64(27))
@@ -66,25 +67,26 @@ class Keys:
         weights = np.arange(1.0, self.number + 1) ** -self.skew
         return np.asarray(weights / weights.sum())
 
-    def places(self, instances: int) -> npt.NDArray[np.intp]:
-        """The instance that serves each key."""
+    def places(self, instances: int) -> Indices:
+        """Return the instance that serves each key."""
         return (self._hashed % np.uint64(instances)).astype(np.intp)
 
     def shares(self, instances: int) -> Floats:
-        """The share of the records that goes to each instance.
+        """Return the share of the records that goes to each instance.
 
-        A key goes to the rest of its hash divided by the number of instances, so of two instances
-        the first has what the first and the third of four have.
+        A key goes to its hash modulo the number of instances, so the first of two instances serves
+        the keys of the first and third of four.
         """
         seen = next((s for s in self.dealt if len(s) % instances == 0), None)
         if seen is not None:
             return np.asarray(np.reshape(seen, (-1, instances)).sum(axis=0) / sum(seen))
-        return weighed(self.places(instances), self._weights, instances)
+        return weighted_counts(self.places(instances), self._weights, instances)
 
-    def drawn(
-        self, served: npt.NDArray[np.integer[Any]], instances: int, rng: np.random.Generator
-    ) -> npt.NDArray[np.intp]:
-        """A key for each record, of those that its instance serves; -1 if that serves none."""
+    def draw(self, served: Numbers, instances: int, rng: np.random.Generator) -> Indices:
+        """Draw a key for each record among the keys of its instance.
+
+        served: the instance of each record. The key is -1 if its instance serves none.
+        """
         places = self.places(instances)
         order = np.argsort(places, kind="stable")
         sums = np.concatenate(([0.0], np.cumsum(self._weights[order])))
@@ -95,29 +97,28 @@ class Keys:
         return np.where(first < end, order[found], -1)
 
     def moved(self, before: int, after: int) -> float:
-        """The share of the keys that another number of instances puts elsewhere."""
+        """Return the share of the keys that change instance with the number of instances."""
         return float(np.mean(self.places(before) != self.places(after)))
 
     def touched(self, records: float) -> float:
-        """How many keys come up among so many records, on average."""
+        """Return the mean number of distinct keys among some records."""
         with np.errstate(divide="ignore"):
             missed = records * np.log1p(-np.minimum(self._weights, 1.0))
         return float(-np.expm1(missed).sum())
 
     def seen(self, records: int) -> int:
-        """About how many keys have come up among so many records."""
+        """Return about how many distinct keys have occurred among some records."""
         return round(self.number * -math.expm1(-records / self.number))
 
 
 @dataclass(frozen=True)
-class Step:
-    """An operator: the time of a record, the records out for one in, its keys if it has any.
+class OperatorCost:
+    """The cost of an operator: its service time, selectivity and keys.
 
-    window: seconds over which it gathers what it makes, where operators run all the time; it goes
-    on working meanwhile. cpu: the share of the time that needs a processor; the rest is waiting,
-    for which a record needs nothing. It matters where a machine has fewer processors than slots.
-    touch: seconds for each key that comes up in a batch, however many records it has: its state is
-    read and written.
+    window: seconds over which a continuous operator gathers its output while it goes on working;
+    cpu: share of the service time that needs a processor (the rest is waiting, which matters where
+    a machine has fewer processors than slots); touch: seconds to read and write the state of one
+    distinct key in a batch, however many records the key has.
     """
 
     service: Service = field(default_factory=Constant)
@@ -130,33 +131,37 @@ class Step:
 
     def __post_init__(self) -> None:
         if not 0 <= self.cpu <= 1:
-            raise InvalidInput(f"{self.cpu:g} is not a share of time on a processor")
+            raise InvalidInput(f"cpu must be a share between 0 and 1, found {self.cpu:g}")
         if not (self.window >= 0 and math.isfinite(self.window)):
-            raise InvalidInput(f"a window of {self.window:g} s is not 0 s or more")
+            raise InvalidInput(f"a window must be finite and not negative, found {self.window:g} s")
         if not 0 <= self.touch < math.inf:
-            raise InvalidInput(f"a key cannot take {self.touch:g} seconds")
+            raise InvalidInput(
+                f"the time of a key must be finite and not negative, found {self.touch:g} s"
+            )
         if not (self.selectivity >= 0 and math.isfinite(self.selectivity)):
-            raise InvalidInput(f"a selectivity of {self.selectivity:g} is not 0 or more")
+            raise InvalidInput(
+                f"a selectivity must be finite and not negative, found {self.selectivity:g}"
+            )
 
     @cached_property
     def ratio(self) -> Fraction:
-        """The selectivity as it is written, so that whole records come out whole.
+        """The selectivity as an exact fraction, so that whole records come out whole.
 
-        To a millionth: what is left of a product of numbers such as 0.1 * 0.8 is not meant, and
-        would make counts too large for whole numbers of 64 bits.
+        Limited to a denominator of a million: rounding errors of products such as 0.1 * 0.8 would
+        otherwise give counts beyond 64-bit integers.
         """
         return Fraction(str(float(self.selectivity))).limit_denominator(1_000_000)
 
 
 @dataclass(frozen=True)
-class Node:
-    """A machine: slots, bytes of memory, and how instances on it get in each other's way.
+class Machine:
+    """A machine: slots, memory in bytes, and how instances on it disturb each other.
 
-    interference: by how much a record takes longer for each busy slot beside it, as a share;
-    spill: how many times as long a record takes once state does not fit into memory; processors:
-    what batches really share (None: one for each slot); upkeep: the share of a core that every
-    instance takes whether it works or not, for threads that are woken and switched; room:
-    instances that are put there while others have room (None: any number).
+    interference: relative increase of a record's time for each busy slot beside it; spill: factor
+    on a record's time once state exceeds memory; processors: processors that batches share (None:
+    one a slot); upkeep: share of a core that every instance takes even when idle, for threads that
+    wake up and switch; room: instances that are placed on it before another machine with room is
+    preferred (None: any number).
     """
 
     cores: int = 4
@@ -169,18 +174,18 @@ class Node:
 
     def __post_init__(self) -> None:
         if not 0 <= self.upkeep <= 1:
-            raise InvalidInput(f"an upkeep of {self.upkeep:g} is not a share of a core")
+            raise InvalidInput(f"upkeep must be a share between 0 and 1, found {self.upkeep:g}")
         if self.processors is not None and not 0 < self.processors < math.inf:
-            raise InvalidInput(f"a machine with {self.processors:g} processors cannot be")
+            raise InvalidInput(f"a machine needs processors, found {self.processors:g}")
 
 
 @dataclass(frozen=True)
 class Timing:
-    """What takes time when something changes or breaks, in seconds, and bytes a second.
+    """How long changes and recovery take, in seconds; `state_rate` in bytes/s.
 
-    restart: for which a pipeline stands still at least; stop: so many more for each instance of
-    the pipelines that a change is about, where all of them stop before anything is changed and go
-    on together (0: those that are only given other instances, and have no state, go on meanwhile).
+    restart: minimum pause of a pipeline; stop: additional pause for each instance of the changed
+    pipelines, where all of them stop before the change and resume together (0: a stateless pipeline
+    that only changes its number of instances keeps running).
     """
 
     executor_start: float = 20.0
@@ -193,26 +198,27 @@ class Timing:
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """What a batch costs beside its records, in seconds: the parameters that Spark is fitted with.
+    """The cost of a micro-batch besides its records, in seconds.
 
-    In the order in which they come: planning, once a batch, and `inlet` for each input after the
-    first; log, before the work; job, half of it to begin and half to end the work, and to begin
-    it also `partition` for each task or part of state, where all share the driver; task, to start
-    a task on a slot, and there also output, for each task that writes what leaves the pipeline, and
-    state, for each part of state; row, for a record, on top of what its operators take. Then the
-    output is there, and only the next batch waits for commit. All of it needs a processor, but for
-    `idle`, a share of what is for tasks, output, state and keys: so long a task waits for another
-    process or a disk.
+    These are the parameters that `penstock.predict.calibration` fits to recorded Spark runs.
 
-    few: of so many records of a task each costs a `row` (None: of all); aside: seconds on a
-    processor for a batch that nobody waits for, such as reports and cleaning.
+    In order of occurrence: `planning` once a batch, plus `inlet` for each input after the first;
+    `log` before the work; `job`, half of it to start and half to finish the work, with `partition`
+    for each task or state partition at the start, where all share the driver; `task` to start a
+    task on a slot, where also `output` is spent by each task that writes the pipeline's output and
+    `state` for each state partition; `row` for each record, on top of its operators. Then the
+    output is visible, and only the next batch waits for `commit`. All of it needs a processor,
+    except for `idle`, the share of task, output, state and key costs in which a task waits for
+    another process or a disk.
 
-    jitter: coefficient of variation of what is once a batch; without it pipelines fall into step
-    with each other, which those of Spark do not. poll: how often one that is idle looks for
-    records. pace: seconds of work that a batch is cut to
-    where the plan sets no admission (None: never). channel: records between two pipelines, those
-    of a batch that is not through yet among them, from which on the writer's next batch has to
-    wait (None: never).
+    few: records of a task up to which each costs a `row` (None: all); aside: processor seconds a
+    batch that nobody waits for, such as reports and cleaning.
+
+    jitter: coefficient of variation of the costs once a batch (without it pipelines fall into step
+    with each other, which Spark's do not); poll: interval at which an idle pipeline looks for
+    records; pace: seconds of work to which a batch is limited where the plan sets no admission
+    (None: unlimited); channel: records between two pipelines, including those of an unfinished
+    batch, from which the writer's next batch has to wait (None: unbounded).
     """
 
     planning: float = 0.04
@@ -237,38 +243,39 @@ class MicroBatch:
         for one in fields(self):
             value = getattr(self, one.name)
             if value is not None and not 0 <= value < math.inf:
-                raise InvalidInput(f"a batch cannot have a {one.name} of {value:g}")
+                raise InvalidInput(
+                    f"{one.name} of a batch must be finite and not negative, found {value:g}"
+                )
         if self.idle >= 1:
-            raise InvalidInput(f"tasks cannot wait for {self.idle:g} of their time: less than 1")
+            raise InvalidInput(f"idle must be a share below 1, found {self.idle:g}")
 
 
 @dataclass(frozen=True)
 class Model:
-    """Everything that a simulation needs to know beside the dataflow and its plan.
+    """Everything a simulation needs besides the dataflow and its plan.
 
-    steps: by operator; one that is missing takes no time. hop: seconds that an instance needs for
-    each record it takes from another pipeline, beside its operators; crowding: and so many more for
-    each other instance of its pipeline, as threads get in each other's way; send: and for each
-    record that it gives to another, which the time of a source includes; looking: the share of its
-    time for which an instance that is not full looks for records that are not there, which counts
-    as busy, as of threads that go round before they sleep, and not of those that are held back;
-    delay: seconds from one pipeline to the next, in which nobody works; between: seconds more if
-    that is on another executor, of which every record has the mean over all pairs of instances;
-    queue: records that may wait for an instance before what feeds it is held back (None: without a
-    bound); batch: None for operators that run all the time, as in Storm or Nephele. For these the
-    admission of a source is how many of its records may be under way in the flow. packed: the first
-    plan fills executor after executor, one pipeline after the other, where instances are else put
-    where the fewest are. stays: when executors come, what runs stays where it is, as in Storm, and
-    only new instances go there; else they get their share of what runs at once, as in Spark. drawn:
-    what stays all the same but for instances of these pipelines, of which executors that come get
-    their share, one of each in this order. anew: nothing stays, every plan is placed as a first one
-    would be, as Storm does when it rebalances. by_load: new instances go where the least is to do,
-    not the fewest are.
+    costs: by operator; a missing one takes no time. hop: seconds an instance needs to receive
+    a record from another pipeline; crowding: addition to it for each other instance of the
+    pipeline, for thread contention; send: seconds to hand a record to another pipeline, which a
+    source's time already includes. looking: share of idle time that counts as busy because threads
+    spin before they sleep, not counted while output is held back. delay: seconds from one pipeline
+    to the next in which nobody works; between: additional seconds between executors, weighted by
+    the share of instance pairs that are on different ones. queue: records that may wait for an
+    instance before its upstream is held back (None: unbounded). batch: None for continuous
+    operators, as in Storm or Nephele; then the admission of a source limits how many of its records
+    may be in the flow.
+
+    packed: the first plan fills executor after executor, pipeline by pipeline; otherwise each
+    instance goes where the fewest are. stays: when executors are added, running instances stay and
+    only new instances go there, as in Storm; otherwise they get their share of what runs at once,
+    as in Spark. drawn: with `stays`, pipelines of which instances still move to added executors,
+    one of each in this order. anew: every plan is placed like a first one, as in Storm's rebalance.
+    by_load: new instances go where the load is lowest, not where the fewest are.
     """
 
-    steps: Mapping[str, Step] = field(default_factory=dict)
+    costs: Mapping[str, OperatorCost] = field(default_factory=dict)
     nodes: int = 1
-    node: Node = field(default_factory=Node)
+    node: Machine = field(default_factory=Machine)
     arrivals: Arrivals = field(default_factory=Poisson)
     dispatch: Dispatch = Dispatch.TURN
     hop: float = 0.0
@@ -288,18 +295,22 @@ class Model:
 
     def __post_init__(self) -> None:
         if self.nodes < 1 or self.node.cores < 1:
-            raise InvalidInput(f"{self.nodes} nodes of {self.node.cores} cores are no cluster")
+            raise InvalidInput(
+                f"a cluster needs a node with a core, found {self.nodes} nodes of "
+                f"{self.node.cores} cores"
+            )
         shortest = min(self.delay, self.between, self.hop, self.crowding, self.send)
         if shortest < 0 or (self.queue is not None and self.queue < 1):
             raise InvalidInput(
-                f"a delay of {shortest:g} s and queues of {self.queue} records cannot be"
+                "times must not be negative and queues need a place, found "
+                f"{shortest:g} s and {self.queue} records"
             )
-
         if not 0 <= self.looking <= 1:
-            raise InvalidInput(f"{self.looking:g} is not a share of time")
+            raise InvalidInput(f"looking must be a share between 0 and 1, found {self.looking:g}")
 
-    def step(self, operator: str) -> Step:
-        return self.steps.get(operator, _NO_COST)
+    def cost(self, operator: str) -> OperatorCost:
+        """Return the cost of an operator."""
+        return self.costs.get(operator, _NO_COST)
 
 
-_NO_COST = Step()
+_NO_COST = OperatorCost()

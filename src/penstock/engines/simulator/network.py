@@ -1,4 +1,4 @@
-"""What lies between pipelines: a queue for each edge, the way to it, and gathered output."""
+"""The network between pipelines: queues, delays, and gathering of output."""
 
 from __future__ import annotations
 
@@ -10,34 +10,33 @@ import numpy as np
 
 from penstock.dataflow.graph import Graph
 from penstock.engines.simulator import queues
-from penstock.engines.simulator.arrays import Floats, Numbers
-from penstock.engines.simulator.machines import Placement
+from penstock.engines.simulator.arrivals import SimulatedSource
+from penstock.engines.simulator.executors import Placement
 from penstock.engines.simulator.operator_work import Counts
-from penstock.engines.simulator.records import Queue, Records, joined
-from penstock.engines.simulator.source import Source
+from penstock.engines.simulator.queues import Floats, Numbers
+from penstock.engines.simulator.records import RecordQueue, Records, concatenated
 from penstock.plan.plan import Pipeline, Plan
 
 _GOLDEN = 0.6180339887498949
-"""Multiples of it, without what is before the point, are spread evenly however many there are."""
+"""Its multiples modulo 1 are spread evenly for any number of them."""
 
 
 def phases(number: int) -> Floats:
-    """When each of so many begins to gather, as a share of the cadence: not all together."""
+    """Evenly spread starts of gathering intervals, as shares of the cadence."""
     return np.arange(number, dtype=np.float64) * _GOLDEN % 1.0
 
 
 def shipped(time: Floats, phase: Floats, cadence: float) -> Floats:
-    """When the gathering ends that records of a time fall into, by when it began."""
+    """End of the gathering interval into which each time falls."""
     return np.ceil((time - phase) / cadence) * cadence + phase
 
 
 @dataclass(frozen=True)
-class Channels:
-    """The channels to each instance of a reader, one from each instance that writes to it.
+class GatheringChannels:
+    """Channels to a reader's instances, one from each instance of the writer.
 
-    Each ships on its own what it has gathered for a cadence, so an instance gets at once what one
-    of those before it had for it, and not what all of them had. That those ship to one instance
-    when they ship to another is no matter to either.
+    Each channel ships on its own what it gathered for a cadence, so a reader's instance gets the
+    output of one writer's instance at a time.
     """
 
     writers: int
@@ -49,29 +48,29 @@ class Channels:
         return phases(self.writers) * self.cadence
 
     def shipped(self, time: Floats) -> Floats:
-        """When records are shipped that some instance or other has written at a time."""
+        """When records are shipped that some instance of the writer wrote at a time."""
         return shipped(time, self._phases[self.rng.integers(self.writers, size=len(time))],
                        self.cadence)  # fmt: skip
 
 
 Edge = tuple[str, str]
-"""Writer and reader; a source reads its own edge, (s, s), from outside."""
+"""Writer and reader; for a source's own input from outside, the source twice."""
 
 
 @dataclass(frozen=True)
 class Outlet:
     """The way to one reader.
 
-    begins: constraints that count from here; carries: those that go on counting; channels: where
-    records are gathered on the way.
+    begins: constraints whose latency counts from here; carries: constraints that continue;
+    channels: where records are gathered on the way.
     """
 
     edge: Edge
-    queue: Queue
+    queue: RecordQueue
     delay: float
     begins: tuple[str, ...]
     carries: frozenset[str]
-    channels: Channels | None = None
+    channels: GatheringChannels | None = None
 
     def put(self, records: Records) -> None:
         births = {name: b for name, b in records.births.items() if name in self.carries}
@@ -87,7 +86,10 @@ class Outlet:
 
 @dataclass(frozen=True)
 class Leaving:
-    """Records that leave a pipeline, in no order; outputs: records that come of each."""
+    """Records that leave a pipeline, unsorted.
+
+    outputs: number of output records of each (None: one).
+    """
 
     records: Records
     outputs: Counts | None
@@ -97,65 +99,68 @@ class Leaving:
 
     @property
     def made(self) -> int:
-        """Records that come of all of them."""
+        """Total number of output records."""
         return len(self.records) if self.outputs is None else int(self.outputs.sum())
 
     @property
     def each(self) -> Counts:
-        """Records that come of each, in numbers."""
+        """Number of output records of each."""
         return np.ones(len(self.records), np.int64) if self.outputs is None else self.outputs
 
     def repeated(self) -> Records:
-        """The records that come of them."""
+        """The output records."""
         return self.records if self.outputs is None else self.records.repeated(self.outputs)
 
     def count(self, until: float) -> int:
-        """Records that come of those that leave by a time."""
+        """Number of output records of all records that leave by a time."""
         go = self.records.time <= until
         return int(np.count_nonzero(go) if self.outputs is None else self.outputs[go].sum())
 
 
 def emitted(leaving: Sequence[Leaving], until: float) -> Records:
-    """What goes out of a pipeline by a time, in order: every record as often as it is to."""
+    """Return the sorted output of a pipeline by a time."""
     if sum(one.made for one in leaving) > sum(len(one.records) for one in leaving):
-        out = joined([one.records for one in leaving])
-        order = queues.order(out.time)  # of those that there are before they are more
+        out = concatenated([one.records for one in leaving])
+        order = queues.order(out.time)  # before they are repeated, so fewer are sorted
         out = out.take(np.repeat(order, np.concatenate([one.each for one in leaving])[order]))
     else:
-        out = joined([one.repeated() for one in leaving]).by_time()
+        out = concatenated([one.repeated() for one in leaving]).by_time()
     if not len(out) or out.time[-1] <= until:
         return out
     return out[: int(np.searchsorted(out.time, until, "right"))]
 
 
 class Network:
-    """All queues of a dataflow. They outlive plans: what waits in them waits on."""
+    """All queues of a dataflow; they and their contents survive changes of plan."""
 
     def __init__(
-        self, graph: Graph, delay: float, sources: Mapping[str, Source], between: float = 0.0
+        self,
+        graph: Graph,
+        delay: float,
+        sources: Mapping[str, SimulatedSource],
+        between: float = 0.0,
     ) -> None:
         self._graph = graph
         self._delay, self._between = delay, between
         self.sources = sources
-        self.queues: dict[Edge, Queue] = {
-            (writer, o.name): Queue() for o in graph.operators for writer in o.inputs
+        self.queues: dict[Edge, RecordQueue] = {
+            (writer, o.name): RecordQueue() for o in graph.operators for writer in o.inputs
         }
 
-    def inlet(self, edge: Edge) -> Queue | Source:
+    def inlet(self, edge: Edge) -> RecordQueue | SimulatedSource:
         return self.sources[edge[1]] if edge[0] == edge[1] else self.queues[edge]
 
     def delay(self, edge: Edge, plan: Plan, placement: Placement) -> float:
-        """Seconds along an edge, on average over all pairs of instances."""
+        """Mean delay of an edge over all pairs of instances, in seconds."""
         if not self._between:
             return self._delay
         writer, reader = (plan.pipeline_of(name).name for name in edge)
         return self._delay + self._between * placement.apart(writer, reader)
 
-    def in_channels(self, reader: Pipeline, plan: Plan) -> bool:
-        """Whether what comes to a pipeline is gathered by channel, before it is shipped.
+    def gathers_by_channel(self, reader: Pipeline, plan: Plan) -> bool:
+        """True if the writers gather the reader's input by channel.
 
-        Where one instance writes, or nobody here does, an instance gets at once all that was
-        gathered for it, and gathers it itself as well.
+        With a single writing instance, or for a source, an instance gathers its own input instead.
         """
         inputs = [self._graph[name].inputs for name in reader.operators]
         writers = {w for some in inputs for w in some} - {*reader.operators}
@@ -165,9 +170,9 @@ class Network:
     def outlet(
         self, edge: Edge, plan: Plan, placement: Placement, rng: np.random.Generator | None = None
     ) -> Outlet:
-        """The way along an edge under a plan: a pipeline's first operator stands for it.
+        """Return the way along an edge under a plan.
 
-        rng: says which instance has written a record, where instances gather what they write.
+        rng: chooses the writing instance of each record where instances gather output.
         """
         graph, delay = self._graph, self.delay(edge, plan, placement)
         holds = plan.pipeline_of(edge[1]).operators
@@ -175,17 +180,17 @@ class Network:
         begins = tuple(c.name for c in graph.constraints if c.first in holds)
         carries = frozenset(c.name for c in graph.constraints if c.last in ahead)
         channels, reader = None, plan.pipeline_of(edge[1])
-        if rng is not None and reader.cadence and self.in_channels(reader, plan):
-            channels = Channels(plan.pipeline_of(edge[0]).parallelism, reader.cadence, rng)
+        if rng is not None and reader.cadence and self.gathers_by_channel(reader, plan):
+            channels = GatheringChannels(plan.pipeline_of(edge[0]).parallelism, reader.cadence, rng)
         return Outlet(edge, self.queues[edge], delay, begins, carries - {*begins}, channels)
 
     def __len__(self) -> int:
-        """Records on their way, without those that no pipeline has taken from outside yet."""
+        """Number of records on their way, without those not yet taken from outside."""
         held = sum(len(s) for s in self.sources.values())
         return held + sum(map(len, self.queues.values()))
 
 
 def begins(graph: Graph, plan: Plan, source: str) -> tuple[str, ...]:
-    """The constraints that count from when a source's record is due."""
+    """Constraints whose latency counts from the due time of a source's records."""
     holds = plan.pipeline_of(source).operators
     return tuple(c.name for c in graph.constraints if c.first in holds)

@@ -1,29 +1,28 @@
-"""The mathematics of queues: when records leave, given when they come and how long they take.
+"""Departure times of queues, given arrival and service times.
 
-One server, first come first served, is Lindley's recursion D = max(D before, A) + S. Unrolled it
-is a running maximum over running sums, D = C + max(free, A - (C - S)) with C the sum of S so far,
-so that NumPy does it without a loop over records. `free` says when each server has done what was
-given to it before; every function returns the departures in the order of the records and the
-new `free`, so a stream may be cut into blocks anywhere. Sums that are cut elsewhere are rounded
+One first-come-first-served server follows Lindley's recursion D = max(previous D, A) + S. Unrolled,
+it is a running maximum over running sums: D = C + max(free, A - (C - S)), where C is the sum of S
+so far. NumPy computes that without a loop over records. `free` holds the time at which each server
+has finished earlier work. Every function returns the departures in the order of the records and the
+new `free`, so a stream can be cut into blocks anywhere. Sums that are cut elsewhere round
 elsewhere: results agree to about 1e-9 of the time that a block spans, not to the last bit.
 
-Arrivals are sorted. Times are taken relative to the first arrival, so that precision does not
-fade as a simulation goes on. Running maxima are those of `fmax`: nothing here is not a number, and
-not to look for that takes a third less time.
+Arrivals are sorted. Times are relative to the first arrival, so that precision does not fade as a
+simulation goes on. Running maxima use `fmax`: there are no NaNs here, and skipping the check for
+them saves a third of the time.
 
-The records of a server stand in the order in which they came, and one pass goes through those of
-all servers. A running sum waits in each place for the one before, which is most of its time, so
-records are woven where there are many: cut into strands of a few in a row, of which the first ones
-stand together, then the second ones and so on. A pass over the places of a strand then works
-through all strands at once, and the ends of the strands alone are done one after the other.
+Records are grouped by server, each group in order of arrival, and one pass handles all groups. In a
+running sum each element waits for the one before, which takes most of its time. Large groups are
+therefore interleaved: they are cut into short strands, and the first elements of all strands are
+stored together, then the second ones, and so on. A pass over the positions of a strand then works
+on all strands at once, and only the ends of the strands are summed one by one.
 
-Each start depends on all before it, so there is no running maximum to be had. Few servers are done
-side by side: the records are cut into chunks, and one pass over the places of a chunk works through
-the n-th record of all chunks at once. A chunk begins with servers that are idle, and is done again
-with what the chunk before it left, until that is what it began with. As a rule that is soon: once
-all servers have been idle, what was before makes no difference. Only the few chunks that are left
-then, and all of them where servers are never idle, are done record by record. Many servers are done
-by sorting.
+In a queue that servers share, each start depends on all earlier ones, so no running maximum helps.
+With few servers, the records are cut into chunks, and one pass over the positions of a chunk works
+on the n-th record of all chunks at once. A chunk first assumes idle servers and is recomputed with
+the state that the chunk before it left, until both agree. That is usually soon: once all servers
+have been idle, earlier records make no difference. The few chunks that still disagree, and all of
+them if servers are never idle, are computed record by record. Many servers are handled by sorting.
 """
 
 from __future__ import annotations
@@ -37,24 +36,26 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from penstock.engines.simulator.arrays import Floats, Indices
+Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.integer[Any]]
+Indices = npt.NDArray[np.intp]
 
 _LOOP = 128
-"""Servers from which on a pass over whole rows of records is faster than running sums."""
+"""Number of servers from which a pass over whole rows is faster than running sums."""
 
 _INSTANT = 1e-200
-"""Seconds that are none."""
+"""Seconds below which a span counts as zero."""
 
 _FEW = 4096
-"""Times up to which they are compared with each other to put them in order."""
+"""Number of times up to which a comparison sort is used."""
 
 
 def order(times: Floats) -> Indices:
-    """What puts times in order; of times that are equal but for rounding, the first first.
+    """Return the indices that sort times, stable for times equal up to rounding.
 
-    Many are sorted by digits, which takes a third of the time or less, and is the same on every
-    processor: two of 16 bits each, the lower one first, which NumPy sorts by radix. So times count
-    to 2**-32 of what they span.
+    Many times are sorted by digits, which takes a third of the time or less and gives the same
+    result on every processor: two 16-bit digits, the lower one first, which NumPy sorts by radix.
+    The resolution is then 2**-32 of the span of the times.
     """
     if len(times) > _FEW:
         first = float(times.min())
@@ -71,7 +72,7 @@ def order(times: Floats) -> Indices:
 
 
 def single(arrivals: Floats, services: Floats, free: Floats) -> tuple[Floats, Floats]:
-    """One server."""
+    """Departures from one server."""
     if not len(arrivals):
         return arrivals, free
     origin = arrivals[0]
@@ -86,10 +87,13 @@ def single(arrivals: Floats, services: Floats, free: Floats) -> tuple[Floats, Fl
     return done, done[-1:].copy()
 
 
-def robin(arrivals: Floats, services: Floats, free: Floats, turn: int) -> tuple[Floats, Floats]:
-    """Servers in turn, each with a queue of its own; `turn` is the first record's server.
+def round_robin(
+    arrivals: Floats, services: Floats, free: Floats, turn: int
+) -> tuple[Floats, Floats]:
+    """Departures from servers that take turns, each with its own queue.
 
-    Records are the rows of a table whose columns are the servers, from the one whose turn it is.
+    turn: server of the first record. Records form the rows of a table whose columns are the
+    servers, starting with the one whose turn it is.
     """
     servers, count = len(free), len(arrivals)
     if servers == 1 or not count:
@@ -109,7 +113,7 @@ def robin(arrivals: Floats, services: Floats, free: Floats, turn: int) -> tuple[
 
 
 def _columns(came: Floats, took: Floats, free: Floats, left: Floats) -> Floats:
-    """Fill in `left`; the new `free`."""
+    """Fill in `left`; return the new `free`."""
     if len(free) >= _LOOP:
         begin = np.empty_like(free)
         for arrivals, services, done in zip(came, took, left, strict=True):
@@ -133,59 +137,59 @@ _STRAND = 8
 """Records of a strand."""
 
 _MANY = 32
-"""Records of a server, on average, from which on they are woven."""
+"""Mean number of records of a server from which records are interleaved."""
 
 
 @dataclass(frozen=True)
 class Groups:
-    """What puts records together by server.
+    """Records grouped by server.
 
-    server: that of each; order: their places, server by server and woven; counts: how many each
-    server has; strand: how many are in a row.
+    server: server of each record; order: indices of the records, server by server, interleaved;
+    counts: number of records of each server; strand: length of a strand, 1 if not interleaved.
     """
 
-    server: npt.NDArray[np.integer[Any]]
+    server: Numbers
     order: Indices
     counts: Indices
     strand: int = 1
 
     @classmethod
-    def of(cls, server: npt.NDArray[np.integer[Any]], servers: int) -> Groups:
-        """By the server of each record."""
+    def of(cls, server: Numbers, servers: int) -> Groups:
+        """Group records by the server of each."""
         count = len(server)
         order = by_server(server, servers)
         counts = np.bincount(server, minlength=servers)
         strand = _STRAND if count >= _MANY * max(servers, _STRAND) else 1
-        return cls(server, _woven(order, strand), counts, strand)
+        return cls(server, _interleaved(order, strand), counts, strand)
 
     def __len__(self) -> int:
         return len(self.order)
 
     def places(self, at: Indices) -> Indices:
-        """Where records stand, by their places without weaving."""
+        """Return where records are stored, given their places without interleaving."""
         if self.strand == 1:
             return at
         strands = len(self) // self.strand
-        woven = at % self.strand
-        woven *= strands
-        woven += at // self.strand
-        return np.where(at < strands * self.strand, woven, at)
+        place = at % self.strand
+        place *= strands
+        place += at // self.strand
+        return np.where(at < strands * self.strand, place, at)
 
     def first(self, servers: int) -> list[Indices]:
-        """The records of the first servers, one server after the other."""
+        """Return the records of each of the first servers."""
         ends = np.cumsum(self.counts[:servers]).tolist()
-        plain = _plain(self.order, self.strand, ends[-1])
+        plain = _deinterleaved(self.order, self.strand, ends[-1])
         return [plain[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
-def by_server(server: npt.NDArray[np.integer[Any]], servers: int) -> Indices:
-    """What puts records together by server; NumPy sorts numbers of 16 bits by radix, fast."""
+def by_server(server: Numbers, servers: int) -> Indices:
+    """Return the indices that group records by server; radix sort, so stable."""
     narrow = server.astype(np.uint16, copy=False) if servers <= 1 << 16 else server
     return np.argsort(narrow, kind="stable")
 
 
-def _woven(values: npt.NDArray[np.integer[Any]], strand: int) -> Indices:
-    """The first ones of all strands, then the second ones; what makes no whole strand stays."""
+def _interleaved(values: Numbers, strand: int) -> Indices:
+    """Interleave strands; values that do not fill a strand stay at the end."""
     if strand == 1:
         return values.astype(np.intp, copy=False)
     found = np.empty(len(values), np.intp)
@@ -195,8 +199,8 @@ def _woven(values: npt.NDArray[np.integer[Any]], strand: int) -> Indices:
     return found
 
 
-def _plain(values: Indices, strand: int, count: int) -> Indices:
-    """The first of woven values as they were before."""
+def _deinterleaved(values: Indices, strand: int, count: int) -> Indices:
+    """Return the first `count` values without interleaving."""
     if strand == 1:
         return values[:count]
     whole = len(values) // strand * strand
@@ -206,8 +210,8 @@ def _plain(values: Indices, strand: int, count: int) -> Indices:
     return table[:, : -(-count // strand)].T.ravel()[:count]
 
 
-def running(what: np.ufunc, values: Floats, strand: int) -> None:
-    """Running sums or maxima of woven values, in place."""
+def accumulate(what: np.ufunc, values: Floats, strand: int) -> None:
+    """Compute running sums or maxima of interleaved values in place."""
     if strand == 1:
         what.accumulate(values, out=values)
         return
@@ -220,13 +224,13 @@ def running(what: np.ufunc, values: Floats, strand: int) -> None:
     what.accumulate(values[whole - 1 :], out=values[whole - 1 :])
 
 
-def dealt(
+def by_group(
     arrivals: Floats, services: Floats, free: Floats, groups: Groups
 ) -> tuple[Floats, Floats, Floats]:
-    """When records leave, when each server is free again, and the work that it got.
+    """Return departures, the new `free`, and the work that each server received.
 
-    One running maximum goes through the records of all servers: the sums before it fall so far
-    from server to server that what one has left is below what the next begins with.
+    One running maximum covers the records of all servers: the sums before it drop so far from one
+    server to the next that what one server leaves is below what the next begins with.
     """
     if not len(arrivals):
         return arrivals, free, np.zeros(len(free))
@@ -237,15 +241,15 @@ def dealt(
     ends = np.cumsum(counts)
     first, last = groups.places(np.stack((ends - counts, ends - 1)))
     begin, before = np.maximum(came[first], free[used]), took[first]
-    latest = max(float(begin.max()), float(arrivals.max())) + _most(took, groups, first)
+    latest = max(float(begin.max()), float(arrivals.max())) + _most_work(took, groups, first)
     origin = float(begin.min())
     came += took
     came[first] = begin + before
     took[first] -= latest - origin
-    took[first[0]] += origin  # times are relative to it, so that precision does not fade
-    running(np.add, took, groups.strand)
+    took[first[0]] += origin  # relative times keep their precision
+    accumulate(np.add, took, groups.strand)
     came -= took
-    running(np.fmax, came, groups.strand)
+    accumulate(np.fmax, came, groups.strand)
     came += took
     work = np.zeros(len(free))
     work[used] = took[last] - took[first] + before
@@ -256,25 +260,25 @@ def dealt(
     return left, free, work
 
 
-def _most(services: Floats, groups: Groups, first: Indices) -> float:
-    """No server got more work; the nearer to the most, the finer the sums."""
+def _most_work(services: Floats, groups: Groups, first: Indices) -> float:
+    """Upper bound of the work of one server; the tighter, the more precise the sums."""
     if groups.strand == 1:
         return float(np.add.reduceat(services, first).max())
     return min(float(services.max()) * int(groups.counts.max()), float(services.sum()))
 
 
 _SORTED = 48
-"""Servers from which on sorting is faster."""
+"""Number of servers from which sorting is faster."""
 
 _CHUNK = 256
 """Records of a chunk."""
 
 _FEW_LEFT = 24
-"""Chunks up to which one after the other is faster than side by side."""
+"""Number of chunks up to which computing them one by one is faster than side by side."""
 
 
 def shared(arrivals: Floats, services: Floats, free: Floats) -> tuple[Floats, Floats]:
-    """When records leave, and when servers are free again, in whatever order."""
+    """Departures from servers that share a queue; the new `free` is unordered."""
     if len(free) == 1 or not len(arrivals):
         return single(arrivals, services, free)
     left = np.empty_like(arrivals)
@@ -292,39 +296,42 @@ def shared(arrivals: Floats, services: Floats, free: Floats) -> tuple[Floats, Fl
 
 
 def _side_by_side(arrivals: Floats, services: Floats, free: Floats, left: Floats) -> Floats:
-    """Fill in `left` for records that are whole chunks; the new `free`."""
+    """Fill in `left` for whole chunks; return the new `free`."""
     table = (-1, _CHUNK)
     came = np.ascontiguousarray(arrivals.reshape(table).T)
     took = np.ascontiguousarray(services.reshape(table).T)
     begin = np.repeat(came[:1], len(free), axis=0)
     np.maximum(begin[:, 0], np.sort(free), out=begin[:, 0])
-    gone, end = _pass(came, took, begin)
-    again = _due(came, begin, end)
+    gone, end = _chunks(came, took, begin)
+    again = _corrected(came, begin, end)
     while len(again) > _FEW_LEFT:
-        some = (every.take(again, axis=1) for every in (came, took, begin))  # rows stay in a row
-        gone[:, again], end[:, again] = _pass(*some)
-        wrong = _due(came, begin, end)
+        some = (every.take(again, axis=1) for every in (came, took, begin))  # keeps rows contiguous
+        gone[:, again], end[:, again] = _chunks(*some)
+        wrong = _corrected(came, begin, end)
         if 4 * len(wrong) > 3 * len(again):
-            again = wrong  # servers are never idle: each chunk depends on all before it
+            again = wrong  # servers are never idle: each chunk depends on all earlier ones
             break
         again = wrong
-    _in_turn(came, took, gone, begin, end, again)
+    _recompute(came, took, gone, begin, end, again)
     left.reshape(table)[...] = gone.T
     return end[:, -1]
 
 
-def _due(came: Floats, begin: Floats, end: Floats) -> Indices:
-    """Chunks that did not begin with what the one before left; from now on they do."""
+def _corrected(came: Floats, begin: Floats, end: Floats) -> Indices:
+    """Correct wrong starting states; return the chunks that had one."""
     due = np.maximum(end[:, :-1], came[0, 1:])
     wrong = np.flatnonzero((due != begin[:, 1:]).any(axis=0))
     begin[:, wrong + 1] = due[:, wrong]
     return wrong + 1
 
 
-def _in_turn(
+def _recompute(
     came: Floats, took: Floats, gone: Floats, begin: Floats, end: Floats, wrong: Indices
 ) -> None:
-    """Do chunks again that began with what is not so, and those after them for which it matters."""
+    """Recompute chunks whose starting state was wrong.
+
+    That includes later chunks that depend on them.
+    """
     suspect, changed = set(wrong.tolist()), False
     for at in range(min(suspect, default=came.shape[1]), came.shape[1]):
         if not (changed or at in suspect):
@@ -335,11 +342,11 @@ def _in_turn(
             end[:, at] = np.sort(_one_by_one(came[:, at], took[:, at], due, gone[:, at]))
 
 
-def _pass(came: Floats, took: Floats, free: Floats) -> tuple[Floats, Floats]:
-    """Work through chunks, the columns; `free`, a column each, is in order and stays so.
+def _chunks(came: Floats, took: Floats, free: Floats) -> tuple[Floats, Floats]:
+    """Compute all chunks, one a column; the columns of `free` stay sorted.
 
-    The first of those that are free is gone, and those before the new one move up: what is n-th is
-    the new one where it lies between what was n-th and what was the next.
+    The record takes the first server, and servers move up to make room for its departure: the n-th
+    is the departure if that lies between the former n-th and the next.
     """
     gone, high = np.empty_like(came), np.empty_like(free)
     now = np.concatenate((free, np.full_like(free[:1], np.inf)))
@@ -356,6 +363,7 @@ def _pass(came: Floats, took: Floats, free: Floats) -> tuple[Floats, Floats]:
 
 
 def _one_by_one(arrivals: Floats, services: Floats, free: Floats, left: Floats) -> Floats:
+    """Fill in `left` record by record; return the new `free`."""
     servers = free.tolist()
     heapq.heapify(servers)
     for at, (came, took) in enumerate(zip(arrivals.tolist(), services.tolist(), strict=True)):
@@ -367,13 +375,12 @@ def _one_by_one(arrivals: Floats, services: Floats, free: Floats, left: Floats) 
 
 
 def _by_sorting(arrivals: Floats, services: Floats, free: Floats) -> tuple[Floats, Floats]:
-    """No more records than servers; `free` is sorted.
+    """Departures of no more records than servers; `free` is sorted.
 
-    Record n begins when it has come and n + 1 of the times at which a server becomes free have
-    passed, where those times are `free` and the departures of earlier records. Records that come
-    later begin later, so their departures do not change the n-th of the sorted times. Begins
-    that are put in too early make departures too early and never too late: repeated from the
-    earliest begins, the times rise to the one solution.
+    Record n begins once it has arrived and n + 1 servers have become free, counting `free` and the
+    departures of earlier records. Later records begin later, so their departures do not change the
+    n-th of the sorted times. Begins that are assumed too early give departures that are too early
+    and never too late: iterated from the earliest begins, the times rise to the one solution.
     """
     count = len(arrivals)
     begin = np.maximum(arrivals, free[:count])

@@ -1,4 +1,4 @@
-"""Records as columns, and the queues in which they wait."""
+"""Records as columns, and the queues in which they wait between pipelines."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.engines.simulator import queues
-from penstock.engines.simulator.arrays import Floats, Numbers
+from penstock.engines.simulator.queues import Floats, Numbers
 
 _SOME = 64
+"""Records that are compared first to find out whether all are sorted."""
 
 
 @dataclass(frozen=True)
 class Records:
-    """Records sorted by `time`, when they come to where they wait.
+    """Records sorted by `time`, the time of their arrival where they wait.
 
-    births: by constraint, when each record came to the constraint's first operator; not a number
-    for a record that did not pass it. keys: by keyed operator, the key of each record that has been
-    with an instance of it, -1 for one that has not: which key that has is open.
+    births: for each constraint, when each record arrived at its first operator, NaN for a record
+    that did not pass it; keys: for each keyed operator, the key of each record that an instance had
+    taken before, -1 for one whose key is not drawn yet.
     """
 
     time: Floats
@@ -38,20 +39,20 @@ class Records:
         return Records(self.time[which], births, {name: k[which] for name, k in self.keys.items()})
 
     def take(self, which: Numbers) -> Records:
-        """Some of them, or all in another order."""
+        """Return some of the records, or all of them in another order."""
         births = {name: b.take(which, mode="wrap") for name, b in self.births.items()}
         keys = {name: k.take(which, mode="wrap") for name, k in self.keys.items()}
-        return Records(self.time.take(which, mode="wrap"), births, keys)  # which is not looked over
+        return Records(self.time.take(which, mode="wrap"), births, keys)  # skips bounds checks
 
     def repeated(self, often: npt.NDArray[np.int64]) -> Records:
-        """Each as often as is said for it."""
+        """Return each record as often as given."""
         births = {name: np.repeat(b, often) for name, b in self.births.items()}
         keys = {name: np.repeat(k, often) for name, k in self.keys.items()}
         return Records(np.repeat(self.time, often), births, keys)
 
     def by_time(self) -> Records:
-        """The same records in order."""
-        if _ordered(self.time):
+        """Return the records sorted by time."""
+        if _is_sorted(self.time):
             return self
         return self.take(queues.order(self.time))
 
@@ -59,8 +60,8 @@ class Records:
 NOTHING = Records(np.zeros(0))
 
 
-def joined(parts: Sequence[Records]) -> Records:
-    """Records of several parts, one part after the other."""
+def concatenated(parts: Sequence[Records]) -> Records:
+    """Concatenate records; a constraint or key missing in a part is NaN or -1 there."""
     parts = [p for p in parts if len(p)]
     if len(parts) < 2:
         return parts[0] if parts else NOTHING
@@ -77,51 +78,51 @@ def joined(parts: Sequence[Records]) -> Records:
     return Records(np.concatenate([p.time for p in parts]), births, keys)
 
 
-class Queue:
-    """Records that have left one pipeline and not been taken by the next, oldest first."""
+class RecordQueue:
+    """Records that left one pipeline and were not taken by the next, oldest first."""
 
     def __init__(self) -> None:
         self._parts: deque[Records] = deque()
         self._count = 0
-        self.came = 0
-        self.gathered = 0.0  # seconds that records were kept before they were shipped to it
+        self.arrived = 0
+        self.gathered = 0.0  # total seconds that records were held before they were shipped
 
     def __len__(self) -> int:
         return self._count
 
     def first(self) -> float:
-        """When the oldest record came; infinity if there is none."""
+        """Arrival time of the oldest record, infinity if there is none."""
         return float(self._parts[0].time[0]) if self._parts else np.inf
 
     def put(self, records: Records) -> None:
-        """Add records, among those that are still on their way."""
+        """Add records; they are sorted in among those that are still on their way."""
         if not len(records):
             return
         self._count += len(records)
-        self.came += len(records)
+        self.arrived += len(records)
         while self._parts and self._parts[-1].time[-1] > records.time[0]:
             last = self._parts.pop()
             later = int(np.searchsorted(last.time, records.time[0], "right"))
             if later:
                 self._parts.append(last[:later])
-            records = joined((last[later:], records)).by_time()
+            records = concatenated((last[later:], records)).by_time()
         self._parts.append(records)
 
     def put_back(self, records: Records) -> None:
-        """Add records that were taken before; they come before all that are there."""
+        """Give back records that were taken; they go before all others."""
         if len(records):
             self._parts.appendleft(records.by_time())
             self._count += len(records)
 
     def waiting(self, until: float) -> int:
-        """How many have come by a time."""
+        """Number of records that arrived by a time."""
         return sum(
             len(part) if part.time[-1] <= until else int(np.searchsorted(part.time, until, "right"))
             for part in self._parts
         )
 
     def take(self, until: float, most: int | None = None) -> Records:
-        """Take those that came by a time, the oldest first."""
+        """Take records that arrived by a time, at most `most`, the oldest first."""
         taken: list[Records] = []
         room = self._count if most is None else most
         while self._parts and room > 0:
@@ -139,13 +140,13 @@ class Queue:
                 self._parts.popleft()
             else:
                 self._parts[0] = part[ready:]
-        return joined(taken)
+        return concatenated(taken)
 
     def all(self) -> Records:
-        """Everything that waits, without taking it."""
-        return joined(list(self._parts))
+        """Return all waiting records without taking them."""
+        return concatenated(list(self._parts))
 
 
-def _ordered(times: Floats) -> bool:
-    some = times[:_SOME]  # where they are not, a few tell as a rule
+def _is_sorted(times: Floats) -> bool:
+    some = times[:_SOME]  # if all are not sorted, a few usually show it
     return bool((some[1:] >= some[:-1]).all() and (times[1:] >= times[:-1]).all())

@@ -1,1 +1,1 @@
-"""What every policy is built on: the interface, the registry, options and messages."""
+"""The policy interface, the registry, stored memory, options and messages."""

@@ -1,10 +1,10 @@
-"""Short messages of policies: of ten thousand pipelines a person reads the first few."""
+"""Texts for the reasons of decisions, short enough to read with ten thousand pipelines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from penstock.plan.change import Action, CadenceChange, ExecutorsChange, ParallelismChange
+from penstock.plan.change import CadenceChange, ExecutorsChange
 from penstock.plan.plan import Plan
 
 _FEW = 12
@@ -18,21 +18,21 @@ def listed(texts: Iterable[str], between: str = "; ") -> str:
 
 
 def changes_text(before: Plan, after: Plan) -> str:
-    """What is different in a plan that has the same pipelines in the same order."""
-    return listed([str(action) for action in _actions(before, after)]) or "no change"
+    """Changes between two plans with the same pipelines in the same order."""
+    return listed(_changes(before, after), ", ") or "no change"
 
 
 def shortage_text(found: Mapping[str, int], wanted: Mapping[str, int]) -> str:
-    """Who gets fewer instances than it should have."""
-    cut = [f"{name} {found[name]} not {k}" for name, k in wanted.items() if found[name] < k]
-    return listed(cut) or "none of them can do with fewer"
+    """Pipelines that get fewer instances than they need."""
+    cut = [f"{name} gets {found[name]} of {k}" for name, k in wanted.items() if found[name] < k]
+    return listed(cut) or "no pipeline can have fewer"
 
 
-def _actions(before: Plan, after: Plan) -> Iterator[Action]:
+def _changes(before: Plan, after: Plan) -> Iterator[str]:
     for old, new in zip(before.pipelines, after.pipelines, strict=True):
         if old.parallelism != new.parallelism:
-            yield ParallelismChange(new.name, old.parallelism, new.parallelism)
+            yield f"{new.name} {old.parallelism} -> {new.parallelism} instances"
         if old.cadence != new.cadence:
-            yield CadenceChange(new.name, old.cadence, new.cadence)
+            yield str(CadenceChange(new.name, old.cadence, new.cadence))
     if before.executors != after.executors:
-        yield ExecutorsChange(before.executors, after.executors, after.leaving)
+        yield str(ExecutorsChange(before.executors, after.executors, after.leaving))

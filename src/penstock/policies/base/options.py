@@ -1,4 +1,4 @@
-"""Options of a policy as they are written, `above=0.7,step=2`, and their ranges."""
+"""Policy options in text form, such as `above=0.7,step=2`, and checks of their ranges."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False,
 
 
 def split(text: str) -> Mapping[str, str]:
-    """The texts of `key=value,key=value`, by key."""
+    """Split `key=value,key=value` into values by key; `-` in a key becomes `_`."""
     found: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         key, equals, value = (word.strip() for word in part.partition("="))
         if not equals or not key or not value:
-            raise InvalidInput(f"cannot read the option '{part}': write it like above=0.7")
+            raise InvalidInput(f"cannot read option '{part}'; write it like above=0.7")
         key = key.replace("-", "_")
         if key in found:
-            raise InvalidInput(f"the option '{key}' is given twice")
+            raise InvalidInput(f"option '{key}' is given twice")
         found[key] = value
     return found
 
 
 def read(annotation: Any, text: str) -> Any:
-    """The value that a text stands for in a field of a type.
+    """Convert a text to the type of a field.
 
-    A number with a fraction may be a share (`20%`) or a time (`250ms`), which becomes seconds.
-    Raises `InvalidInput` that says what is wanted.
+    A float may be written as a percentage (`20%`) or a duration (`250ms`, converted to seconds).
+    Raises `InvalidInput` naming the expected type.
     """
     chosen = _alternatives(annotation)
     if type(None) in chosen and text.lower() == "none":
@@ -44,16 +44,16 @@ def read(annotation: Any, text: str) -> Any:
                 return _read_one(alternative, text)
             except (ValueError, KeyError):
                 continue
-    raise InvalidInput(f"'{text}' is no {kind(annotation)}")
+    raise InvalidInput(f"'{text}' is not valid, expected {kind(annotation)}")
 
 
 def kind(annotation: Any) -> str:
-    """What a field takes, in words."""
+    """Describe the values that a field of this type accepts."""
     return " or ".join(_word(alternative) for alternative in _alternatives(annotation))
 
 
-def written(value: Any) -> str:
-    """A value the way `read` reads it; empty where there is none."""
+def formatted(value: Any) -> str:
+    """Format a value so that `read` can read it; empty for a missing default."""
     if value is MISSING:
         return ""
     if isinstance(value, bool) or value is None:
@@ -70,7 +70,7 @@ def _alternatives(annotation: Any) -> tuple[Any, ...]:
 
 
 def _read_one(wanted: Any, text: str) -> Any:
-    """Raises ValueError or KeyError where the text does not fit."""
+    """Convert to one type; raises ValueError or KeyError if the text does not fit."""
     if get_origin(wanted) is Literal:
         return {str(choice): choice for choice in get_args(wanted)}[text]
     if isinstance(wanted, type) and issubclass(wanted, Enum):
@@ -131,9 +131,9 @@ def check(
     one_or_more: Iterable[str] = (),
     shares: Iterable[str] = (),
 ) -> None:
-    """Raise `InvalidInput` for the first field that is outside its range; None is in any."""
+    """Raise `InvalidInput` for the first field outside its range; None is always allowed."""
     for words, names in zip(_RULES, (zero_or_more, above_zero, one_or_more, shares), strict=True):
         for name in names:
             value = getattr(policy, name)
             if value is not None and not _RULES[words](value):
-                raise InvalidInput(f"{policy.name}: {name} is {value:g}, it must be {words}")
+                raise InvalidInput(f"{policy.name}: {name} must be {words}, not {value:g}")

@@ -1,4 +1,4 @@
-"""The interface of all policies, and the context that they decide on."""
+"""The policy interface, and the context that a policy decides on."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from penstock.plan.plan import Plan
 
 @dataclass(frozen=True)
 class Context:
-    """The dataflow, the plan in force, recent snapshots (oldest first) and the time of the run.
+    """Everything a policy may base a decision on.
 
-    `now` is in seconds since the start, on the clock that `Snapshot.at` uses. The constraints are
-    the graph's own; `limits` is what a plan may use.
+    plan: the plan in force; snapshots: recent measurements, oldest first; now: seconds since the
+    start of the run, on the clock of `Snapshot.at`; limits: the resources a plan may use. Latency
+    constraints are part of the graph.
     """
 
     graph: Graph
@@ -32,15 +33,16 @@ class Context:
 
 
 class Policy(Protocol):
-    """Looks at a context and decides; pure.
+    """Decides on the next plan. A policy is a pure function of context and memory.
 
-    A policy reads no clock, does no I/O and keeps nothing in itself: whatever it wants to know
-    next time it returns as memory, and gets back then. The first time its memory is None.
+    It reads no clock, does no I/O and has no state of its own. What it needs in the next turn it
+    returns as memory, and receives back then; in the first turn memory is None. An attribute
+    `memory_type` makes the memory survive a restart of the run: see `policies.base.memory`.
     """
 
     @property
     def name(self) -> str:
-        """The name it is asked for by."""
+        """Name in the registry and on the command line."""
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
-        """A decision, and what to remember."""
+        """Return a decision and the memory for the next turn."""

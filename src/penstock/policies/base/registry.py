@@ -1,11 +1,11 @@
-"""The registry of policies: ours by name, other people's by entry point.
+"""Policies by name: built-in ones, and those other packages register as entry points.
 
-A package adds a policy with an entry point in the group `penstock.policies` that names a class
-or a function without arguments which returns one. Its attribute `source`, if there is one, says
-where it comes from. Our own names cannot be replaced.
+A package adds a policy with an entry point in the group `penstock.policies`. It names a class, or
+a function without arguments that returns a policy. The optional attribute `source` says where the
+policy comes from. Built-in names cannot be overridden.
 
-Options stand behind the name: `threshold:above=0.7,step=2` sets fields of the policy, which is
-a dataclass then.
+Options follow the name: `threshold:above=0.7,step=2` sets fields of the policy, which must be a
+dataclass.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ _SOURCES: Mapping[str, str] = {
     "Fluctuating Data Streams, IEEE Transactions on Services Computing 2024",
     "latency": "Lohrmann, Janacik and Kao, Elastic Stream Processing with Latency Guarantees, "
     "ICDCS 2015",
-    "least-link-load": "a comparison strategy of Stela",
+    "least-link-load": "a baseline of the Stela paper",
     "organic": "Kahveci and Gedik, Joker: Elastic Stream Processing with Organic Adaptation, "
     "Journal of Parallel and Distributed Computing 2020",
-    "round-robin": "a comparison strategy of Stela, and Storm's own",
-    "static": "the baseline of all of them",
+    "round-robin": "a baseline of the Stela paper, and the default of Apache Storm",
+    "static": "the baseline for all other policies",
     "stela": "Xu, Peng and Gupta, Stela: Enabling Stream Processing Systems to Scale-in and "
     "Scale-out On-demand, IC2E 2016",
     "stepwise": "Liu, Dastjerdi, Calheiros, Qu and Buyya, A Stepwise Auto-Profiling Method for "
     "Performance Optimization of Streaming Applications, ACM TAAS 2017",
-    "threshold": "the rule of thumb that the others compare themselves with",
+    "threshold": "the utilisation rule that most papers compare with",
 }
 
 
 @dataclass(frozen=True)
 class Option:
-    """A field that can be set behind the name of a policy; `default` as it would be written."""
+    """A field that can be set after the name of a policy; `default` in text form."""
 
     name: str
     kind: str
@@ -70,7 +70,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Description:
-    """What a policy does, in one line and in more, where it comes from, and what can be set."""
+    """What a policy does (one line, then details), where it comes from, and its options."""
 
     name: str
     summary: str
@@ -80,14 +80,14 @@ class Description:
 
 
 def names() -> tuple[str, ...]:
-    """Every policy that `get` knows, in alphabetical order."""
+    """Names of all policies, sorted."""
     return tuple(sorted({*_OURS, *_others()}))
 
 
 def get(text: str) -> Policy:
-    """A fresh policy by its name and options, e.g. `threshold:above=0.7,step=2`.
+    """Create a policy from its name and options, for example `threshold:above=0.7,step=2`.
 
-    Raises `InvalidInput` with the names, or the options, that exist.
+    Raises `InvalidInput` listing the known names or options.
     """
     name, _, rest = text.partition(":")
     path, made = _maker(name := name.strip())
@@ -100,7 +100,7 @@ def get(text: str) -> Policy:
 
 
 def describe(name: str) -> Description:
-    """What a policy does and what can be set. Raises `InvalidInput` as `get` does."""
+    """Describe a policy and its options. Raises `InvalidInput` as `get` does."""
     path, made = _maker(name)
     with _blaming(name, path):
         found = _described(name, path, made)
@@ -115,7 +115,7 @@ def _described(name: str, path: str, made: Callable[..., Any]) -> Description:
     settings = _settings(made)
     kinds = get_type_hints(made) if settings else {}
     found = (
-        Option(key, options.kind(kinds[key]), options.written(_default(entry)))
+        Option(key, options.kind(kinds[key]), options.formatted(_default(entry)))
         for key, entry in settings.items()
     )
     lines = (line.strip() for line in details.strip().splitlines())
@@ -124,11 +124,11 @@ def _described(name: str, path: str, made: Callable[..., Any]) -> Description:
 
 
 def _whole(name: str, path: str, policy: Any) -> None:
-    """Whether it is a policy: the loop asks for its name, and for what it decides."""
+    """Check that an object has what the loop needs: `name` and `decide`."""
     if not callable(getattr(policy, "decide", None)):
         raise InvalidInput(f"policy '{name}' from '{path}' has no method 'decide'")
     if not isinstance(getattr(policy, "name", None), str):
-        raise InvalidInput(f"policy '{name}' from '{path}' has no text 'name'")
+        raise InvalidInput(f"policy '{name}' from '{path}' has no attribute 'name' of type str")
 
 
 def _others() -> Mapping[str, EntryPoint]:
@@ -136,7 +136,7 @@ def _others() -> Mapping[str, EntryPoint]:
 
 
 def _maker(name: str) -> tuple[str, Callable[..., Any]]:
-    """The class of a policy, or the function that makes one, and the path it has."""
+    """Import path of a policy, and the class or function that creates it."""
     if name in _OURS:
         entry = EntryPoint(name, _OURS[name], GROUP)
     elif (found := _others().get(name)) is not None:
@@ -149,11 +149,11 @@ def _maker(name: str) -> tuple[str, Callable[..., Any]]:
 
 @contextmanager
 def _blaming(name: str, path: str) -> Iterator[None]:
-    """An import or a constructor is somebody's code: any failure of it is a bad name to us."""
+    """Turn any failure of an import or a constructor into `InvalidInput`."""
     try:
         yield
     except PenstockError as error:
-        said = " ".join(str(error).split()).removeprefix(f"{name}: ")  # its own words begin so
+        said = " ".join(str(error).split()).removeprefix(f"{name}: ")  # our policies begin with it
         ours = said.startswith(f"policy '{name}'")
         raise InvalidInput(said if ours else f"policy '{name}': {said}") from error
     except Exception as error:
@@ -162,7 +162,7 @@ def _blaming(name: str, path: str) -> Iterator[None]:
 
 
 def _settings(made: Callable[..., Any]) -> Mapping[str, Field[Any]]:
-    """The fields that can be set."""
+    """Fields of a policy that can be set as options."""
     if not (isinstance(made, type) and is_dataclass(made)):
         return {}
     return {f.name: f for f in fields(made) if f.init}

@@ -1,1 +1,1 @@
-"""Policies to compare with: static, threshold, DS2 and DRS."""
+"""Policies to compare with: `static`, `threshold`, `ds2` and `drs`."""

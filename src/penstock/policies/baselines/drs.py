@@ -1,7 +1,7 @@
-"""DRS: a flow as a network of M/M/k queues, instances where they shorten the total time most.
+"""DRS: the flow as a Jackson network of M/M/k queues, with instances where latency gains most.
 
-With latency constraints it takes the fewest instances that meet them by the model; without, the
-best use of a budget of instances, or the fewest with hardly any queues. It is here to compare with.
+With latency constraints, the fewest instances that meet them by the model; without, the best use of
+a budget of instances, or the fewest with hardly any queueing.
 """
 
 from __future__ import annotations
@@ -33,14 +33,13 @@ class DrsMemory:
 
 @dataclass(frozen=True)
 class Drs:
-    """Greedy on the total sojourn time of M/M/k queues.
+    """Minimise the sojourn time of rows in a network of M/M/k queues, greedily.
 
-    adjust: seconds between two looks; slack: fewer instances are taken only if they would meet
-    the bound with so much to spare, and have so much of their time to spare; gain: under a budget,
-    instances move only for so much less time in the flow, and without one, queues may take so much
-    of the time at work; most: instances of a pipeline that nothing else bounds; budget: whether it
-    makes the best of a budget also where there are constraints; catch_up: seconds in which rows
-    that wait are to be worked off.
+    adjust: seconds between two decisions; slack: share of the latency bound, and of their own time,
+    that fewer instances must leave unused; gain: with a budget, relative saving of latency that
+    makes instances move; without one, waiting time allowed as a share of work; most: most instances
+    of a pipeline without other bounds; budget: use the whole budget even with latency constraints;
+    catch_up: seconds in which a backlog is to be worked off.
     """
 
     adjust: float = 10.0
@@ -61,7 +60,7 @@ class Drs:
             one_or_more=("most",),
         )
         if not self.slack < 1:
-            raise InvalidInput(f"drs: slack is {self.slack:g}, it must be below 1")
+            raise InvalidInput(f"drs: slack must be below 1, not {self.slack:g}")
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
         last = -math.inf if memory is None else memory.looked_at
@@ -74,10 +73,10 @@ class Drs:
 
 
 class _Look:
-    """One look at a flow of which all is measured.
+    """One decision about a flow that is fully measured.
 
-    flows: what comes, by which the time in the flow is judged; late: with what waits as well,
-    which there must be instances for.
+    flows: predicted input, which latency depends on; late: the same with backlogs to work off,
+    which instances must be able to do.
     """
 
     def __init__(
@@ -106,20 +105,21 @@ class _Look:
         wanted = self._capped({**self.now, **wanted})
         pipelines = tuple(replace(p, parallelism=wanted[p.name]) for p in plan.pipelines)
         plan = scaling.with_enough_executors(replace(plan, pipelines=pipelines), self.context)
-        reason = "; ".join([*self.said, messages.changes_text(self.context.plan, plan)])
+        changes = messages.changes_text(self.context.plan, plan)
+        reason = f"{changes}: {'; '.join(self.said)}" if self.said else changes
         numbers = {**self.numbers, **self._gained()}
         return Decision(None if plan == self.context.plan else plan, reason, numbers)
 
     def _gained(self) -> Mapping[str, float]:
-        """Seconds that a row is in the flow for less, for the guard.
+        """Seconds of latency saved, for the guard.
 
-        Nothing where rows pile up without it, or where it is fewer instances that are gained.
+        Empty if backlogs would build up otherwise, or if the gain is fewer instances.
         """
         gain = max(self.gains, default=0.0)
         return {GAIN_SECONDS: gain} if 0 < gain < math.inf else {}
 
     def _bounded(self) -> Mapping[str, int]:
-        """The fewest instances for each constraint; later ones only raise."""
+        """Fewest instances for each constraint; later ones only raise."""
         wanted: dict[str, int] = {}
         for constraint in self.context.graph.constraints:
             names = self.topology.between(constraint.first, constraint.last)
@@ -127,15 +127,15 @@ class _Look:
         return wanted
 
     def _met(self, constraint: Constraint, servers: Sequence[Server]) -> Mapping[str, int]:
-        """Instances for one constraint: those there are, unless they are too few or too many."""
+        """Instances for one constraint; the present ones unless they are too few or too many."""
         rate = self.flows[self.context.plan.pipeline_of(constraint.first).name].rate
-        rows = constraint.latency * rate  # so many may be in the sequence at a time
+        rows = constraint.latency * rate  # so many may be between its ends at a time, by Little
         held = {s.name: max(s.least, self.now[s.name]) for s in servers}
         now = math.fsum(s.number(held[s.name]) for s in servers)
         found = Staffing(held, now, met=True)
         if now > rows:
             found = queueing.fewest(servers, rows)
-            if not found.met:  # what there is may at least be nearer than the fewest that hold
+            if not found.met:  # the present instances may be closer to the bound
                 kept = {n: max(k, held[n]) for n, k in found.instances.items()}
                 found = Staffing(kept, math.fsum(s.number(kept[s.name]) for s in servers), False)
         else:
@@ -144,8 +144,8 @@ class _Look:
             found = fewer if fewer.met and fewer.total < found.total else found
         was = math.fsum(s.number(self.now[s.name]) for s in servers)
         self._gain(was, found.number, rate)
-        told = f"{_seconds(was, rate)} now, {_seconds(found.number, rate)} expected"
-        self.said.append(f"{constraint.name}: {told}, {constraint.latency:.3g} s asked for")
+        told = f"{_seconds(was, rate)}, expected {_seconds(found.number, rate)}"
+        self.said.append(f"{constraint.name} takes {told}, bound {constraint.latency:.3g} s")
         self.numbers[f"{constraint.name} bound"] = constraint.latency
         if not found.met:
             why = self._too_slow(servers, rows, rate)
@@ -153,17 +153,17 @@ class _Look:
         return found.instances
 
     def _too_slow(self, servers: Sequence[Server], rows: float, rate: float) -> str:
-        """Why more rows are in a sequence than may be, with whatever number of instances."""
+        """Say why no allowed number of instances meets a constraint."""
         work = math.fsum(s.load for s in servers)
         if work > rows:
-            return f"the operators alone take {_seconds(work, rate)}"
-        full = [f"{s.name} needs {s.fewest} and stands {s.most}" for s in servers if not s.stable]
+            return f"its operators alone take {_seconds(work, rate)}"
+        full = [f"{s.name} needs {s.fewest}, {s.most} allowed" for s in servers if not s.stable]
         if full:
             return f"too few instances for the load, {messages.listed(full, ', ')}"
-        return "its queues are too long with all instances they may have"
+        return "its queues are too long with all instances allowed"
 
     def _free(self) -> Mapping[str, int]:
-        """The fewest with which the queues take no more than a share `gain` of the work."""
+        """Fewest instances whose queueing takes at most the share `gain` of work."""
         servers = [self._server(name, 1) for name in self.topology.pipelines]
         now = math.fsum(s.number(max(s.least, self.now[s.name])) for s in servers)
         work = math.fsum(s.load for s in servers)
@@ -171,16 +171,16 @@ class _Look:
         found = queueing.fewest(servers, work + share * allowed)
         rate = math.fsum(self.late[name].rate for name in self.topology.sources)
         self._gain(now, found.number, rate)
-        told = f"{_seconds(now, rate)} in the flow now, {_seconds(work, rate)} of it work"
-        self.said.append(f"{told}: queues may take {self.policy.gain:.0%} of that")
+        told = f"rows take {_seconds(now, rate)}, of which {_seconds(work, rate)} is work"
+        self.said.append(f"{told}, and queueing may add {self.policy.gain:.0%} of that")
         if not found.met and math.isinf(found.number):
-            self.said.append(f"its bounds are too low for a load of {self._load:.2f}")
+            self.said.append(f"the bounds on instances are too low for a load of {self._load:.2f}")
         late = now > work + allowed * (1 + 1e-9)
         fewer = found.total < sum(self.now.values())
         return found.instances if late or fewer else self.now
 
     def _budgeted(self) -> Mapping[str, int]:
-        """The best use of the budget; of as many instances as there are, where there is none."""
+        """Best use of the budget, or without one, of the present number of instances."""
         slots = self.context.limits.slots or self.context.plan.slots
         servers = [self._server(name, 1) for name in self.topology.pipelines]
         now = math.fsum(s.number(self.now[s.name]) for s in servers)
@@ -190,13 +190,15 @@ class _Look:
             self.said.append(f"{slots} instances are too few for a load of {self._load:.2f}")
             return queueing.within(servers, slots)
         self._gain(now, found.number, rate)
-        told = f"{_seconds(found.number, rate)} is the least with {slots} instances"
-        self.said.append(f"{_seconds(now, rate)} in the flow now, {told}")
+        told = f"expected {_seconds(found.number, rate)} with the best use of {slots} instances"
+        self.said.append(f"rows take {_seconds(now, rate)}, {told}")
         worth = now - found.number > self.policy.gain * now if now < math.inf else True
-        return found.instances if worth or not self._load else self.now  # idle ones are given back
+        return (
+            found.instances if worth or not self._load else self.now
+        )  # idle instances are removed
 
     def _gain(self, now: float, then: float, rate: float) -> None:
-        """Note what becomes of the rows in a part of the flow."""
+        """Record the saving of latency in a part of the flow."""
         self.gains.append((now - then) / rate if math.isfinite(now) and rate else math.inf)
 
     @property
@@ -213,7 +215,7 @@ class _Look:
         ]
         found = queueing.within(servers, slots)
         cut = messages.shortage_text(found, wanted)
-        self.said.append(f"the budget of {slots} instances is less than {total}: {cut}")
+        self.said.append(f"budget of {slots} instances is below the {total} needed: {cut}")
         return found
 
     def _server(self, name: str, least: int) -> Server:
@@ -224,16 +226,16 @@ class _Look:
         return Server(name, self.late[name].load, least, max(most, least))
 
     def _spared(self, server: Server) -> Server:
-        """The same with no fewer instances than have time to spare, of those there are.
+        """Raise the fewest instances, so that the remaining ones have time to spare.
 
-        By the model one that is busy nearly all the time may do, and then the load of the next
-        window, which is never quite the same, would need one more again.
+        The model accepts instances that are busy nearly all the time; a slightly higher load in the
+        next window would then need another one.
         """
         enough = math.ceil(derived.rounded(server.load / (1 - self.policy.slack)))
         return replace(server, least=max(server.least, min(enough, self.now[server.name])))
 
     def _timely(self, name: str, least: int) -> Server:
-        """By what comes, with instances for what waits at least, as far as it may have them."""
+        """Queue for the predicted input, with at least the instances that a backlog needs."""
         server, load = self._server(name, least), self.flows[name].load
         if server.load <= load:
             return server
@@ -242,7 +244,7 @@ class _Look:
 
 
 def _seconds(number: float, rate: float) -> str:
-    """The time that so many rows stay in a flow into which they come at a rate."""
+    """Time that so many rows spend in a flow at an arrival rate, by Little's law."""
     if math.isinf(number):
-        return "ever more"
+        return "ever longer"
     return f"{number / rate:.3g} s" if rate else "0 s"

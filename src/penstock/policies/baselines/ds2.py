@@ -1,8 +1,8 @@
-"""DS2: the parallelism that the offered load needs, for all pipelines in one step.
+"""DS2: the instances that the offered load needs, for all pipelines in one step.
 
-Each pipeline's true rate is what one instance does while it is at work. The load follows the
-selectivities from the sources down as if nothing held it up, and every pipeline gets the
-instances that its share of it takes.
+The true rate of a pipeline is what one instance processes while it is at work. The offered load is
+propagated from the sources by selectivities, as if there were no bottleneck, and every pipeline
+gets the instances that its part of the load needs.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Ds2Memory:
 
 @dataclass(frozen=True)
 class Ds2:
-    """The instances that the offered load needs, from true rates, for all pipelines at once.
+    """Set the instances that the offered load needs, from true rates, for all pipelines at once.
 
-    headroom: share by which the plan is to carry more than is offered; slack: instances go only
-    if the rest could carry so much more than that; with none, as in the original, a load of just so
-    many may have one come and go; activation: windows from which it decides; it takes the median of
-    what they say; catch_up: seconds in which rows that wait are to be worked off; most: instances
-    of a pipeline that nothing else bounds.
+    headroom: share by which capacity should exceed the offered load; slack: share of further
+    capacity that must remain for instances to be removed (0, as in the paper, may add and remove an
+    instance in turn at some loads); activation: number of windows a decision takes the median of;
+    catch_up: seconds in which a backlog is to be worked off; most: most instances of a pipeline
+    without other bounds.
     """
 
     name: ClassVar[str] = "ds2"
@@ -65,24 +65,21 @@ class Ds2:
     def __post_init__(self) -> None:
         for name, share in (("headroom", self.headroom), ("slack", self.slack)):
             if not 0 <= share < math.inf:
-                raise InvalidInput(f"ds2: a {name} of {share} is not a share of 0 or more")
+                raise InvalidInput(f"ds2: {name} must be a share of 0 or more, not {share}")
         if self.activation < 1:
-            raise InvalidInput(f"ds2: activation takes at least 1 window, not {self.activation}")
+            raise InvalidInput(f"ds2: activation must be 1 window or more, not {self.activation}")
         options.check(self, above_zero=("catch_up",), one_or_more=("most",))
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
-        """Memory: what the last windows asked for, under the plan in force, and the last's end.
-
-        Windows that overlap show the same rows, so only those that begin after it count.
-        """
+        """Decide on the last windows; overlapping windows are not counted twice."""
         topology = Topology(context.graph, context.plan)
         try:
             if context.latest is None:
-                raise NotMeasured("nothing has been measured yet")
+                raise NotMeasured("nothing measured yet")
             seen = remembered(context.snapshots)
             need = needed(topology, seen, self.headroom, self.catch_up)
         except NotMeasured as why:
-            return Decision(None, str(why)), memory
+            return Decision(None, f"no change: {why}"), memory
         before = memory or Ds2Memory()
         if before.plan != context.plan:
             before = Ds2Memory(context.plan)
@@ -91,7 +88,7 @@ class Ds2:
             needs = (*needs, need)[-self.activation :]
             after = Ds2Memory(context.plan, needs, context.latest.at)
         if len(needs) < self.activation:
-            said = f"{len(needs)} of {self.activation} windows seen"
+            said = f"no change: {len(needs)} of {self.activation} windows measured"
             return Decision(None, said, _numbers(need)), after
         median = {n: statistics.median(each[n] for each in needs) for n in need}
         return self._decided(context, topology, median), after
@@ -99,7 +96,7 @@ class Ds2:
     def _decided(self, context: Context, topology: Topology, need: Mapping[str, float]) -> Decision:
         wanted = {n: self._wanted(topology, n, x) for n, x in need.items()}
         short = [
-            f"{n} needs {need[n]:.2f} instances and stands {wanted[n]}"
+            f"{n} needs {need[n]:.2f} instances, {wanted[n]} allowed"
             for n in wanted
             if wanted[n] < need[n] - _ROUNDING
         ]
@@ -108,19 +105,20 @@ class Ds2:
         if budget is not None and (total := sum(wanted.values())) > budget:
             least = {n: scaling.bounds_within_ceiling(topology, n).least for n in wanted}
             wanted = fitted(wanted, need, least, budget)
-            said.append(f"{total} instances are needed, the budget is {budget}")
+            said.append(f"budget of {budget} instances is below the {total} needed")
         pipelines = topology.pipelines
         moved = [n for n in wanted if wanted[n] != pipelines[n].parallelism]
         told = [
-            f"{n} needs {need[n]:.2f}: {pipelines[n].parallelism} -> {wanted[n]}" for n in moved
+            f"{n} {pipelines[n].parallelism} -> {wanted[n]} instances: needs {need[n]:.2f}"
+            for n in moved
         ]
-        what = messages.listed(told, ", ") or "every pipeline has what it needs"
+        what = messages.listed(told, ", ") or "no change: every pipeline has the instances it needs"
         reason = "; ".join([what, *said])
         plan = scaling.with_instances(context.plan, wanted) if moved else None
         return Decision(plan, reason, _numbers(need))
 
     def _wanted(self, topology: Topology, name: str, need: float) -> int:
-        """The instances that are needed; of those there are, none goes without slack."""
+        """Instances within the bounds; none is removed unless slack remains."""
         limits, now = (
             scaling.bounds_within_ceiling(topology, name),
             topology.pipelines[name].parallelism,
@@ -136,12 +134,12 @@ def needed(
     headroom: float = 0.0,
     catch_up: float = rates.CATCH_UP,
 ) -> dict[str, float]:
-    """The instances, not rounded, that each pipeline needs for the offered load and what waits.
+    """Instances, not rounded, that each pipeline needs for the offered load and its backlog.
 
-    Raises `NotMeasured` if the window holds a change, or a number that matters is missing.
+    Raises `NotMeasured` if the plan changed during the window or a metric is missing.
     """
     if not snapshot.settled:
-        raise NotMeasured("the window holds a change of plan, so its numbers say nothing yet")
+        raise NotMeasured("not measured: the plan changed during the window")
     target: dict[str, float] = {}
     found: dict[str, float] = {}
     lacking: list[str] = []
@@ -153,13 +151,13 @@ def needed(
         if name in topology.sources:
             offered = _offered(topology, snapshot, name)
             if offered is None:
-                lacking.append(f"what is offered to {name}")
+                lacking.append(f"load offered to {name}")
             rate += (offered or 0.0) * (1 + headroom)
         came, rate = rate, rates.required_rate(rate, metrics, catch_up)
         found[name], target[name] = 0.0, 0.0
         if rate == 0:
             if not _seen(metrics):
-                lacking.append(f"what comes to {name}")
+                lacking.append(f"input of {name}")
             continue
         if metrics.service is None:
             lacking.append(f"service time of {name}")
@@ -167,7 +165,7 @@ def needed(
         if topology.downstream[name]:
             if metrics.rate_in and metrics.rate_out is not None:
                 target[name] = rate * metrics.rate_out / metrics.rate_in
-            elif came:  # what only waits has shown nothing of what follows from it
+            elif came:  # a backlog alone shows no selectivity
                 lacking.append(f"selectivity of {name}")
     if lacking:
         raise NotMeasured(f"not measured: {messages.listed(lacking, ', ')}")
@@ -175,10 +173,9 @@ def needed(
 
 
 def remembered(snapshots: Sequence[Snapshot]) -> Snapshot:
-    """The last snapshot, with the last that is known of pipelines that ended no batch in it.
+    """Return the last snapshot, completed by earlier metrics of pipelines that ended no batch.
 
-    Batches of a pipeline that is too slow take longer than a window, and it is just then that it
-    matters what a row takes and becomes there.
+    Batches of a bottleneck may take longer than a window, and its metrics matter most.
     """
     latest, before = snapshots[-1], windows.settled(snapshots)[:-1]
     found = {name: _remembered(m, before) for name, m in latest.pipelines.items()}
@@ -198,7 +195,7 @@ def _remembered(metrics: PipelineMetrics, before: Sequence[Snapshot]) -> Pipelin
 
 
 def _seen(metrics: PipelineMetrics) -> bool:
-    """Whether anything is known of what a pipeline does, so that nothing can mean nothing."""
+    """True if any metric of the pipeline's activity is known, so that no input means idle."""
     known = (metrics.arrival_rate, metrics.rate_in, metrics.busy)
     return any(value is not None for value in known)
 
@@ -206,12 +203,12 @@ def _seen(metrics: PipelineMetrics) -> bool:
 def fitted(
     wanted: Mapping[str, int], need: Mapping[str, float], least: Mapping[str, int], budget: int
 ) -> dict[str, int]:
-    """As many instances as a budget has: one by one, who has least for its need gets the next.
+    """Reduce instances to a budget: one by one to the pipeline with the least for its need.
 
-    Counted upwards, because a budget is a number of machines and a need may be any number.
+    Counted upwards, because needs may be much larger than the budget.
     """
     found = {name: min(most, max(1, least[name])) for name, most in wanted.items()}
-    last = sorted(found, reverse=True)  # of equals, the first names go without
+    last = sorted(found, reverse=True)  # of equals, the first names get none
     heap = [(_plenty(name, found[name], need), at) for at, name in enumerate(last)]
     heapq.heapify(heap)
     left = budget - sum(found.values())
@@ -230,7 +227,7 @@ def _plenty(name: str, instances: int, need: Mapping[str, float]) -> float:
 
 
 def _offered(topology: Topology, snapshot: Snapshot, name: str) -> float | None:
-    """Rows that come from outside: all that arrive, less what other pipelines send there."""
+    """Rows per second from outside: all arrivals less the output of upstream pipelines."""
     arrival = snapshot.pipelines[name].arrival_rate
     if arrival is None:
         return None

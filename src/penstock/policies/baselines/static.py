@@ -1,4 +1,4 @@
-"""The policy that never changes anything; the baseline for all others."""
+"""The policy that never changes the plan: the baseline for all others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.policies.base.policy import Context
 
 
 class Static:
-    """Keep the plan the flow was started with."""
+    """Keep the plan that the flow was started with."""
 
     name = "static"
 

@@ -1,4 +1,4 @@
-"""The rule of thumb: more instances where they are at work most of the time, fewer where not."""
+"""Utilisation thresholds: more instances above the upper one, fewer below the lower one."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class ThresholdMemory:
 
 @dataclass(frozen=True)
 class Threshold:
-    """More instances for pipelines busy above a threshold, fewer for those far below another.
+    """Add instances above a threshold of utilisation, and remove them below another.
 
-    above, below: shares of the time at work; step: instances more or fewer at a time; patience:
-    windows in a row for which a pipeline must be below before it loses any. It loses none if
-    those that are left would be above `above`.
+    above, below: the thresholds; step: instances added or removed at a time; patience: consecutive
+    windows for which a pipeline must be below before it loses any. It loses none if the rest would
+    be above the upper threshold.
     """
 
     name: ClassVar[str] = "threshold"
@@ -58,18 +58,17 @@ class Threshold:
             raise InvalidInput("threshold: step and patience are 1 or more")
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
-        """Memory: for how many windows in a row each pipeline has been below, and the last's end.
-
-        Windows that overlap show the same rows, so only those that begin after it count.
-        """
+        """Decide on the last window; overlapping windows are not counted twice."""
         latest = context.latest
         if latest is None or not latest.settled:
-            why = "nothing has been measured yet" if latest is None else "the plan has just changed"
-            return Decision(None, why), None
+            why = "nothing measured yet" if latest is None else "the plan has just changed"
+            return Decision(None, f"no change: {why}"), None
         topology = Topology(context.graph, context.plan)
         busy, lacking = _busy(topology, latest)
         if lacking:
-            return Decision(None, f"not measured: {messages.listed(lacking, ', ')}"), None
+            return Decision(
+                None, f"no change: not measured: {messages.listed(lacking, ', ')}"
+            ), None
         before = memory or ThresholdMemory()
         new = window.begins_after(latest, before.measured_until)
         calm = _calm(busy, self.below, before.calm_windows, int(new))
@@ -78,7 +77,7 @@ class Threshold:
         if not wanted:
             return Decision(None, self._quiet(context, topology, busy), _numbers(busy)), after
         told = [
-            f"{self._beyond(n, busy[n])}: {topology.pipelines[n].parallelism} -> {p}"
+            f"{n} {topology.pipelines[n].parallelism} -> {p} instances: {self._beyond(n, busy[n])}"
             for n, p in wanted.items()
         ]
         plan = scaling.with_instances(context.plan, wanted)
@@ -88,7 +87,7 @@ class Threshold:
     def _more(
         self, context: Context, topology: Topology, busy: Mapping[str, float]
     ) -> dict[str, int]:
-        """The busiest first, as far as bounds and budget go."""
+        """Pipelines to scale up, busiest first, within bounds and budget."""
         budget, found = context.limits.slots, {}
         left = None if budget is None else max(0, budget - context.plan.slots)
         for name in sorted(busy, key=lambda n: -busy[n]):
@@ -120,31 +119,32 @@ class Threshold:
     def _beyond(self, name: str, busy: float) -> str:
         said = busy_text(name, busy)
         if busy > self.above:
-            return f"{said} > {self.above:.2f}"
+            return f"{said}, limit {self.above:.0%}"
         windows = f"{self.patience} window{'s' * (self.patience > 1)}"
-        return f"{said} < {self.below:.2f} for {windows}"
+        return f"{said}, below {self.below:.0%} for {windows}"
 
     def _quiet(self, context: Context, topology: Topology, busy: Mapping[str, float]) -> str:
-        """Why nothing changes."""
+        """Say why nothing changes."""
         over = [n for n in topology.pipelines if busy[n] > self.above]
         if over:
             found = messages.listed([self._beyond(n, busy[n]) for n in over], ", ")
             if context.limits.slots is not None and context.plan.slots >= context.limits.slots:
-                return f"{found}, but the budget of {context.limits.slots} instances is used"
-            stands = [
-                f"{n} stands {scaling.bounds_within_ceiling(topology, n).most} instances at most"
+                budget = context.limits.slots
+                return f"no change: {found}, but the budget of {budget} instances is used"
+            most = [
+                f"{n} can have {scaling.bounds_within_ceiling(topology, n).most} instances at most"
                 for n in over
             ]
-            return f"{found}, but {messages.listed(stands, ', ')}"
-        most = max(busy, key=lambda n: busy[n])
-        return f"nothing to do: {most} is busiest, {busy[most]:.2f} <= {self.above:.2f}"
+            return f"no change: {found}, but {messages.listed(most, ', ')}"
+        top = max(busy, key=lambda n: busy[n])
+        return f"no change: {busy_text(top, busy[top])}, limit {self.above:.0%}"
 
 
 def _busy(topology: Topology, snapshot: Snapshot) -> tuple[dict[str, float], list[str]]:
-    """The share of the time at work of every pipeline, and those for which it is not known."""
+    """Utilisation of every pipeline, and texts about those for which it is unknown."""
     known = snapshot.pipelines
     found = {n: derived.at_work(known[n]) if n in known else None for n in topology.pipelines}
-    lacking = [f"how busy {name} is" for name, busy in found.items() if busy is None]
+    lacking = [f"utilisation of {name}" for name, busy in found.items() if busy is None]
     return {name: busy for name, busy in found.items() if busy is not None}, lacking
 
 

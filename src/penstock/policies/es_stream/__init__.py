@@ -1,1 +1,1 @@
-"""Es-Stream: marginal gain of instances, loaded executors. The policy `es-stream`."""
+"""Es-Stream: instances by marginal analysis, executors by load. Policy `es-stream`."""

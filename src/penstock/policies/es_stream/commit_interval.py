@@ -1,7 +1,7 @@
-"""How often state is committed, by load: seldom where the executors are busy, often where not.
+"""The interval between commits of state, by load: longer if executors are busy (Es-Stream).
 
-A commit of state is what a failed pipeline goes back to (Es-Stream's backup interval). Frequent
-commits make recovery short and cost work; under load that work is better spent on records.
+A failed pipeline restarts from its last commit (Es-Stream's backup interval). Frequent commits make
+recovery short but cost work, which under load is better spent on rows.
 """
 
 from __future__ import annotations
@@ -16,34 +16,36 @@ from penstock.policies.base import messages
 from penstock.policies.base.policy import Context, Policy
 
 BUSY = 0.8
-"""Share of the slots at work above which commits become rarer; below half of it, more frequent."""
+"""Share of busy slots above which the interval grows; below half of it, it shrinks."""
 
 _SMALLEST = 0.1
 
 
 @dataclass(frozen=True)
 class Interval:
-    """The bounds within which a user lets the time between commits of state move."""
+    """Bounds on the time between commits of state, in seconds."""
 
     least: float
     most: float
 
     @classmethod
     def parse(cls, text: str) -> Interval:
-        """Read `200ms..5s`."""
+        """Parse a text such as `200ms..5s`."""
         least, dots, most = text.partition("..")
         if not dots:
-            raise InvalidInput(f"cannot read the backup interval '{text}': write it like 200ms..5s")
+            raise InvalidInput(f"cannot read backup interval '{text}'; write it like 200ms..5s")
         found = cls(duration.seconds(least), duration.seconds(most))
         if not 0 <= found.least <= found.most:
-            raise InvalidInput(f"the backup interval '{text}' must be 0 or more and not shrink")
+            raise InvalidInput(
+                f"backup interval '{text}' must begin with 0 or more and not end below that"
+            )
         return found
 
     def __str__(self) -> str:
         return f"{duration.text(self.least)}..{duration.text(self.most)}"
 
     def next(self, now: float, load: float, batch: float) -> float:
-        """The interval after one of `now` seconds under a load; `batch`: seconds a batch takes."""
+        """Next interval after one of `now` seconds under a load; batch: seconds of a batch."""
         if load > BUSY:
             wanted = 2 * max(now, batch, _SMALLEST)
         elif load < BUSY / 2:
@@ -58,7 +60,7 @@ _Inner = TypeVar("_Inner")
 
 @dataclass(frozen=True)
 class BackupMemory(Generic[_Inner]):
-    """What the other policy remembers, and when an interval or the plan was changed last."""
+    """Memory of the inner policy, and when the plan or an interval changed last."""
 
     inner: _Inner | None
     changed_at: float
@@ -66,7 +68,7 @@ class BackupMemory(Generic[_Inner]):
 
 
 class WithBackup:
-    """Another policy, and the backup interval wherever that one leaves the plan as it is."""
+    """Another policy that also adapts commit intervals when it leaves the plan as it is."""
 
     def __init__(self, inner: Policy, interval: Interval) -> None:
         self.inner = inner
@@ -90,7 +92,7 @@ class WithBackup:
             return decision, BackupMemory(inner, context.now)
         if latest is None or latest.load is None or not latest.settled:
             return decision, unchanged
-        if context.now - before.changed_at < latest.window:  # a change cannot be judged before
+        if context.now - before.changed_at < latest.window:  # too early to see the last change
             return decision, unchanged
         plan, said = context.plan, []
         for pipeline in context.plan.pipelines:
@@ -105,12 +107,12 @@ class WithBackup:
                 said.append(f"{pipeline.name} {old} -> {new}")
         if not said:
             return decision, unchanged
-        reason = f"{self._why(latest.load)}: state is committed every {messages.listed(said, ', ')}"
+        reason = f"commit interval of {messages.listed(said, ', ')}: {self._why(latest.load)}"
         return Decision(plan, reason, {"load": latest.load}), BackupMemory(inner, context.now)
 
     def _why(self, load: float) -> str:
         if load > BUSY:
-            return f"slots at work {load:.2f} > {BUSY:.2f}"
+            return f"{load:.0%} of the slots are busy, above {BUSY:.0%}"
         if load < BUSY / 2:
-            return f"slots at work {load:.2f} < {BUSY / 2:.2f}"
-        return f"the backup interval was outside {self._interval}"
+            return f"{load:.0%} of the slots are busy, below {BUSY / 2:.0%}"
+        return f"it was outside {self._interval}"

@@ -1,4 +1,10 @@
-"""How many instances a pipeline should have: Es-Stream's marginal analysis of an M/M/k queue."""
+"""Es-Stream's marginal analysis: the number of instances of a pipeline as an M/M/k queue.
+
+It minimises z(k) = share * k + (1 - share) * Q(k), where Q(k) is the mean number of rows in the
+queue with k instances, and `share`, between 0 and 1, the cost of one instance. Q is convex, and
+infinite if k instances cannot carry the load. So the minimum is at the first k where one further
+instance removes no more rows than it costs: Q(k) - Q(k + 1) <= share / (1 - share).
+"""
 
 from __future__ import annotations
 
@@ -9,28 +15,28 @@ from penstock.policies.shared import queueing
 
 
 def objective(load: float, instances: int, share: float) -> float:
-    """z(k)."""
+    """Return z(k)."""
     return share * instances + (1 - share) * queueing.mmk(load, 1.0, instances).number
 
 
 def rows_spared(load: float, instances: int) -> float:
-    """Q(k) - Q(k + 1): the rows that one instance more takes away; infinite where k are too few."""
+    """Rows that one further instance removes from the queue; infinite if k are too few."""
     now, then = (queueing.mmk(load, 1.0, k).number for k in (instances, instances + 1))
     return math.inf if math.isinf(now) else now - then
 
 
 def price_in_rows(share: float) -> float:
-    """The rows that one instance has to take away: what it costs over what a row costs."""
+    """Rows that an instance must remove to be worth its cost."""
     return share / (1 - share)
 
 
 def best_instances(load: float, share: float, least: int = 1, most: int | None = None) -> int:
-    """k*: the instances with the least z, within bounds; the most where even these are too few.
+    """Return the instances that minimise z(k), within bounds; the most if all are too few.
 
-    `load` is arrival rate times service time.
+    load: arrival rate times service time.
     """
     if not 0 < share < 1:
-        raise ValueError(f"the share of one instance is {share}, it must be between 0 and 1")
+        raise ValueError(f"share must be between 0 and 1, not {share}")
     price = price_in_rows(share)
     start = max(least, math.floor(load) + 1)
     if most is not None and start >= most:
@@ -39,4 +45,4 @@ def best_instances(load: float, share: float, least: int = 1, most: int | None =
     for k, (now, then) in enumerate(itertools.pairwise(numbers), start):
         if now - then <= price or k == most:
             return k
-    raise AssertionError  # the numbers have no end
+    raise AssertionError  # the iterator is endless

@@ -1,12 +1,6 @@
-"""How many instances an operator should have, and which executors have room for them.
+"""Which executors have room for new instances, after Es-Stream's model of resources.
 
-Es-Stream weighs z(k) = share * k + (1 - share) * Q(k), with Q(k) the mean number of rows in an
-M/M/k queue and `share` the resources of one instance, between 0 and 1. Q is convex and infinite
-where k instances cannot carry the load, so the least z is at the first k from which one instance
-more takes away no more than it costs: Q(k) - Q(k + 1) <= share / (1 - share).
-
-After Es-Stream's model of resources. Loads are shares between 0 and 1 by resource; a resource
-that is not measured is not there, and bounds nothing.
+Loads are shares between 0 and 1 by resource. A resource that is not measured bounds nothing.
 """
 
 from __future__ import annotations
@@ -22,12 +16,12 @@ import numpy.typing as npt
 from penstock.metrics.snapshot import ExecutorMetrics
 
 Shares = Mapping[str, float]
-"""By resource: processor, memory, input and output."""
+"""Share by resource: processor, memory, io."""
 
 
 @dataclass(frozen=True)
 class ExecutorLoad:
-    """An executor: its load by resource, and its instances by pipeline."""
+    """Load of an executor by resource, and its instances by pipeline."""
 
     name: str
     shares: Shares
@@ -35,14 +29,14 @@ class ExecutorLoad:
 
     @property
     def load(self) -> float:
-        """That of the resource which is nearest to its limit."""
+        """Share of the most used resource."""
         return max(self.shares.values())
 
     def of_each(self, work: Mapping[str, float]) -> Mapping[str, float]:
-        """Which part of its load one instance of each pipeline on it is: by what each has to do.
+        """Part of the load that one instance of each pipeline on this executor causes.
 
-        work: shares of the time that an instance is at work, by pipeline. If one is not known,
-        or none has anything to do, all of its instances are taken to be alike.
+        work: utilisation of an instance by pipeline. If one is unknown, or all are idle, every
+        instance is assumed to cause the same load.
         """
         counts = {name: count for name, count in self.instances.items() if count}
         whole = math.fsum(count * work.get(name, 0.0) for name, count in counts.items())
@@ -54,9 +48,9 @@ class ExecutorLoad:
 def executor_load(
     executor: ExecutorMetrics, io_capacity: float | None = None
 ) -> ExecutorLoad | None:
-    """None if nothing of its load was measured. A slot at work counts like a processor at work.
+    """Read the load of an executor from its metrics; None if nothing was measured.
 
-    Bytes per second become a share by the capacity, if that is given.
+    A busy slot counts as a busy processor. io_capacity: bytes per second that count as full load.
     """
     work = [share for share in (executor.cpu, executor.busy) if share is not None]
     shares = {"processor": max(work)} if work else {}
@@ -68,9 +62,9 @@ def executor_load(
 
 
 def skewness(loads: Sequence[float]) -> float:
-    """Es-Stream's SK: above 0 most executors are below the mean, below 0 most are above it.
+    """Es-Stream's skewness SK: above 0 most executors are below the mean, below 0 above it.
 
-    0 where it is not defined: for fewer than three, and for equal loads.
+    0 if it is not defined: for fewer than three executors, and for equal loads.
     """
     count = len(loads)
     if count < 3:
@@ -83,7 +77,7 @@ def skewness(loads: Sequence[float]) -> float:
 
 
 def fits(shares: Shares, more: Shares, limits: Shares) -> bool:
-    """Whether an executor stays within its limits with what one more instance takes."""
+    """True if an executor stays within its limits with one further instance."""
     return all(
         share + more.get(name, 0.0) <= limits.get(name, 1.0) for name, share in shares.items()
     )
@@ -92,9 +86,9 @@ def fits(shares: Shares, more: Shares, limits: Shares) -> bool:
 def instance_need(
     nodes: Iterable[ExecutorLoad], pipeline: str, work: Mapping[str, float]
 ) -> Shares:
-    """What one more instance of a pipeline takes: the mean of those it has, where they are.
+    """Share of resources that one further instance of a pipeline needs: the mean of its instances.
 
-    work: shares of the time that an instance is at work, by pipeline.
+    work: utilisation of an instance by pipeline.
     """
     return instance_needs(nodes, work).get(pipeline, {})
 
@@ -102,7 +96,7 @@ def instance_need(
 def instance_needs(
     nodes: Iterable[ExecutorLoad], work: Mapping[str, float]
 ) -> Mapping[str, Shares]:
-    """The `need` of every pipeline that has an instance somewhere."""
+    """Return `instance_need` of every pipeline that has an instance somewhere."""
     totals: dict[str, dict[str, float]] = {}
     counts: dict[str, int] = {}
     for one in nodes:
@@ -121,9 +115,9 @@ def instance_needs(
 def count_unplaced(
     nodes: Sequence[ExecutorLoad], more: Iterable[tuple[Shares, int]], limits: Shares
 ) -> int:
-    """How many new instances find no executor: each goes to the least loaded that it fits on.
+    """Count new instances that fit on no executor; each goes to the least loaded that fits.
 
-    `more` is what each of the new ones takes, and how many there are of them one after the other.
+    more: the shares that a new instance needs, and how many of them there are.
     """
     table = _Loads(nodes, limits)
     left_over = 0
@@ -158,9 +152,9 @@ class _Loads:
         return np.array([shares.get(name, 0.0) for name in self.names], dtype=np.float64)
 
     def give(self, taken: npt.NDArray[np.float64], count: int) -> int:
-        """Some of so many, each to the first of the least loaded that it fits on; how many.
+        """Place up to `count` instances on the least loaded executors; return how many.
 
-        Those whose loads differ by less than an instance adds get one each before any gets two.
+        Executors whose loads differ by less than an instance adds get one each before any gets two.
         """
         room = (self.shares + taken <= self.limits).all(axis=1)
         if not room.any():
@@ -168,7 +162,7 @@ class _Loads:
         loads = np.where(room, self.load, math.inf)
         near = np.flatnonzero(loads < loads.min() + taken.min(initial=math.inf))
         at = near[np.argsort(loads[near], kind="stable")][:count]
-        if not len(at):  # it takes nothing of some resource
+        if not len(at):  # it needs nothing of some resource
             at = np.array([loads.argmin()])
         self.shares[at] += taken
         self.load[at] = self.shares[at].max(axis=1, initial=-math.inf)

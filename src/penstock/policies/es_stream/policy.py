@@ -1,8 +1,8 @@
-"""Es-Stream: instances by marginal analysis of M/M/k queues, executors by how loaded they are.
+"""Es-Stream: instances by marginal analysis of M/M/k queues, executors by their load.
 
-When the rates have moved, every pipeline, upstream first, gets the number of instances from which
-one more costs more than it spares. New instances go to executors with room, or to new ones; idle
-executors are given back, those added last first.
+When rates have changed, every pipeline, upstream first, gets instances until a further one costs
+more than it saves. New instances go to executors with room, or to new executors; idle executors are
+removed, the newest first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,11 @@ from penstock.policies.shared.topology import Topology
 
 @dataclass(frozen=True)
 class EsStreamMemory:
-    """When it has looked last, what it decided then, and the rates it has scaled for."""
+    """Memory of the policy.
+
+    at: when it looked last; moved: whether rates had changed then; rates: rows per second that
+    pipelines are scaled for; plan: its last decision.
+    """
 
     at: float = -math.inf
     moved: bool = False
@@ -40,20 +44,23 @@ class EsStreamMemory:
 
 @dataclass(frozen=True)
 class EsStream:
-    """Instances by cost and queue length, executors by load and skewness.
+    """Set instances by cost and queue length, executors by load and skewness.
 
-    share: resources of one instance, against which a waiting row is weighed; trigger: rates that
-    moved by less change nothing; steady, changing: seconds between two looks while rates rest and
-    while they move. Executors: new instances get new ones if the skewness of the loads is at most
-    eta and their mean is at least phi (at eta itself the load decides), else they go where a load
-    stays below alpha; some are given back if the skewness is at least chi and the mean at most
-    zeta. A skewness of -3 to -4 is that of one idle executor among busy ones, which is one to give
-    back, so chi is below that. io_capacity: bytes per second that an executor can move, 0 if that
-    is not looked at; heap: whether memory is, which fills up under any load until it is
-    collected and so says little; room: instances that an executor may hold, 0 if they share its
-    slots, however many they are; most: instances of a pipeline that nothing else bounds; catch_up:
-    seconds in which rows that wait are to be worked off. backup_least, backup_most: seconds between
-    commits of state, seldom under load; 0 leaves cadences alone.
+    share: cost of one instance, weighed against 1 - share for a row in the queue; trigger: relative
+    change of a rate below which nothing changes; steady, changing: seconds between two decisions
+    while rates are stable, and while they change.
+
+    Executors: new instances get new executors if the skewness of the loads is at most eta and their
+    mean at least phi; otherwise they go where the load stays below alpha. Executors are removed if
+    the skewness is at least chi and the mean at most zeta. One idle executor among busy ones has a
+    skewness of -3 to -4 and should be removed, so chi is not higher. io_capacity: bytes per second
+    that an executor can move, 0 to ignore them; heap: whether memory counts, which fills up under
+    any load until it is collected; room: instances that an executor may hold, 0 if any number
+    shares its slots.
+
+    most: most instances of a pipeline without other bounds; catch_up: seconds in which a backlog is
+    to be worked off; backup_least, backup_most: bounds in seconds on the time between commits of
+    state, 0 to leave it as it is.
     """
 
     share: float = 0.1
@@ -81,7 +88,7 @@ class EsStream:
 
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
-            raise InvalidInput(f"es-stream: share is between 0 and 1, not {self.share}")
+            raise InvalidInput(f"es-stream: share must be between 0 and 1, not {self.share}")
         options.check(
             self,
             zero_or_more=(
@@ -93,11 +100,15 @@ class EsStream:
             shares=("alpha",),
         )
         if math.isnan(self.eta) or math.isnan(self.chi):
-            raise InvalidInput(f"es-stream: eta {self.eta} and chi {self.chi} are numbers")
+            raise InvalidInput(
+                f"es-stream: eta and chi must be numbers, not {self.eta} and {self.chi}"
+            )
         for low, high in (("zeta", "phi"), ("backup_least", "backup_most")):
             least, most = getattr(self, low), getattr(self, high)
             if least > most:
-                raise InvalidInput(f"es-stream: {low} {least:g} is above {high} {most:g}")
+                raise InvalidInput(
+                    f"es-stream: {low} ({least:g}) must not be above {high} ({most:g})"
+                )
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
         if self.backup_most > 0:
@@ -131,7 +142,7 @@ class EsStream:
 
         flows = inflow.predicted_inflow(topology, measured, choose, self.catch_up)
         undone = before.plan is not None and before.plan != context.plan
-        said = ["the last change was not made"] if undone else []
+        said = ["the last change was not carried out"] if undone else []
         moved = self._moved(topology, flows, before.rates)
         said += [messages.listed(moved)] if moved else []
         plan, rates = context.plan, before.rates
@@ -143,19 +154,19 @@ class EsStream:
         numbers = {f"{name} load": flow.load for name, flow in flows.items()}
         weighed, spared = self._weighed(context.plan, plan, flows)
         said, numbers = said + weighed, {**numbers, **spared}
-        # executors that were refused are not asked for twice in a row, so that instances are free
+        # executors that were refused are not requested twice in a row, so that instances can change
         if not (undone and before.plan and before.plan.executors != context.plan.executors):
             plan, told, loads = self._executors(context, plan)
             said, numbers = said + told, {**numbers, **loads}
-        said = said or [f"no rate has moved by more than {self.trigger:.0%}"]
-        reason = "; ".join([*said, messages.changes_text(context.plan, plan)])
+        said = said or [f"no rate changed by more than {self.trigger:.0%}"]
+        reason = f"{messages.changes_text(context.plan, plan)}: {'; '.join(said)}"
         after = EsStreamMemory(context.now, moving, rates, plan)
         return Decision(None if plan == context.plan else plan, reason, numbers), after
 
     def _weighed(
         self, before: Plan, after: Plan, flows: Mapping[str, Inflow]
     ) -> tuple[list[str], dict[str, float]]:
-        """What one more instance of those that change would spare, against what it costs."""
+        """Rows that one further instance would remove where instances change, and its price."""
         price = marginal_analysis.price_in_rows(self.share)
         old = {p.name: p.parallelism for p in before.pipelines}
         changed = [p for p in after.pipelines if p.parallelism != old[p.name]]
@@ -164,10 +175,9 @@ class EsStream:
             for p in changed
         }
         told = [
-            f"one more of {name} would spare {rows:.2g} rows {'<=' if rows <= price else '>'} "
-            f"{price:.2g}"
+            f"a further instance of {name} would save {rows:.2g} rows and cost {price:.2g}"
             if math.isfinite(rows)
-            else f"{name} stays behind its load"
+            else f"{name} cannot keep up"
             for name, rows in spared.items()
         ]
         return [messages.listed(told)] if told else [], {
@@ -177,13 +187,13 @@ class EsStream:
     def _moved(
         self, topology: Topology, flows: Mapping[str, Inflow], rates: Mapping[str, float]
     ) -> list[str]:
-        """Which pipelines have another rate than when they were scaled, or cannot keep up."""
+        """Pipelines whose rate has changed since they were scaled, or that cannot keep up."""
         found = []
         for name, flow in flows.items():
             have, old = topology.pipelines[name].parallelism, rates.get(name)
             if old is None or abs(flow.rate - old) > self.trigger * old * (1 + 1e-9):
-                was = "" if old is None else f", {old:.4g} before"
-                found.append(f"{name} gets {flow.rate:.4g} rows/s{was}: load {flow.load:.2f}")
+                was = "" if old is None else f", was {old:.4g}"
+                found.append(f"{name} receives {flow.rate:.4g} rows/s{was}, load {flow.load:.2f}")
             elif flow.load >= have:
                 found.append(f"{name} has a load of {flow.load:.2f} on {have} instances")
         return found
@@ -191,7 +201,7 @@ class EsStream:
     def _executors(
         self, context: Context, plan: Plan
     ) -> tuple[Plan, list[str], Mapping[str, float]]:
-        """The plan with executors for its new instances, or without those that are idle."""
+        """Add executors for new instances, or remove idle ones."""
         latest = context.latest
         seen = latest.executors.values() if latest else ()
         known = [
@@ -207,7 +217,7 @@ class EsStream:
         loads = [host.load for host in hosts]
         mean, skew = math.fsum(loads) / len(loads), placement.skewness(loads)
         numbers = {"executors mean load": mean, "executors skewness": skew}
-        told = f"executors are loaded {mean:.2f} on average, skewness {skew:.2f}"
+        told = f"executors have a mean load of {mean:.0%}, skewness {skew:.2f}"
         before = {p.name: p.parallelism for p in context.plan.pipelines}
         new = {p.name: more for p in plan.pipelines if (more := p.parallelism - before[p.name]) > 0}
         if new:
@@ -230,7 +240,7 @@ class EsStream:
         mean: float,
         work: Mapping[str, float],
     ) -> int:
-        """How many of the new instances go to new executors."""
+        """Number of new instances that go to new executors."""
         if skew <= self.eta and mean >= self.phi:
             return sum(new.values())
         limits = dict.fromkeys(("processor", "memory", "io"), self.alpha)
@@ -239,13 +249,13 @@ class EsStream:
         return placement.count_unplaced(hosts, more, limits)
 
     def _least(self, plan: Plan) -> int:
-        """The fewest executors that hold all instances."""
+        """Fewest executors that can hold all instances."""
         return math.ceil(plan.slots / self.room) if self.room else 1
 
     def _with_fewer(
         self, plan: Plan, mean: float, slots: int, context: Context
     ) -> tuple[Plan, list[str]]:
-        """As few executors as stay below phi and have room, or run any one pipeline at once."""
+        """Remove executors while the rest stays below phi and holds every pipeline."""
         widest = max(p.parallelism for p in plan.pipelines)
         by_load = math.ceil(mean * plan.executors / self.phi) if self.phi > 0 else plan.executors
         by_room = self._least(plan) if self.room else math.ceil(widest / slots)
@@ -254,20 +264,20 @@ class EsStream:
         if not leaving:
             return plan, []
         fewer = replace(plan, executors=plan.executors - len(leaving), leaving=tuple(leaving))
-        return fewer, [f"{messages.listed(leaving, ', ')} can go"]
+        return fewer, [f"remove {messages.listed(leaving, ', ')}"]
 
 
 def _at_work(latest: Snapshot | None) -> dict[str, float]:
-    """Shares of the time that an instance is at work, by pipeline, where that is known."""
+    """Utilisation of an instance by pipeline, where known."""
     seen = latest.pipelines if latest else {}
     found = {name: derived.at_work(metrics) for name, metrics in seen.items()}
     return {name: share for name, share in found.items() if share is not None}
 
 
 def newest_executors(snapshots: Sequence[Snapshot]) -> list[str]:
-    """The executors of the last snapshot, those that came last first.
+    """Executors of the last snapshot, newest first.
 
-    Of those that came together the higher number came later, as engines count them.
+    Of those first seen together, the one with the higher number is newer.
     """
     seen: dict[str, None] = {}
     for snapshot in snapshots:
@@ -287,19 +297,19 @@ def _with(plan: Plan, wanted: Mapping[str, int]) -> Plan:
 
 
 def _with_more(plan: Plan, count: int, context: Context) -> tuple[Plan, list[str]]:
-    """More executors within the budget."""
+    """Add executors within the budget."""
     most = context.limits.executors
     room = count if most is None else min(count, max(0, most - plan.executors))
     said = [f"{room} more for new instances"] if room else []
     if room < count:
-        said.append(f"{count} more would be needed, the budget is {most}")
+        said.append(f"{count} more needed, but the budget is {most}")
     return replace(plan, executors=plan.executors + room), said
 
 
 def _within_budget(
     context: Context, topology: Topology, flows: Mapping[str, Inflow], wanted: Mapping[str, int]
 ) -> tuple[Mapping[str, int], list[str]]:
-    """The best use of a budget that is smaller than what is wanted."""
+    """Reduce the instances to the budget, with the fewest rows in queues."""
     slots, total = context.limits.slots, sum(wanted.values())
     if slots is None or total <= slots:
         return wanted, []
@@ -309,4 +319,4 @@ def _within_budget(
     ]
     found = queueing.within(servers, slots)
     cut = messages.shortage_text(found, wanted)
-    return found, [f"the budget of {slots} instances is less than the {total} wanted: {cut}"]
+    return found, [f"budget of {slots} instances is below the {total} needed: {cut}"]

@@ -1,1 +1,1 @@
-"""Joker: organic adaptation by fission and fusion. The policy `organic`."""
+"""Joker: organic adaptation by splitting, merging and scaling pipelines. Policy `organic`."""

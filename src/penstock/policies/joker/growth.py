@@ -1,9 +1,4 @@
-"""What can be done about a busy section: cut its pipelines, or give them more instances.
-
-The cost of an operator is its share of the time for which an instance of the pipeline is at work;
-what is left of 1 is the pipeline's own overhead, which every part of it keeps. The slowest part
-bounds the throughput, so a cut multiplies it by 1 / (overhead + costliest part).
-"""
+"""Changes for a section with a bottleneck: split its pipelines, or add instances."""
 
 from __future__ import annotations
 
@@ -29,7 +24,7 @@ from penstock.policies.shared.scaling import resized
 
 @dataclass(frozen=True)
 class GrowthRules:
-    """How bottlenecks are met; the fields are those of the organic policy."""
+    """Rules for resolving bottlenecks; the fields are options of the organic policy."""
 
     bottleneck: float = 0.8
     split_utility: float = 0.2
@@ -42,7 +37,7 @@ class GrowthRules:
     def bottlenecks(
         self, section: Section, plan: Plan, graph: Graph, readings: Readings
     ) -> tuple[Pipeline, ...]:
-        """The pipelines of a section that are too busy."""
+        """Pipelines of a section that are too busy."""
         return tuple(
             pipeline
             for pipeline in section.pipelines(plan)
@@ -55,7 +50,7 @@ class GrowthRules:
     def attempts(
         self, section: Section, plan: Plan, graph: Graph, readings: Readings
     ) -> Iterator[SectionChange]:
-        """What to try for the bottlenecks of a section, best first. Each is for all of them."""
+        """Yield changes that resolve all bottlenecks of a section, best first."""
         busy = self.bottlenecks(section, plan, graph, readings)
         if not busy:
             return
@@ -69,7 +64,7 @@ class GrowthRules:
                 )
 
     def steps(self, parallelism: int) -> tuple[int, ...]:
-        """How many instances more to try, most first: a smaller step where a larger one fails."""
+        """Numbers of instances to add, largest first: smaller steps in case larger ones fail."""
         found = [1 if self.step == "one" else parallelism]
         while found[-1] > 1:
             found.append(found[-1] // 2)
@@ -77,12 +72,12 @@ class GrowthRules:
 
 
 Change = Mapping[str, tuple[Pipeline, ...]]
-"""What becomes of a pipeline, by its name."""
+"""Pipelines that replace a pipeline, by its name."""
 
 
 @dataclass(frozen=True)
 class _Work:
-    """One section and its bottlenecks."""
+    """A section with its bottlenecks."""
 
     how: GrowthRules
     graph: Graph
@@ -102,12 +97,12 @@ class _Work:
             case _:
                 larger = next(self.expanded(), {})
                 cut = self.cut()
-                # A bottleneck that no cut helps gets instances beside the cut of another one.
+                # A bottleneck that cannot be split gets instances while another one is split.
                 yield cut if self.how.replicas == "region" else {**larger, **cut}
                 yield from self.expanded()
 
     def cut(self) -> Change:
-        """Every bottleneck cut that a cut helps; for whole regions all of them or none."""
+        """Split every bottleneck where it gains enough; for whole regions, all or none."""
         found: dict[str, tuple[Pipeline, ...]] = {}
         for pipeline in self.busy:
             best = self._best[pipeline.name]
@@ -118,12 +113,12 @@ class _Work:
         return found
 
     def _threshold(self, pipeline: Pipeline) -> float:
-        """What a cut must promise; anything where nothing but a cut is left to do."""
+        """Gain required of a split; none if the pipeline cannot have more instances."""
         bounded = self._larger(pipeline, pipeline.parallelism + 1) is None
         return 0.0 if bounded and self.how.order != "fusion" else self.how.split_utility
 
     def expanded(self) -> Iterator[Change]:
-        """More instances, in ever smaller steps."""
+        """Yield changes that add instances, in ever smaller steps."""
         whole = self.how.replicas == "region"
         grown = self.pipelines if whole else self.busy
         most = max(p.parallelism for p in grown)
@@ -138,23 +133,23 @@ class _Work:
             yield found
 
     def reason(self, change: Change) -> tuple[str, dict[str, float]]:
-        """Why each bottleneck gets what it gets."""
+        """Reason of a change, as a text and as numbers."""
         said, numbers = [], {}
         for pipeline in self.busy:
             busy = self.readings.pipelines[pipeline.name].busy or 0.0
             numbers[f"{pipeline.name}.busy"] = busy
-            words = [f"{busy_text(pipeline.name, busy)} > {self.how.bottleneck:.2f}"]
+            changed = _change_text(pipeline, change.get(pipeline.name))
+            text = f"{changed}: {busy_text(pipeline.name, busy)}, limit {self.how.bottleneck:.0%}"
             if self.how.order != "fission":
-                cut, gain = self._cut_words(pipeline)
-                words.append(cut)
+                split, gain = self._split_text(pipeline)
+                text = f"{text}; {split}"
                 if gain is not None:
                     numbers[f"{pipeline.name}.split_gain"] = gain
-            words.append(_change_words(pipeline, change.get(pipeline.name)))
-            said.append("; ".join(words))
-        return listed(said, ", and "), numbers
+            said.append(text)
+        return listed(said, "; "), numbers
 
     def promise(self, change: Change) -> float:
-        """By which share the bottleneck that gains least of those that change should gain."""
+        """Smallest expected relative gain among the bottlenecks that change."""
         gains = []
         for pipeline in self.busy:
             after = change.get(pipeline.name, ())
@@ -165,28 +160,27 @@ class _Work:
                 gains.append(best[1])
         return min(gains, default=0.0)
 
-    def _cut_words(self, pipeline: Pipeline) -> tuple[str, float | None]:
+    def _split_text(self, pipeline: Pipeline) -> tuple[str, float | None]:
         if len(pipeline.operators) == 1:
-            return "one operator cannot be split", None
+            return "its only operator cannot be split", None
         if not self._shares(pipeline):
-            return "the times of its operators are not measured, so where to split is unknown", None
+            return "not split, because the costs of its operators are not measured", None
         best = self._best[pipeline.name]
         assert best is not None
         found, gain = best
         threshold = self._threshold(pipeline)
-        sign = ">" if gain > threshold else "<="
-        return f"split before {found.before} would gain {gain:.0%} {sign} {threshold:.0%}", gain
+        return f"a split before {found.before} gains {gain:.0%}, {threshold:.0%} required", gain
 
     @cached_property
     def _best(self) -> Mapping[str, tuple[Cut, float] | None]:
-        """The best cut of each bottleneck, and its gain."""
+        """Best split of each bottleneck, and its gain."""
         return {p.name: best_cut(self.graph, p.operators, self._shares(p)) for p in self.busy}
 
     def _shares(self, pipeline: Pipeline) -> Mapping[str, float]:
         return self.readings.pipelines.get(pipeline.name, PipelineReading()).shares
 
     def _larger(self, pipeline: Pipeline, wanted: int) -> Pipeline | None:
-        """The pipeline with that many instances, or as many as it stands; None if no more."""
+        """The pipeline with more instances, within its bounds; None if it cannot have more."""
         most = fusion.bounds(self.graph, pipeline.operators).most
         together = self.pipelines if self.how.replicas == "region" else (pipeline,)
         inside = (n for p in together for n in p.operators)
@@ -197,11 +191,9 @@ class _Work:
         return resized(pipeline, parallelism)
 
 
-def _change_words(pipeline: Pipeline, after: Sequence[Pipeline] | None) -> str:
+def _change_text(pipeline: Pipeline, after: Sequence[Pipeline] | None) -> str:
     if after is None:
-        return "it stands no more instances"
+        return f"{pipeline.name} unchanged, it cannot have more instances"
     if len(after) > 1:
-        return f"split into {' | '.join(listed(p.operators, '+') for p in after)}"
-    more = after[0].parallelism - pipeline.parallelism
-    count = "one more instance" if more == 1 else f"{more} more instances"
-    return f"{count}: {pipeline.parallelism} -> {after[0].parallelism}"
+        return f"{pipeline.name} split into {' | '.join(listed(p.operators, '+') for p in after)}"
+    return f"{pipeline.name} {pipeline.parallelism} -> {after[0].parallelism} instances"

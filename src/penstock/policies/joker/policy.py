@@ -1,14 +1,15 @@
-"""Organic adaptation: find what is too busy, change it, keep the change only if it pays.
+"""Organic adaptation, after Joker: find bottlenecks, change them, keep changes that pay off.
 
-The policy profiles the flow for a while, finds all regions with a bottleneck and changes them
-together: a pipeline is cut in two where that promises enough, else it gets more instances. After
-another profile the change stays if more rows come through, or if rows waited before and none do
-now. What did not pay is undone and remembered, and the next best is tried; when nothing is left,
-all goes back. Another load makes it forget. A flow that has kept up for some time with instances
-to spare gives instances back, then pipelines, and each such step has to prove itself too.
+The policy profiles the flow, finds all regions with a bottleneck and changes them together: a
+pipeline is split in two if that promises enough, otherwise it gets more instances. After the next
+profile a change stays if throughput rose, or if a backlog was worked off. A change that did not
+pay off is undone and remembered, and the next best one is tried; if none is left, the section
+returns to where it was. A different load makes the policy forget its failures. A flow that has kept
+up for some time with instances to spare gives back instances, then merges pipelines, and every such
+step is on trial, too.
 
-Only the pipelines that are too busy get instances, not their whole region: a channel is read with
-any parallelism, so nothing binds them to each other (`replicas="region"` scales them together).
+Only pipelines that are too busy get instances, not their whole region: a channel can be read with
+any parallelism, so nothing ties them together (`replicas="region"` scales them together).
 """
 
 from __future__ import annotations
@@ -52,30 +53,31 @@ _CHOICES = {
 
 
 _BACK = {UNDO: 1.0}
-"""Tells the guard that a change is taken back on purpose."""
+"""Tells the guard that a change is undone on purpose."""
 
 
 @dataclass(frozen=True)
 class Organic:
-    """Split or multiply what is too busy, keep that only if more comes through, and give back.
+    """Split or scale pipelines that are too busy, keep what pays off, and scale down.
 
-    It is Joker's organic adaptation, with larger steps and a way back.
+    Joker's organic adaptation, extended by larger steps and by scaling down.
 
-    bottleneck: share of the time at work above which a pipeline is too busy; improvement: share by
-    which throughput must rise; split_utility: share that a cut must promise; load_change: share by
-    which another load is another one; profile: seconds of measuring before a decision; settle:
-    seconds after a change that are not measured; smoothing: weight of the newest snapshot.
+    bottleneck: utilisation above which a pipeline is too busy; improvement: relative gain of
+    throughput that a change must bring; split_utility: relative gain that a split must promise;
+    load_change: relative difference that makes a load a different one; profile: seconds of
+    measuring before a decision; settle: seconds after a change that are not measured; smoothing:
+    weight of the newest snapshot in a profile.
 
-    order: what is tried first, or alone; step: instances added at a time, `one` or twice as many;
-    replicas: whether a `pipeline` or its whole `region` gets them; stateless: whether pipelines
-    without a key get them at all; sources: whether sources alone in a pipeline do; busy: whether a
-    pipeline is busy with its `rows` alone, or with all that its `threads` do, as in the seed.
+    order: what is tried first, or the only thing tried; step: instances added at a time, `one` or
+    `double`; replicas: whether a `pipeline` or its whole `region` gets them; stateless: whether
+    pipelines without a key are scaled; sources: whether pipelines of sources only are scaled; busy:
+    whether utilisation counts time on `rows` only, or all time of `threads`, as in the paper.
 
-    scale_down: whether anything is given back; target: how full that may make the instances;
-    calm: profiles in a row that must allow it; waiting: seconds of backlog that are none;
-    anticipate: whether to act on what is busy though nothing waits yet, where it is known by what
-    rows take; headroom: whether what it does then stays unless less comes through, else it has to
-    bring as much as any other change, as in the seed.
+    scale_down: whether resources are given back; target: utilisation that may cause; calm:
+    consecutive profiles that must allow it; waiting: seconds of backlog that count as none;
+    anticipate: whether to act on a bottleneck before a backlog exists, if its utilisation is known
+    from rows; headroom: whether a change made then stays unless throughput falls; otherwise it must
+    bring the same improvement as any other change, as in the paper.
     """
 
     bottleneck: float = 0.8
@@ -105,7 +107,9 @@ class Organic:
         for field, words in _CHOICES.items():
             if getattr(self, field) not in words:
                 found = getattr(self, field)
-                raise InvalidInput(f"organic: {field} is one of {', '.join(words)}, not '{found}'")
+                raise InvalidInput(
+                    f"organic: {field} must be one of {', '.join(words)}, not '{found}'"
+                )
         ranges.check(
             self,
             zero_or_more=(
@@ -117,8 +121,8 @@ class Organic:
         )
         if not 0 < self.target < self.bottleneck:
             raise InvalidInput(
-                f"organic: target {self.target:g} must be above 0 and below bottleneck "
-                f"{self.bottleneck:g}, else giving back and growing would take turns"
+                f"organic: target must be above 0 and below bottleneck ({self.bottleneck:g}), not "
+                f"{self.target:g}; otherwise scaling down and up would alternate"
             )
 
     def decide(
@@ -128,63 +132,66 @@ class Organic:
         state = trials.reconciled(state, context.plan, context.now)
         latest = context.latest
         if latest is None or not is_usable(latest, state.since, self.settle):
-            return Decision(None, "waits for the flow to settle"), state
+            return Decision(None, "no change: waiting for the flow to settle"), state
         whole = self.busy == "threads"
         state = trials.with_snapshot(state, latest, context.plan, self.smoothing, whole)
         profile = state.profile
         assert profile is not None
         seconds = profile.at - profile.since
         if seconds < self.profile:
-            return Decision(None, f"has profiled {seconds:.0f} of {self.profile:g} s"), state
+            return Decision(None, f"no change: profiled {seconds:.0f} of {self.profile:g} s"), state
         if state.trial is None:
             return self._adapt(context, state, profile)
         if state.trial.growing:
             return self._judge_growth(context, state, profile, state.trial)
         return self._judge_shrinking(context, state, profile, state.trial)
 
-    # --- nothing is on trial --------------------------------------------------------------------
+    # --- without a trial ------------------------------------------------------------------------
 
     def _adapt(self, context: Context, state: OrganicMemory, profile: Readings) -> Outcome:
-        """Look for bottlenecks, else for something to give back."""
+        """Resolve bottlenecks, or else scale down."""
         failed = trials.still_failed(
             state.failed, context.plan, profile, self.waiting, self.load_change
         )
         state = replace(state, failed=failed)
-        found = sections(context.graph, context.plan, state.ground.groups)
+        found = sections(context.graph, context.plan, state.groups.groups)
         behind = profile.behind(self.waiting)
-        profile = profile.lasting if behind is False else profile
+        profile = profile.without_backlog if behind is False else profile
         if behind is not False or self._anticipates(profile):
             plan = context.plan
             if unknown := profile.unmeasured(plan):
-                words = listed([f"how busy {name} is" for name in unknown], ", ")
-                return Decision(None, f"not measured: {words}"), replace(state, profile=None)
+                words = listed([f"utilisation of {name}" for name in unknown], ", ")
+                why = f"no change: not measured: {words}"
+                return Decision(None, why), replace(state, profile=None)
             grown = self._open(context, failed, self._growths(context, found, profile, plan), plan)
             grown = grown or self._redealt(context, state, found, profile)
             if grown:
                 return self._try(context, state, ChangeTrial(grown, True, plan, profile))
         if self.scale_down and behind is not True:
             shrinking = ShrinkRules(
-                self.target, state.ground.of_operator, self.improvement, self.replicas
+                self.target, state.groups.of_operator, self.improvement, self.replicas
             )
             options = (shrinking.attempts(s, context.plan, context.graph, profile) for s in found)
             fewer = self._open(context, failed, options, context.plan)
             if fewer and state.calm + 1 >= self.calm:
                 return self._try(context, state, ChangeTrial(fewer, False, context.plan, profile))
             if fewer:
-                why = f"after {state.calm + 1} of {self.calm} calm profiles: {_words(fewer)}"
+                why = (
+                    f"no change yet, {state.calm + 1} of {self.calm} calm profiles: {_words(fewer)}"
+                )
                 later = replace(state, profile=None, calm=state.calm + 1)
-                return Decision(None, f"would give back {why}", _numbers(fewer)), later
+                return Decision(None, why, _numbers(fewer)), later
         return self._idle(context, found, profile), replace(state, profile=None, calm=0)
 
     def _anticipates(self, profile: Readings) -> bool:
-        """Whether what is too busy is known to be, by its rows: batches alone say nothing."""
+        """True if utilisation of the bottlenecks is known from rows, not from batches only."""
         busy = (r for r in profile.pipelines.values() if (r.busy or 0.0) > self.bottleneck)
         return self.anticipate and all(reading.by_rows for reading in busy)
 
     def _growths(
         self, context: Context, found: Iterable[Section], profile: Readings, origin: Plan
     ) -> Iterator[Iterator[SectionChange]]:
-        """The attempts for each section."""
+        """Yield the possible changes of each section."""
         return (self._growth.attempts(s, origin, context.graph, profile) for s in found)
 
     def _open(
@@ -194,14 +201,14 @@ class Organic:
         options: Iterable[Iterable[SectionChange]],
         plan: Plan,
     ) -> tuple[SectionChange, ...]:
-        """For each section the first attempt that has not failed and that the budget allows."""
+        """Return the first change of each section that has not failed and fits the budget."""
         tried = {failure.configuration for failure in failed}
         slots = context.limits.slots
         left = math.inf if slots is None else slots - plan.slots
         chosen = []
         for attempts in options:
             for attempt in attempts:
-                # what gives back is always affordable, also where the budget has been cut
+                # fewer instances are always affordable, also if the budget has been cut
                 if attempt.slots <= max(left, 0) and attempt.configuration not in tried:
                     chosen.append(attempt)
                     left -= attempt.slots
@@ -211,11 +218,11 @@ class Organic:
     def _redealt(
         self, context: Context, state: OrganicMemory, found: tuple[Section, ...], profile: Readings
     ) -> tuple[SectionChange, ...]:
-        """The budget dealt out anew, where it is what keeps a busy section from growing."""
+        """Redistribute the budget if it is what keeps a busy section from growing."""
         slots = context.limits.slots
         if slots is None or not any(self._still_busy(context, profile, found)):
             return ()
-        homes = {} if self.order == "fission" else state.ground.of_operator
+        homes = {} if self.order == "fission" else state.groups.of_operator
         attempts, gain = redistributed(found, context.plan, context.graph, profile, slots, homes)
         tried = {failure.configuration for failure in state.failed}
         if gain <= self.improvement or any(a.configuration in tried for a in attempts):
@@ -229,51 +236,50 @@ class Organic:
         return Decision(plan, _words(trial.attempts), numbers), later
 
     def _idle(self, context: Context, found: Iterable[Section], profile: Readings) -> Decision:
-        """Why nothing is done."""
+        """Say why nothing changes."""
         known = {n: r.busy for n, r in profile.pipelines.items() if r.busy is not None}
         missing = [p.name for p in context.plan.pipelines if p.name not in known]
-        said = f"; how busy {listed(missing, ', ')} is was not measured" if missing else ""
+        said = f"; utilisation of {listed(missing, ', ')} not measured" if missing else ""
         if not known:
-            return Decision(None, f"nothing to judge by{said}")
+            return Decision(None, f"no change: nothing measured{said}")
         top = max(known, key=lambda name: known[name])
         numbers = {f"{top}.busy": known[top]}
-        words = f"{top} is busiest, {known[top]:.2f}"
-        if round(known[top], 2) > 1:
-            words = busy_text(top, known[top])
+        words = f"no change: {busy_text(top, known[top])}, limit {self.bottleneck:.0%}"
         if known[top] <= self.bottleneck:
-            return Decision(None, f"{words} <= {self.bottleneck:.2f}{said}", numbers)
+            return Decision(None, f"{words}{said}", numbers)
         if profile.behind(self.waiting) is False and not self._anticipates(profile):
-            why = f"but no more than {self.waiting:g} s of rows wait anywhere"
+            why = f"but no backlog is longer than {self.waiting:g} s"
         elif any(map(any, self._growths(context, found, profile, context.plan))):
-            why = "but what is left to try has failed under this load, or is beyond the budget"
+            why = "but all possible changes failed under this load or exceed the budget"
         else:
-            why = "but it can neither be split with profit nor stands more instances"
-        return Decision(None, f"{words} > {self.bottleneck:.2f}, {why}{said}", numbers)
+            why = "but no split gains enough and it cannot have more instances"
+        return Decision(None, f"{words}, {why}{said}", numbers)
 
     @property
     def _growth(self) -> GrowthRules:
         return GrowthRules(**{f.name: getattr(self, f.name) for f in fields(GrowthRules)})
 
-    # --- something is on trial ------------------------------------------------------------------
+    # --- during a trial -------------------------------------------------------------------------
 
     def _judge_growth(
         self, context: Context, state: OrganicMemory, profile: Readings, trial: ChangeTrial
     ) -> Outcome:
-        """Keep what paid; else try the next, and go back when nothing is left to try."""
+        """Keep growth that paid off; otherwise undo it and try the next change."""
         plan, graph = context.plan, context.graph
         verdict = judge_growth(
             trial, graph, plan, profile, self.improvement, self.waiting, headroom=self.headroom
         )
         if verdict.unknown:
             names = listed(verdict.unknown, ", ")
-            return Decision(None, f"the throughput of {names} is not measured: cannot judge"), state
+            return Decision(None, f"no change: throughput of {names} not measured"), state
         if verdict.lost:
             return self._lost(context, state, profile, trial, verdict)
         outgrown = trial.outgrown(plan, profile, self.waiting, self.bottleneck)
         rest = replace(state, trial=None, failed=tuple(outgrown))
-        decision, later = self._adapt(context, rest, profile)  # this profile serves to go on
+        decision, later = self._adapt(context, rest, profile)  # with the same profile
         numbers = {**verdict.numbers, **decision.numbers}
-        return Decision(decision.plan, f"kept: {verdict.words}; {decision.reason}", numbers), later
+        reason = f"kept: {verdict.words}; {decision.reason}"
+        return Decision(decision.plan, reason, numbers), later
 
     def _lost(
         self,
@@ -283,7 +289,7 @@ class Organic:
         trial: ChangeTrial,
         verdict: TrialVerdict,
     ) -> Outcome:
-        """Undo those of the lost that are still too busy, or all of them, and try what is next."""
+        """Undo failed changes of sections that are still too busy, and try the next ones."""
         blamed = self._blamed(context, profile, verdict.lost)
         failed = (*state.failed, *trial.failures(blamed, self.waiting))
         undone = with_changes(context.plan, [a.undo for a in blamed])
@@ -307,7 +313,7 @@ class Organic:
     def _judge_shrinking(
         self, context: Context, state: OrganicMemory, profile: Readings, trial: ChangeTrial
     ) -> Outcome:
-        """Fewer instances stay as long as the flow keeps up."""
+        """Keep fewer instances if the flow keeps up; otherwise undo."""
         behind = profile.behind(self.waiting)
         found = trial.gains(context.plan, profile)
         gains = {section.name: gain for section, gain in found.items() if gain is not None}
@@ -315,27 +321,26 @@ class Organic:
         words, numbers = self._kept_up(profile, gains)
         if behind is False or (behind is None and not fallen):
             decision, later = self._adapt(context, replace(state, trial=None), profile)
-            reason = f"kept: less is enough, {words}; {decision.reason}"
+            reason = f"kept: {words}; {decision.reason}"
             return Decision(decision.plan, reason, {**numbers, **decision.numbers}), later
         blamed = self._blamed(context, profile, trial.attempts)
         plan = _affordable(context, with_changes(context.plan, [a.undo for a in blamed]))
         failed = (*state.failed, *trial.failures(blamed, self.waiting))
         names = listed((a.section.name for a in blamed), ", ")
-        reason = f"undone: the flow does not keep up with less, {words}; {names} as before"
+        reason = f"undone: the flow did not keep up, {words}; {names} as before"
         numbers = {**numbers, **_BACK}
         return Decision(plan, reason, numbers), after_change(state, plan, context.now, None, failed)
 
     def _kept_up(
         self, profile: Readings, gains: Mapping[str, float]
     ) -> tuple[str, dict[str, float]]:
-        """What waits, and what comes through with less, in words and numbers."""
+        """Backlog and throughput after scaling down, as a text and as numbers."""
         said, numbers = [], {f"{name}.gain": gain for name, gain in gains.items()}
         if profile.longest is not None:
-            sign = ">" if profile.longest > self.waiting else "<="
-            said.append(f"{profile.longest:.1f} s {sign} {self.waiting:g} s of rows wait")
+            said.append(f"longest backlog {profile.longest:.1f} s, limit {self.waiting:g} s")
             numbers["waiting"] = profile.longest
         said += [f"throughput of {name} changed by {gain:+.0%}" for name, gain in gains.items()]
-        return listed(said, ", ") or "what waits is not measured", numbers
+        return listed(said, ", ") or "backlog not measured", numbers
 
     def _still_busy(
         self, context: Context, profile: Readings, found: Iterable[Section]
@@ -347,13 +352,13 @@ class Organic:
     def _blamed(
         self, context: Context, profile: Readings, attempts: tuple[SectionChange, ...]
     ) -> tuple[SectionChange, ...]:
-        """Those whose sections are still too busy; all if none is."""
+        """Changes of sections that are still too busy; all of them if none is."""
         busy = self._still_busy(context, profile, [a.section for a in attempts])
         return tuple(a for a in attempts if a.section in busy) or attempts
 
 
 def _affordable(context: Context, plan: Plan) -> Plan:
-    """A plan to go back to, cut to the budget, which may be less than it was under that plan."""
+    """Return a former plan, reduced if the budget has become smaller since."""
     most = context.limits.slots
     if most is None or plan.slots <= max(most, context.plan.slots):
         return plan
@@ -361,7 +366,7 @@ def _affordable(context: Context, plan: Plan) -> Plan:
 
 
 def _gained(context: Context, trial: ChangeTrial) -> dict[str, float]:
-    """Rows per second that growth promises, for the guard: by the section that gains most."""
+    """Rows per second that growth promises, for the guard: highest gain of a section."""
     promised = [a.promise for a in trial.attempts if a.promise is not None]
     gain = max(promised, default=0.0)
     now = None if context.latest is None else context.latest.throughput
@@ -371,7 +376,7 @@ def _gained(context: Context, trial: ChangeTrial) -> dict[str, float]:
 
 
 def _words(attempts: Iterable[SectionChange]) -> str:
-    return listed((attempt.why for attempt in attempts), ", and ")
+    return listed((attempt.why for attempt in attempts), "; ")
 
 
 def _numbers(attempts: Iterable[SectionChange]) -> dict[str, float]:

@@ -1,8 +1,9 @@
-"""The instances of a budget dealt out anew, when it is used up and something is still too busy.
+"""Redistribution of a used-up budget of instances while a pipeline is still too busy.
 
-Work is what a pipeline does now: instances times the share of time they are busy. The fullest
-pipeline bounds the throughput, so instances are dealt to make the fullest as empty as can be, and
-neighbours are merged where that evens out more: two pipelines cannot share an instance, one can.
+Work is the number of instances that a pipeline keeps busy: its instances times their utilisation.
+The pipeline with the highest utilisation bounds the throughput, so the distribution minimises it.
+Adjacent pipelines are merged where that helps, because only a merged pipeline can share an
+instance.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from penstock.plan import fusion
 from penstock.plan.plan import Pipeline, Plan
 from penstock.policies.base.messages import listed
 from penstock.policies.joker.sections import Section
-from penstock.policies.joker.shrinking import Homes, merged, neighbours
+from penstock.policies.joker.shrinking import Groups, merged, neighbours
 from penstock.policies.joker.trials import SectionChange, configuration
 from penstock.policies.shared.bottlenecks import Readings
 from penstock.policies.shared.scaling import resized
@@ -31,20 +32,20 @@ Reals = npt.NDArray[np.float64]
 Pair = tuple[Pipeline, Pipeline]
 
 _MERGES = 20
-"""Merges in one go, at most: enough for any flow that a person writes, and soon done."""
+"""Most merges in one redistribution: enough for any hand-written flow, and still fast."""
 
 _TRIED = 8
-"""Neighbours of the fullest pipeline with which it is tried together, those with least to do."""
+"""Number of neighbours, those with the least work, with which the busiest pipeline is merged."""
 
 _NEAR = 1e-12
-"""Levels that differ by a smaller share are the same."""
+"""Relative difference below which two utilisations are equal."""
 
 
 def distributed(work: Sequence[float], bounds: Sequence[Bounds], budget: int) -> list[int] | None:
-    """Instances that make the fullest as empty as can be; None if the budget does not do.
+    """Return instances that minimise the highest utilisation; None if the budget is too small.
 
-    Each in turn goes to the fullest that stands one more; when that one stands no more, the
-    others cannot help the throughput and what is left is not dealt.
+    Each instance goes to the busiest pipeline. Once that one is at its bound, further instances
+    cannot raise the throughput and are not distributed.
     """
     sizes = [b.least for b in bounds]
     left = budget - sum(sizes)
@@ -63,9 +64,9 @@ def distributed(work: Sequence[float], bounds: Sequence[Bounds], budget: int) ->
 
 
 def fullest_share(work: Reals, least: Reals, most: Reals, budget: int) -> float | None:
-    """How full the fullest is when a budget is `dealt`; None if the budget does not do.
+    """Return the highest utilisation after `distributed`; None if the budget is too small.
 
-    Found by bisection over all at once, which is quick enough to try many deals.
+    Computed by bisection, which is fast enough to compare many distributions.
     """
     if least.sum() > budget:
         return None
@@ -86,11 +87,11 @@ def fullest_share(work: Reals, least: Reals, most: Reals, budget: int) -> float 
 
 
 @dataclass(frozen=True)
-class _Deal:
-    """Pipelines sized to a budget; `level` is how full the fullest is.
+class _Distribution:
+    """A distribution of the budget; `level` is its highest utilisation.
 
-    pairs: neighbours, writer first; work: instances that each keeps at work; overhead: how many of
-    these are not for its operators.
+    pairs: adjacent pipelines, upstream first; work: instances that each pipeline keeps busy;
+    overhead: how many of these are for no operator.
     """
 
     pipelines: tuple[Pipeline, ...]
@@ -106,9 +107,9 @@ def redistributed(
     graph: Graph,
     readings: Readings,
     budget: int,
-    homes: Homes,
+    groups: Groups,
 ) -> tuple[tuple[SectionChange, ...], float]:
-    """An attempt for every section that changes, and by which share throughput should rise."""
+    """Return the changes by section, and the expected relative gain of throughput."""
     order = {name: section for section in found for name in section.operators}
     busy = {p.name: r.busy for p in plan.pipelines if (r := readings.pipelines.get(p.name))}
     if any(busy.get(p.name) is None for p in plan.pipelines):
@@ -116,22 +117,22 @@ def redistributed(
     work = {p.name: p.parallelism * (busy[p.name] or 0.0) for p in plan.pipelines}
     overhead = {p.name: p.parallelism * _overhead(p, readings) for p in plan.pipelines}
     now = max(work[p.name] / p.parallelism for p in plan.pipelines)
-    dealer = _Dealer(order, graph, budget, homes)
+    distributor = _Distributor(order, graph, budget, groups)
     pairs = [*neighbours(plan.pipelines, graph)]
-    best = deal = dealer.deal(plan.pipelines, pairs, work, overhead)
+    best = distribution = distributor.distribute(plan.pipelines, pairs, work, overhead)
     if best is None:
         return (), 0.0
-    for _ in range(_MERGES):  # one merge alone may gain nothing where several do
-        if deal is None:
+    for _ in range(_MERGES):  # several merges may gain where one does not
+        if distribution is None:
             break
-        best = deal if deal.level < best.level * (1 - 1e-9) else best
-        deal = dealer.merged(deal)
+        best = distribution if distribution.level < best.level * (1 - 1e-9) else best
+        distribution = distributor.merged(distribution)
     gain = now / best.level - 1 if best.level else 0.0
     return _attempts(plan, best, order, gain), gain
 
 
 def _overhead(pipeline: Pipeline, readings: Readings) -> float:
-    """Share of the time at work that is for no operator; 0 where one of them is not measured."""
+    """Share of the time at work that no operator accounts for; 0 if one is not measured."""
     reading = readings.pipelines[pipeline.name]
     if reading.busy is None or not set(pipeline.operators) <= set(reading.costs):
         return 0.0
@@ -139,13 +140,13 @@ def _overhead(pipeline: Pipeline, readings: Readings) -> float:
 
 
 @dataclass(frozen=True)
-class _Dealer:
-    """Deals of one budget; what it has found out about pipelines is not asked twice."""
+class _Distributor:
+    """Creates distributions of one budget, and caches what it finds out about pipelines."""
 
     order: Mapping[str, Section]
     graph: Graph
     budget: int
-    homes: Homes
+    groups: Groups
     known: dict[tuple[str, ...], Bounds] = field(default_factory=dict)
     wholes: dict[tuple[tuple[str, ...], tuple[str, ...]], Pipeline | None] = field(
         default_factory=dict
@@ -158,21 +159,21 @@ class _Dealer:
         return self.known[operators]
 
     def whole(self, pair: Pair) -> Pipeline | None:
-        """Two neighbours as one pipeline; None if that is forbidden."""
+        """Merge two adjacent pipelines; None if that is not allowed."""
         first, second = pair
         key = first.operators, second.operators
         if key not in self.wholes:
             place = self.order[first.name].place
-            self.wholes[key] = merged(first, second, place, self.graph, self.homes)
+            self.wholes[key] = merged(first, second, place, self.graph, self.groups)
         return self.wholes[key]
 
-    def deal(
+    def distribute(
         self,
         pipelines: tuple[Pipeline, ...],
         pairs: Sequence[Pair],
         work: Mapping[str, float],
         overhead: Mapping[str, float],
-    ) -> _Deal | None:
+    ) -> _Distribution | None:
         bounds = [self.bounds(p) for p in pipelines]
         sizes = distributed([work[p.name] for p in pipelines], bounds, self.budget)
         if sizes is None:
@@ -182,21 +183,23 @@ class _Dealer:
             for p, n in zip(pipelines, sizes, strict=True)
         )
         level = max(work[p.name] / p.parallelism for p in made)
-        return _Deal(made, pairs, work, overhead, level)
+        return _Distribution(made, pairs, work, overhead, level)
 
-    def merged(self, deal: _Deal) -> _Deal | None:
-        """The best deal with one merge more: of the fullest, or of the two with least to do.
+    def merged(self, distribution: _Distribution) -> _Distribution | None:
+        """Return the best distribution with one more merge, or None.
 
-        The one evens out what is short, the other frees an instance for it. Both save the overhead
-        of one pipeline.
+        Candidates are the busiest pipeline with a neighbour, which evens out the load, and the two
+        with the least work, which frees an instance. Both save the overhead of one pipeline.
         """
-        table = _Table.of(deal, [self.bounds(p) for p in deal.pipelines])
+        table = _Table.of(distribution, [self.bounds(p) for p in distribution.pipelines])
         best: Pair | None = None
         lowest = math.inf
-        for pair in self._candidates(deal):
+        for pair in self._candidates(distribution):
             whole = self.whole(pair)
             assert whole is not None
-            found = table.with_merged(pair, _load(deal, pair)[0], self.bounds(whole), self.budget)
+            found = table.with_merged(
+                pair, _load(distribution, pair)[0], self.bounds(whole), self.budget
+            )
             if found is not None and (best is None or found < lowest):
                 best, lowest = pair, found
         if best is None:
@@ -204,17 +207,26 @@ class _Dealer:
         whole = self.whole(best)
         assert whole is not None
         gone = {p.name for p in best}
-        kept = tuple(p for p in deal.pipelines if p.name not in gone)
-        load, stays = _load(deal, best)
-        work, overhead = {**deal.work, whole.name: load}, {**deal.overhead, whole.name: stays}
-        return self.deal((*kept, whole), _merged(deal.pairs, gone, whole), work, overhead)
+        kept = tuple(p for p in distribution.pipelines if p.name not in gone)
+        load, stays = _load(distribution, best)
+        work, overhead = (
+            {**distribution.work, whole.name: load},
+            {**distribution.overhead, whole.name: stays},
+        )
+        return self.distribute(
+            (*kept, whole), _merged(distribution.pairs, gone, whole), work, overhead
+        )
 
-    def _candidates(self, deal: _Deal) -> Iterator[Pair]:
-        """The two with least to do, and the fullest with some of its neighbours."""
-        fullest = max(deal.pipelines, key=lambda p: deal.work[p.name] / p.parallelism).name
+    def _candidates(self, distribution: _Distribution) -> Iterator[Pair]:
+        """Yield the pair with the least work, and the busiest pipeline with its neighbours."""
+        fullest = max(
+            distribution.pipelines, key=lambda p: distribution.work[p.name] / p.parallelism
+        ).name
         pairs = sorted(
-            deal.pairs,
-            key=lambda pair: deal.work[pair[0].operators[0]] + deal.work[pair[1].operators[0]],
+            distribution.pairs,
+            key=lambda pair: (
+                distribution.work[pair[0].operators[0]] + distribution.work[pair[1].operators[0]]
+            ),
         )
         least = next((pair for pair in pairs if self.whole(pair) is not None), None)
         if least is None:
@@ -229,7 +241,7 @@ class _Dealer:
 
 
 def _merged(pairs: Iterable[Pair], gone: Container[str], whole: Pipeline) -> list[Pair]:
-    """The neighbours when some pipelines are one."""
+    """Adjacent pairs after some pipelines were merged into one."""
     found = []
     for pair in pairs:
         first, second = pair[0].operators[0] in gone, pair[1].operators[0] in gone
@@ -241,16 +253,16 @@ def _merged(pairs: Iterable[Pair], gone: Container[str], whole: Pipeline) -> lis
     return found
 
 
-def _load(deal: _Deal, pair: Pair) -> tuple[float, float]:
-    """The work of two pipelines as one, and how much of it is not for its operators."""
+def _load(distribution: _Distribution, pair: Pair) -> tuple[float, float]:
+    """Work of two pipelines once merged, and how much of it is overhead."""
     first, second = (p.name for p in pair)
-    saved, stays = sorted((deal.overhead[first], deal.overhead[second]))
-    return deal.work[first] + deal.work[second] - saved, stays
+    saved, stays = sorted((distribution.overhead[first], distribution.overhead[second]))
+    return distribution.work[first] + distribution.work[second] - saved, stays
 
 
 @dataclass(frozen=True)
 class _Table:
-    """Work and bounds of the pipelines of a deal as arrays; `at` is where each stands."""
+    """Work and bounds of all pipelines as arrays; `at` is the index of each."""
 
     at: Mapping[str, int]
     work: Reals
@@ -258,18 +270,18 @@ class _Table:
     most: Reals
 
     @classmethod
-    def of(cls, deal: _Deal, bounds: Sequence[Bounds]) -> _Table:
-        """With room for one more at the end."""
+    def of(cls, distribution: _Distribution, bounds: Sequence[Bounds]) -> _Table:
+        """Arrays with room for a merged pipeline at the end."""
         most = [math.inf if b.most is None else b.most for b in bounds]
         return cls(
-            {p.name: at for at, p in enumerate(deal.pipelines)},
-            np.array([*(deal.work[p.name] for p in deal.pipelines), 0.0]),
+            {p.name: at for at, p in enumerate(distribution.pipelines)},
+            np.array([*(distribution.work[p.name] for p in distribution.pipelines), 0.0]),
             np.array([*(b.least for b in bounds), 0.0], dtype=np.float64),
             np.array([*most, math.inf]),
         )
 
     def with_merged(self, pair: Pair, load: float, bounds: Bounds, budget: int) -> float | None:
-        """The level when two are one with such a load and such bounds."""
+        """Highest utilisation after merging two pipelines into one of this load and bounds."""
         gone = [self.at[p.name] for p in pair]
         work, least, most = self.work.copy(), self.least.copy(), self.most.copy()
         work[gone], least[gone], most[gone] = 0.0, 0.0, math.inf
@@ -279,17 +291,19 @@ class _Table:
 
 
 def _attempts(
-    plan: Plan, deal: _Deal, order: Mapping[str, Section], gain: float
+    plan: Plan, distribution: _Distribution, order: Mapping[str, Section], gain: float
 ) -> tuple[SectionChange, ...]:
     after: dict[int, tuple[Section, list[Pipeline]]] = {}
-    for pipeline in deal.pipelines:
-        section = order[pipeline.name]  # by identity, for one may have thousands of operators
+    for pipeline in distribution.pipelines:
+        section = order[
+            pipeline.name
+        ]  # by identity, because hashing thousands of operators is slow
         after.setdefault(id(section), (section, []))[1].append(pipeline)
     attempts = []
     for section, pipelines in after.values():
         before = section.pipelines(plan)
         if configuration(before) != configuration(pipelines):
             sizes = listed((f"{listed(p.operators, '+')}={p.parallelism}" for p in pipelines), ", ")
-            why = f"the budget dealt out anew should gain {gain:.0%}: {sizes}"
+            why = f"{sizes}: the budget redistributed, expected gain {gain:.0%}"
             attempts.append(SectionChange(section, before, tuple(pipelines), why, {"gain": gain}))
     return tuple(attempts)

@@ -1,7 +1,7 @@
-"""Sections: the regions of a dataflow as a plan runs them.
+"""Sections: the parts of a plan that adapt independently.
 
-A section is a region, or several that the plan has fused into common pipelines: whatever changes
-in it stays in it. Sections do not share pipelines.
+A section is a region of the dataflow, or several regions that share pipelines. Different sections
+share no pipelines, so a change of one does not touch another.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.plan.plan import Pipeline, Plan
 
 @dataclass(frozen=True)
 class Section:
-    """Operators in topological order; `entries` are those that read nothing inside."""
+    """Operators in topological order; `entries` are those without inputs in the section."""
 
     operators: tuple[str, ...]
     entries: tuple[str, ...]
@@ -27,17 +27,17 @@ class Section:
 
     @cached_property
     def place(self) -> Mapping[str, int]:
-        """Where each operator stands in the order."""
+        """Index of each operator in topological order."""
         return {name: at for at, name in enumerate(self.operators)}
 
     def pipelines(self, plan: Plan) -> tuple[Pipeline, ...]:
-        """Its pipelines under a plan, in the order of their first operators."""
+        """Pipelines of the section under a plan, in the order of their first operators."""
         held = (plan.pipeline_of(name) for name in self.operators)
         return tuple({pipeline.name: pipeline for pipeline in held}.values())
 
 
 def sections(graph: Graph, plan: Plan, regions: Sequence[tuple[str, ...]]) -> tuple[Section, ...]:
-    """All sections of a plan, each after those that feed it where that can be."""
+    """Return all sections of a plan, upstream first as far as they do not form a cycle."""
     group = {name: name for name in graph.topological}
 
     def root(name: str) -> str:
@@ -56,10 +56,10 @@ def sections(graph: Graph, plan: Plan, regions: Sequence[tuple[str, ...]]) -> tu
 
 
 def representatives(graph: Graph, found: Sequence[Section]) -> Mapping[Section, frozenset[Section]]:
-    """For each of these sections those nearest to the sources that feed it, or itself.
+    """For each given section, the given sections furthest upstream of it, or itself.
 
-    What a nearest section takes in tells how all behind it fare. One is nearest if no other of
-    these sections feeds it; where two feed each other, neither is behind the other.
+    The input of those shows how all sections downstream of them perform. A section is furthest
+    upstream if none of the others feeds it; if two feed each other, neither is upstream.
     """
     holder = {name: at for at, section in enumerate(found) for name in section.operators}
     fed = _fed(graph, holder)
@@ -80,9 +80,9 @@ def representatives(graph: Graph, found: Sequence[Section]) -> Mapping[Section, 
 
 
 def _fed(graph: Graph, holder: Mapping[str, int]) -> set[int]:
-    """The sections that another one feeds."""
+    """Indices of sections that another section feeds."""
     none, several = -1, -2
-    above: dict[str, int] = {}  # the one section upstream, or one of these
+    above: dict[str, int] = {}  # the only upstream section, or one of these two
     fed: set[int] = set()
     for name in graph.topological:
         seen = {above[i] for i in graph[name].inputs} - {none}

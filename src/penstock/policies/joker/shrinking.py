@@ -1,10 +1,10 @@
-"""What a section can give back when little comes: instances first, then pipelines.
+"""Changes that give resources back under low load: fewer instances, then merged pipelines.
 
-The homes of an operator are the sets of operators that may be one pipeline with it: its region,
-and what ran with it when the flow was started.
+The reverse of growth. The utilisation of what remains stays below `target`, which is well below
+the utilisation at which a section grows, so that the two do not alternate.
 
-This is the way of growth backwards. A section is never made so small that its load would fill it
-beyond `target`, which is well below what makes it grow, so that neither provokes the other.
+Two pipelines may be merged if one of the groups of their operators contains both: a region, or a
+pipeline the flow was started with.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from penstock.policies.joker.trials import SectionChange
 from penstock.policies.shared.bottlenecks import Readings
 from penstock.policies.shared.scaling import resized
 
-Homes = Mapping[str, Sequence[frozenset[str]]]
+Groups = Mapping[str, Sequence[frozenset[str]]]
 
 
 def neighbours(pipelines: Iterable[Pipeline], graph: Graph) -> Iterator[tuple[Pipeline, Pipeline]]:
-    """Every pipeline with each one that it reads, writer first."""
+    """Yield every pair of adjacent pipelines, upstream first."""
     found = tuple(pipelines)
     holder = {name: p for p in found for name in p.operators}
     for reader in found:
@@ -37,15 +37,15 @@ def neighbours(pipelines: Iterable[Pipeline], graph: Graph) -> Iterator[tuple[Pi
 
 
 def merged(
-    first: Pipeline, second: Pipeline, place: Mapping[str, int], graph: Graph, homes: Homes
+    first: Pipeline, second: Pipeline, place: Mapping[str, int], graph: Graph, groups: Groups
 ) -> Pipeline | None:
-    """One pipeline of a writer and its reader with the least parallelism; None if forbidden.
+    """Merge two adjacent pipelines, with the least parallelism; None if that is not allowed.
 
-    `place` is where operators stand in topological order. The pipeline gets the smaller admission,
-    the longer cadence, and the ceiling of the one with the state.
+    place: index of each operator in topological order. The result gets the smaller admission, the
+    longer cadence, and the ceiling of the pipeline that has state.
     """
     both = {*first.operators, *second.operators}
-    if not any(both <= home for home in homes.get(first.name, ())):
+    if not any(both <= group for group in groups.get(first.name, ())):
         return None
     operators = tuple(sorted(both, key=place.__getitem__))
     if not fusion.fits(graph, operators):
@@ -58,26 +58,27 @@ def merged(
 
 
 Work = Mapping[str, float]
-"""Instances that a pipeline could keep at work all the time, by its name."""
+"""Instances that the load of a pipeline keeps busy, by its name."""
 
 
 @dataclass(frozen=True)
 class ShrinkRules:
-    """How full the instances may become.
+    """Rules for giving resources back.
 
-    homes: for each operator the sets of operators that may be one pipeline again; worth: the share
-    of its instances that a section must give back, else the change is not worth it.
+    target: utilisation that the remaining instances may reach; groups: for each operator, sets of
+    operators that may run as one pipeline; worth: the share of its instances that a section must
+    give back for a change to be worth it; replicas: see the organic policy.
     """
 
     target: float
-    homes: Homes
+    groups: Groups
     worth: float = 0.0
     replicas: str = "pipeline"
 
     def attempts(
         self, section: Section, plan: Plan, graph: Graph, readings: Readings
     ) -> Iterator[SectionChange]:
-        """What to try, that which gives back most first."""
+        """Yield changes for a section, the one that gives back most first."""
         pipelines = section.pipelines(plan)
         need = {p.name: r.need for p in pipelines if (r := readings.pipelines.get(p.name))}
         if any(need.get(p.name) is None for p in pipelines):
@@ -91,7 +92,7 @@ class ShrinkRules:
     def _fewer(
         self, section: Section, pipelines: tuple[Pipeline, ...], graph: Graph, work: Work
     ) -> Iterator[SectionChange]:
-        """Fewer instances, in ever smaller steps."""
+        """Yield changes to fewer instances, in ever smaller steps."""
         wanted = {p.name: self._instances(graph, p.operators, work[p.name]) for p in pipelines}
         if self.replicas == "region":
             wanted = dict.fromkeys(wanted, max(wanted.values()))
@@ -100,8 +101,8 @@ class ShrinkRules:
             after = tuple(resized(p, p.parallelism - spare[p.name]) for p in pipelines)
             numbers = {f"{p.name}.work": work[p.name] for p in pipelines if spare[p.name]}
             said = (
-                f"{new.name} has work for {work[old.name]:.2f} instances: {old.parallelism} -> "
-                f"{new.parallelism}, {work[old.name] / new.parallelism:.2f} full"
+                f"{new.name} {old.parallelism} -> {new.parallelism} instances: work for "
+                f"{work[old.name]:.2f}, expected {work[old.name] / new.parallelism:.0%} busy"
                 for old, new in zip(pipelines, after, strict=True)
                 if old.parallelism != new.parallelism
             )
@@ -111,9 +112,9 @@ class ShrinkRules:
     def _merged(
         self, section: Section, pipelines: tuple[Pipeline, ...], graph: Graph, work: Work
     ) -> Iterator[SectionChange]:
-        """Two pipelines as one, where that needs fewer instances."""
+        """Yield merges of two pipelines that need fewer instances as one."""
         for first, second in neighbours(pipelines, graph):
-            whole = merged(first, second, section.place, graph, self.homes)
+            whole = merged(first, second, section.place, graph, self.groups)
             if whole is None:
                 continue
             load = work[first.name] + work[second.name]
@@ -124,14 +125,14 @@ class ShrinkRules:
                 continue
             kept = (p for p in pipelines if p not in (first, second))
             why = (
-                f"{first.name} and {second.name} have work for {load:.2f} instances: merged, "
-                f"{before} -> {wanted}, {load / wanted:.2f} full"
+                f"{first.name} and {second.name} merged, {before} -> {wanted} instances: work for "
+                f"{load:.2f}, expected {load / wanted:.0%} busy"
             )
             numbers = {f"{p.name}.work": work[p.name] for p in (first, second)}
             after = (*kept, resized(whole, wanted))
             yield SectionChange(section, pipelines, after, why, numbers)
 
     def _instances(self, graph: Graph, operators: Sequence[str], work: float) -> int:
-        """Instances that this much work fills to the target, no fewer than the bounds allow."""
+        """Fewest instances within the bounds that stay below the target utilisation."""
         enough = math.ceil(work / self.target - 1e-9)
         return max(enough, fusion.bounds(graph, operators).least)

@@ -1,4 +1,9 @@
-"""Where to split a pipeline, and what a split should gain."""
+"""Where to split a pipeline, and the expected gain.
+
+The cost of an operator is its share of the time that an instance of the pipeline is at work. The
+rest of that time is overhead of the pipeline, which every part has after a split. The slowest part
+bounds the throughput, so a split multiplies it by 1 / (overhead + cost of the costliest part).
+"""
 
 from __future__ import annotations
 
@@ -12,10 +17,10 @@ from penstock.plan.plan import Pipeline
 
 @dataclass(frozen=True)
 class Cut:
-    """A pipeline cut in front of an operator: what fed it, and the part that begins with it.
+    """A pipeline split before an operator: the upstream parts, and the part it begins.
 
-    An operator with several inputs in the pipeline leaves a part for each of them. A sink is cut
-    off alone, and what it reads stays with the other sinks.
+    There is one upstream part for each input that the operator has in the pipeline. A sink is split
+    off alone, and its input stays with the other sinks.
     """
 
     before: str
@@ -23,9 +28,9 @@ class Cut:
 
 
 def utility(shares: Sequence[float]) -> float:
-    """Throughput after a cut over throughput before it, from the costs of its parts.
+    """Ratio of throughput after a split to before, from the costs of its parts.
 
-    Costs that add up to more than 1 are measured amiss; they are taken in proportion.
+    Costs that add up to more than 1 are a measuring error and are scaled down to 1.
     """
     whole = sum(shares)
     scale = max(1.0, whole)
@@ -37,12 +42,12 @@ def utility(shares: Sequence[float]) -> float:
 def split_gains(
     graph: Graph, operators: Sequence[str], costs: Mapping[str, float]
 ) -> dict[str, float]:
-    """By which share throughput would rise with a cut in front of each operator that has one.
+    """Expected relative gain of throughput of a split before each possible operator.
 
-    An operator without a cost counts as overhead: nobody knows which part it would burden.
+    Operators of unknown cost count as overhead, as if every part had them.
     """
     whole = sum(costs.get(name, 0.0) for name in operators)
-    feeding: dict[str, float] = {}  # the cost of an operator and of all that feeds it
+    feeding: dict[str, float] = {}  # cost of an operator and all its upstream operators
     found: dict[str, float] = {}
     for name in operators:
         own = costs.get(name, 0.0)
@@ -57,7 +62,7 @@ def split_gains(
 def best_cut(
     graph: Graph, operators: Sequence[str], costs: Mapping[str, float]
 ) -> tuple[Cut, float] | None:
-    """The cut that gains most, the earliest of equals, and its gain; None if there is no cut."""
+    """Return the split with the highest gain (the first of equals) and that gain, or None."""
     found = split_gains(graph, operators, costs)
     if not found:
         return None
@@ -66,10 +71,9 @@ def best_cut(
 
 
 def cut(graph: Graph, operators: Sequence[str], before: str) -> Cut:
-    """A valid pipeline cut in front of one of its operators.
+    """Split a valid pipeline before one of its operators; all parts are valid pipelines.
 
-    Every part is valid too: it is an in-tree whose tail is what the operator reads, or it is what
-    is left of the whole.
+    Each upstream part is an in-tree that ends with an input of the operator.
     """
     members = set(operators)
     inside = [i for i in dict.fromkeys(graph[before].inputs) if i in members]
@@ -82,7 +86,7 @@ def cut(graph: Graph, operators: Sequence[str], before: str) -> Cut:
 
 
 def apply(graph: Graph, pipeline: Pipeline, cut: Cut) -> tuple[Pipeline, ...]:
-    """The pipelines after a cut: all keep the settings, the one with the state its ceiling."""
+    """Return the pipelines after a split; only the one with the state keeps its ceiling."""
     return tuple(
         replace(
             pipeline,
@@ -94,7 +98,7 @@ def apply(graph: Graph, pipeline: Pipeline, cut: Cut) -> tuple[Pipeline, ...]:
 
 
 def _feeding(graph: Graph, name: str, members: set[str]) -> set[str]:
-    """An operator and all that feeds it among the members."""
+    """An operator and everything upstream of it among the members."""
     found: set[str] = set()
     stack = [name]
     while stack:

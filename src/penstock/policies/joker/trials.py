@@ -1,4 +1,4 @@
-"""Trials: changes under way, whether they have paid, and what is not tried again."""
+"""Changes on trial, whether they have paid off, and what is not tried again."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from penstock.policies.shared import bottlenecks
 from penstock.policies.shared.bottlenecks import PipelineReading, Readings
 
 Configuration = tuple[tuple[tuple[str, ...], int], ...]
-"""Operators of each pipeline with its parallelism, sorted; two plans are compared by it."""
+"""Sorted operators and parallelism of each pipeline, for comparing plans."""
 
 
 @dataclass(frozen=True)
 class SectionChange:
-    """Other pipelines for a section, with the reason in words and numbers.
+    """A change of the pipelines of a section, with its reason as a text and as numbers.
 
-    promise: the share by which its throughput should rise, None if that is no reason for it.
+    promise: the expected relative gain of throughput, None if that is not the reason.
     """
 
     section: Section
@@ -42,7 +42,7 @@ class SectionChange:
 
     @property
     def slots(self) -> int:
-        """Instances more than before."""
+        """Number of instances added; negative if removed."""
         return sum(p.parallelism for p in self.after) - sum(p.parallelism for p in self.before)
 
     @property
@@ -51,18 +51,18 @@ class SectionChange:
             self,
             before=self.after,
             after=self.before,
-            why=f"{self.section.name} back",
+            why=f"{self.section.name} as before",
             promise=None,
         )
 
 
 def configuration(pipelines: Iterable[Pipeline]) -> Configuration:
-    """What counts of some pipelines when two plans are compared."""
+    """Return what is compared of some pipelines."""
     return tuple(sorted((p.operators, p.parallelism) for p in pipelines))
 
 
 def with_changes(plan: Plan, attempts: Iterable[SectionChange]) -> Plan:
-    """A plan with the sections of some attempts as these want them, whatever they were."""
+    """Return a plan with some sections changed."""
     wanted = {a.section: a.after for a in attempts}
     inside = {name for section in wanted for name in section.operators}
     kept = (p for p in plan.pipelines if p.operators[0] not in inside)
@@ -71,10 +71,10 @@ def with_changes(plan: Plan, attempts: Iterable[SectionChange]) -> Plan:
 
 @dataclass(frozen=True)
 class SectionLoad:
-    """What a section has to do.
+    """Load of a section.
 
-    rate: rows per second that come to it, or that it takes where the former is not known; busy: of
-    its busiest pipeline; behind: whether rows wait anywhere in the flow.
+    rate: rows arriving per second or, if unknown, rows processed; busy: utilisation of its busiest
+    pipeline; behind: whether the flow has a backlog anywhere.
     """
 
     rate: float | None = None
@@ -82,7 +82,7 @@ class SectionLoad:
     behind: bool | None = None
 
     def changed(self, now: SectionLoad, threshold: float) -> bool:
-        """Whether it is another load by more than a share of it, or rows wait where none did."""
+        """True if the load differs by more than a share, or a new backlog exists."""
         if self.behind is False and now.behind is True:
             return True
         pairs = ((self.rate, now.rate), (self.busy, now.busy))
@@ -103,7 +103,7 @@ class FailedChange:
 
 
 def section_load(section: Section, plan: Plan, readings: Readings, waiting: float) -> SectionLoad:
-    """The load of a section under a plan."""
+    """Return the load of a section under a plan."""
     heads = {plan.pipeline_of(entry).name for entry in section.entries}
     entering = [readings.pipelines[name] for name in heads if name in readings.pipelines]
     rates = [r.rate if r.arrival is None else r.arrival for r in entering]
@@ -124,7 +124,7 @@ def still_failed(
     waiting: float,
     threshold: float,
 ) -> tuple[FailedChange, ...]:
-    """The failures that still count under the load of now."""
+    """Return the failures that still count, because the load is about the same."""
     return tuple(
         f
         for f in failures
@@ -135,13 +135,13 @@ def still_failed(
 def outgrown_configuration(
     section: Section, before: Iterable[Pipeline], now: SectionLoad
 ) -> FailedChange:
-    """A configuration that was outgrown: it would not do for this load, however busy it is now."""
+    """Mark the configuration before a change as too small for the present load."""
     return FailedChange(section, configuration(before), SectionLoad(now.rate))
 
 
 @dataclass(frozen=True)
 class ChangeTrial:
-    """Attempts made together; `origin` is the plan before them and `base` its profile."""
+    """Changes on trial together; `origin` is the plan before, `base` its measurements."""
 
     attempts: tuple[SectionChange, ...]
     growing: bool
@@ -153,10 +153,10 @@ class ChangeTrial:
         return tuple(attempt.section for attempt in self.attempts)
 
     def gains(self, plan: Plan, profile: Readings) -> Mapping[Section, float | None]:
-        """By which share more rows get through each section than before; None if not measured.
+        """Relative gain of throughput of each section; None if it is not measured.
 
-        Where rows can wait inside a section, those that enter it need not get through. So it is by
-        what comes to its end, or by what was changed inside, which may have to wait for others.
+        Rows that enter a section may pile up inside, so the gain is taken at its end, or at the
+        changed pipelines inside, which may wait for others.
         """
         choose = max if self.growing else min
         before = set(self.origin.pipelines)
@@ -178,24 +178,24 @@ class ChangeTrial:
     def outgrown(
         self, plan: Plan, profile: Readings, waiting: float, bottleneck: float
     ) -> Iterator[FailedChange]:
-        """What its attempts have replaced, where the load of now would make that too busy again.
+        """Yield the replaced configurations that the present load would make too busy again.
 
-        Rows that waited may have come long before: what worked them off was busy with more than
-        comes now, and need not be too small for that.
+        Utilisation before the trial may include an older backlog, so it is scaled to the present
+        arrival rate.
         """
         for attempt in self.attempts:
             section = attempt.section
             busy = section_load(section, self.origin, self.base, waiting).busy
             now = section_load(section, plan, profile, waiting)
             done, _ = _entering(section, self.origin, self.base)
-            again = bottleneck  # where nobody knows, better too careful
+            again = bottleneck  # if unknown, assume it is too small
             if busy is not None and now.rate is not None and done:
                 again = busy * now.rate / done
             if again >= bottleneck:
                 yield outgrown_configuration(section, attempt.before, now)
 
     def failures(self, attempts: Iterable[SectionChange], waiting: float) -> Iterator[FailedChange]:
-        """Some of its attempts as failed under the load before the trial."""
+        """Yield some of its changes as failed under the load before the trial."""
         for attempt in attempts:
             before = section_load(attempt.section, self.origin, self.base, waiting)
             yield FailedChange(attempt.section, attempt.configuration, before)
@@ -203,7 +203,7 @@ class ChangeTrial:
 
 @dataclass(frozen=True)
 class TrialVerdict:
-    """Which attempts have not paid, in words too; `unknown` names what was not measured."""
+    """Changes that have not paid off, and why; `unknown` names sections not measured."""
 
     lost: tuple[SectionChange, ...]
     words: str
@@ -221,13 +221,12 @@ def judge_growth(
     *,
     headroom: bool = True,
 ) -> TrialVerdict:
-    """Whether growth has paid: by the sections nearest to the sources, for all that they feed.
+    """Judge whether growth has paid off, by the sections furthest upstream.
 
-    It has if more rows enter by more than the share `improvement`, or if rows waited before the
-    trial and none do now: then there was no more to gain. Where none waited before either, all
-    that came went through already, and with `headroom` it has paid unless less of what comes does
-    now, or rows wait. Less that comes is no loss, nor is it that a backlog is worked off; where
-    nobody knows what comes, less that goes through is.
+    It has if throughput rose by more than `improvement`, or if a backlog was worked off, because
+    then there was no more to gain. Without a backlog before, all input was processed already: with
+    `headroom`, growth has then paid off unless a smaller share of the input is processed now, or a
+    backlog has built up. Less input is not a loss, unless the arrival rate is unknown.
     """
     gains = trial.gains(plan, profile)
     feeding = representatives(graph, trial.sections)
@@ -240,12 +239,14 @@ def judge_growth(
     paid = {s for s in nearest if caught_up or s in held or (gains[s] or 0.0) > improvement}
     known = {s.name: gain for s in nearest if (gain := gains[s]) is not None}
     said = [
-        _told_early(s, gain, share[s], improvement) if early else _told(s, gain, improvement)
+        _headroom_text(s, gain, share[s], improvement)
+        if early
+        else _gain_text(s, gain, improvement)
         for s in nearest
         if (gain := gains[s]) is not None
     ]
     if caught_up:
-        said.append("rows waited and no longer do")
+        said.append("the backlog was worked off")
     return TrialVerdict(
         tuple(a for a in trial.attempts if not feeding[a.section] <= paid),
         listed(said),
@@ -254,21 +255,21 @@ def judge_growth(
     )
 
 
-def _told(section: Section, gain: float, improvement: float) -> str:
-    sign = ">" if gain > improvement else "<="
-    return f"throughput of {section.name} rose {gain:.0%} {sign} {improvement:.0%}"
+def _gain_text(section: Section, gain: float, improvement: float) -> str:
+    return f"throughput of {section.name} changed by {gain:+.0%}, {improvement:+.0%} required"
 
 
-def _told_early(section: Section, gain: float, share: float | None, improvement: float) -> str:
-    said = "nothing waited and nothing does"
+def _headroom_text(section: Section, gain: float, share: float | None, improvement: float) -> str:
+    said = "no backlog before or after"
     if share is not None:
-        return f"{said}, {section.name} takes {share:.0%} of what comes ({gain:+.0%} rows)"
-    held = f"fell by no more than {improvement:.0%}" if gain >= -improvement else "fell"
-    return f"{said}, throughput of {section.name} {held} ({gain:+.0%})"
+        return f"{said}, {section.name} processes {share:.0%} of its input ({gain:+.0%} rows)"
+    return (
+        f"{said}, throughput of {section.name} changed by {gain:+.0%}, {-improvement:.0%} allowed"
+    )
 
 
 def share_taken(section: Section, plan: Plan, found: Readings) -> float | None:
-    """The share of the rows that come to a section that it takes; None where nobody knows."""
+    """Share of its arriving rows that a section processes; None if unknown."""
     done, came = _entering(section, plan, found)
     if done is None or came is None:
         return None
@@ -276,7 +277,7 @@ def share_taken(section: Section, plan: Plan, found: Readings) -> float | None:
 
 
 def _entering(section: Section, plan: Plan, found: Readings) -> tuple[float | None, float | None]:
-    """Rows per second that the pipelines take by which a section is entered, and that come."""
+    """Rows per second processed by, and arriving at, the first pipelines of a section."""
     heads = {plan.pipeline_of(name).name for name in section.entries}
     readings = [found.pipelines.get(name, PipelineReading()) for name in sorted(heads)]
     rates = [r.rate for r in readings if r.rate is not None]
@@ -288,7 +289,7 @@ def _entering(section: Section, plan: Plan, found: Readings) -> tuple[float | No
 
 
 def progress(place: Sequence[str], plan: Plan, found: Readings) -> float | None:
-    """Rows per second that enter some operators; None where that is not measured."""
+    """Rows per second that enter some operators; None if not measured."""
     rates: Sequence[float | None] = [found.operators.get(name) for name in place]
     if None in rates:
         heads = {plan.pipeline_of(name).name for name in place}
@@ -316,7 +317,7 @@ class FusionGroups:
 
     @cached_property
     def of_operator(self) -> Mapping[str, tuple[frozenset[str], ...]]:
-        """The groups that each operator is in."""
+        """Groups that contain each operator."""
         found: dict[str, tuple[frozenset[str], ...]] = {}
         for group in self.groups:
             members = frozenset(group)
@@ -337,15 +338,15 @@ def _sinks_of(graph: Graph, name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class OrganicMemory:
-    """What the organic policy knows from one turn to the next.
+    """Memory of the organic policy.
 
-    expected: the plan that should be in force; since: when that was decided;
-    profile: what was measured of it; trial: what has to prove itself; failed: what did not;
-    calm: profiles in a row after which something could have been given back; before: what to go
-    back to if the last decision is not carried out.
+    expected: the plan that should be in force; since: when it was decided; profile: measurements
+    under it; trial: changes that have to pay off; failed: changes that did not; calm: consecutive
+    profiles in which something could be given back; before: the memory to return to if the last
+    decision is not carried out.
     """
 
-    ground: FusionGroups
+    groups: FusionGroups
     expected: Configuration
     since: float = -math.inf
     profile: Readings | None = None
@@ -357,28 +358,28 @@ class OrganicMemory:
 
 
 def initial_memory(graph: Graph, plan: Plan) -> OrganicMemory:
-    """Nothing known yet."""
+    """Memory at the start of a run."""
     return OrganicMemory(fusion_groups(graph, plan), configuration(plan.pipelines))
 
 
 def reconciled(memory: OrganicMemory, plan: Plan, now: float) -> OrganicMemory:
-    """The memory under the plan in force, which may be another than was decided.
+    """Return the memory for the plan in force, which may not be the one that was decided.
 
-    A decision that was not carried out is taken back, and comes again after another profile.
-    Whatever else changed the plan makes everything known about it worthless.
+    If the last decision was not carried out, the memory before it applies again, with a new
+    profile. If something else changed the plan, everything known about it is dropped.
     """
     found = configuration(plan.pipelines)
     if found == memory.expected:
         return replace(memory, before=None)
     if memory.before is not None and found == memory.before.expected:
         return replace(memory.before, profile=None, since=now)
-    return OrganicMemory(memory.ground, found, now)
+    return OrganicMemory(memory.groups, found, now)
 
 
 def with_snapshot(
     memory: OrganicMemory, snapshot: Snapshot, plan: Plan, share: float, whole: bool = False
 ) -> OrganicMemory:
-    """The memory with one more snapshot in its profile, read as a `whole` or by its rows."""
+    """Return the memory with one more snapshot; `whole`: see `bottlenecks.read`."""
     new = bottlenecks.read(snapshot, plan, whole)
     old = memory.profile
     if old is None:
@@ -397,9 +398,9 @@ def after_change(
     trial: ChangeTrial | None,
     failed: Iterable[FailedChange],
 ) -> OrganicMemory:
-    """The memory after a decision for a plan."""
+    """Return the memory after a decision for a plan."""
     return OrganicMemory(
-        memory.ground,
+        memory.groups,
         configuration(plan.pipelines),
         now,
         trial=trial,

@@ -1,1 +1,1 @@
-"""Nephele: latency constraints kept with the fewest instances. The policy `latency`."""
+"""Nephele: latency constraints met with the fewest instances. Policy `latency`."""

@@ -1,8 +1,8 @@
-"""The latency constraints of a flow, as they were measured from end to end.
+"""Latency constraints: measured end-to-end latency, and the part that pipelines explain.
 
-The times of the pipelines, waiting and work, do not add up to all that a row takes: an operator may
-keep it until the next write, and something may take time that nobody measures. What is left over is
-no matter of instances, and has to be reckoned with like work.
+Waits and work of the pipelines may not add up to the end-to-end latency: an operator may hold rows
+until its next write, or something takes time that is not measured. Instances do not shorten that
+rest, so it counts as work.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DIGITS = 1e-6
 
 @dataclass(frozen=True)
 class EndToEnd:
-    """Seconds from one end of a constraint to the other, and how many of them its parts explain."""
+    """Bound, measured latency, and the seconds its pipelines explain, of one constraint."""
 
     bound: float
     mean: float
@@ -38,13 +38,13 @@ class EndToEnd:
 
     @property
     def rest(self) -> float:
-        """What the parts do not explain, but for the last digits."""
+        """Seconds that the pipelines do not explain, ignoring rounding errors."""
         rest = self.mean - self.explained
         return rest if rest > _DIGITS * self.mean else 0.0
 
 
 def seconds_in_pipeline(metrics: PipelineMetrics | None) -> float:
-    """Seconds in a pipeline, from a row's arrival to its output, as they were measured."""
+    """Measured seconds from arrival to output in a pipeline."""
     if metrics is None:
         return 0.0
     worked = metrics.service if metrics.batch_seconds is None else metrics.batch_seconds
@@ -56,7 +56,7 @@ def longest_path(
     upstream: Mapping[str, tuple[str, ...]],
     seconds: Mapping[str, float],
 ) -> float:
-    """The longest way through pipelines that take so many seconds, each after all that feed it."""
+    """Largest sum of seconds on a path through these pipelines, listed upstream first."""
     longest: dict[str, float] = {}
     for name in names:
         before = (longest[up] for up in upstream[name] if up in longest)
@@ -65,15 +65,15 @@ def longest_path(
 
 
 def read_write(operators: Iterable[Operator]) -> bool:
-    """Whether one of them is asked for the time from a read to the next write."""
+    """True if one of the operators has read-to-write latency."""
     return any(one.latency is Latency.READ_WRITE for one in operators)
 
 
 def declared_seconds(operators: Iterable[Operator]) -> float:
-    """Seconds from a read to the next write, as far as they are written in the dataflow.
+    """Seconds from read to write that follow from the dataflow: from its windows.
 
-    A row that waits for the end of its window waits for half of one on average, or of its slide,
-    and then for the watermark. Other operators do not say.
+    A row waits on average for half a window, or half its slide, and then for the watermark. For
+    other operators the time is unknown.
     """
     return math.fsum(_window(one.body) for one in operators if one.latency is Latency.READ_WRITE)
 
@@ -86,9 +86,9 @@ def _window(body: object) -> float:
 
 
 class MeasuredConstraints:
-    """The constraints with their pipelines.
+    """All constraints with their pipelines and measured latencies.
 
-    held: the pipelines on the way of a constraint that is missed.
+    held: pipelines on the path of a constraint that is missed; they must not be scaled down.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class MeasuredConstraints:
         )
 
     def _end(self, constraint: Constraint, snapshots: Sequence[Snapshot]) -> EndToEnd | None:
-        """The last that is known of a constraint; None where nothing was measured."""
+        """Latest end-to-end latency of a constraint; None if not measured."""
         found = [s.latency[constraint.name] for s in snapshots if constraint.name in s.latency]
         if not found:
             return None
@@ -118,7 +118,7 @@ class MeasuredConstraints:
         return EndToEnd(constraint.latency, found[-1].mean, parts)
 
     def _times(self, window: float) -> Mapping[str, float]:
-        """Seconds in each pipeline, over the time for which a constraint looks back."""
+        """Seconds in each pipeline, averaged over the window of a constraint."""
         if window not in self.times:
             every = windows.settled_after(self.context.snapshots, -math.inf)
             measured = windows.pipeline_averages(windows.since(every, every[-1].at - window))
@@ -128,7 +128,7 @@ class MeasuredConstraints:
         return self.times[window]
 
     def steady(self, constraint: Constraint, stations: Mapping[str, Station], most: float) -> bool:
-        """Whether what was measured is what the plan in force takes, and nothing from before."""
+        """True if the measurement is of the plan in force, without older backlogs."""
         names, shots = self.sequences[constraint], self.context.snapshots
         recent = (s for s in shots if s.at > shots[-1].at - constraint.window)
         return all(s.settled for s in recent) and not any(
@@ -137,11 +137,11 @@ class MeasuredConstraints:
         )
 
     def read_write(self, constraint: Constraint) -> bool:
-        """Whether one of its operators is asked for the time from a read to the next write."""
+        """True if an operator of the constraint has read-to-write latency."""
         return any(name in self._declared for name in self.sequences[constraint])
 
     def declared(self, constraint: Constraint) -> float:
-        """Seconds from reads to writes, by the dataflow itself."""
+        """Seconds from read to write that follow from the dataflow."""
         if not self.read_write(constraint):
             return 0.0
         names, upstream = self.sequences[constraint], self.topology.upstream
@@ -150,7 +150,7 @@ class MeasuredConstraints:
 
     @cached_property
     def _declared(self) -> Mapping[str, float]:
-        """The same by pipeline, for those that have an operator which is asked for it."""
+        """Declared seconds by pipeline; only pipelines with a read-to-write operator."""
         graph, found = self.context.graph, {}
         for name, pipeline in self.topology.pipelines.items():
             operators = [graph[operator] for operator in pipeline.operators]
@@ -159,7 +159,7 @@ class MeasuredConstraints:
         return found
 
     def _held(self, name: str) -> bool:
-        """Whether what a pipeline measures is the time to its output, windows and all."""
+        """True if the measured time of a pipeline already includes its windows."""
         assert self.context.latest is not None
         metrics = self.context.latest.pipelines.get(name)
         return metrics is not None and metrics.batch_seconds is not None and not metrics.in_batches

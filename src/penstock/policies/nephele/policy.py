@@ -1,12 +1,12 @@
-"""Latency guarantees with the fewest instances, after Nephele's reactive strategy.
+"""Latency constraints met with the fewest instances, after Nephele's reactive strategy.
 
-For every constraint: a bottleneck gets at least twice its instances; without one, a queueing model
-fitted to what was measured says which are the fewest instances that keep the waits within a fifth
-of the time that is left beside the work. The other four fifths are spent on cadence: gathering
-rows costs latency, which there is, and saves work. Constraints are met one after the other, later
-ones only raise, and all that is carried out together. Where more was measured from end to end than
-the model explains, the rest counts as work; while a constraint is missed, nothing on its way
-becomes less.
+For every constraint, a bottleneck gets at least twice its instances. Without a bottleneck, a
+queueing model fitted to the measurements gives the fewest instances that keep the waits within a
+fifth of the time left besides work. The other four fifths go to the cadence: gathering rows for
+batches uses up latency that is available, and saves work. Constraints are handled one after the
+other, where later ones only raise instances, and applied together. If the measured end-to-end
+latency exceeds what the model explains, the rest counts as work. While a constraint is missed,
+nothing on its path is scaled down.
 """
 
 from __future__ import annotations
@@ -42,11 +42,12 @@ from penstock.policies.shared.topology import Topology
 
 @dataclass(frozen=True)
 class LatencyMemory:
-    """When the policy has looked last, until when it keeps still, and what proved too little.
+    """Memory of the latency policy.
 
-    plan: what was decided then; too_few: instances by pipeline that were not enough, with the
-    load for which they were not; overheads: what batches took beside their rows; rests: seconds
-    that each constraint was seen to take beside work and waits, 0 where that does not count.
+    at: when it looked last; still: until when it waits for the effect of added instances; plan: its
+    last decision; too_few: instances by pipeline that were not enough, with the load at that time;
+    overheads: measured overhead of batches by pipeline; rests: seconds of each constraint that work
+    and waits do not explain, 0 if they do not count.
     """
 
     at: float = -math.inf
@@ -62,14 +63,14 @@ class LatencyMemory:
 class LatencyPolicy:
     """Meet latency constraints with as few instances as possible.
 
-    adjust: seconds between two looks; inactive: so many of them nothing is done after instances
-    were added; wait_share: share of the time beside the work that may be waited, cadence_share:
-    share that may be gathered (0 leaves cadences alone); rho_max: utilisation from which a
-    pipeline is a bottleneck, rho_target: the highest that is planned for; tolerance: instances
-    that would wait or save so little more than wanted stay; hysteresis: a cadence that would
-    move by less stays; load_drop: instances that proved too few are not tried again
-    until the load is lower by that share; catch_up: seconds in which a backlog is to be worked
-    off; most: instances of a pipeline that nothing else bounds.
+    adjust: seconds between two decisions; inactive: number of decisions skipped after instances
+    were added; wait_share: share of the time left besides work that rows may wait in queues;
+    cadence_share: share that they may be gathered for batches (0: cadences stay as they are);
+    rho_max: utilisation from which a pipeline is a bottleneck; rho_target: highest utilisation
+    planned for; tolerance: relative excess of waits, or saving of instances, that changes nothing;
+    hysteresis: relative change of a cadence below which it stays; load_drop: relative drop of the
+    load after which instances that were too few may be tried again; catch_up: seconds in which a
+    backlog is to be worked off; most: most instances of a pipeline without other bounds.
     """
 
     adjust: float = 5.0
@@ -90,25 +91,27 @@ class LatencyPolicy:
     def __post_init__(self) -> None:
         for one in fields(self):
             if not getattr(self, one.name) >= 0:
-                raise InvalidInput(f"latency: {one.name} is {getattr(self, one.name)}, below 0")
+                raise InvalidInput(
+                    f"latency: {one.name} must be 0 or more, not {getattr(self, one.name)}"
+                )
         if not self.wait_share > 0 or self.wait_share + self.cadence_share > 1 + 1e-9:
             raise InvalidInput(
-                f"latency: wait_share {self.wait_share} is above 0, and with cadence_share "
-                f"{self.cadence_share} it is 1 at most"
+                f"latency: wait_share must be above 0 and with cadence_share at most 1, not "
+                f"{self.wait_share} and {self.cadence_share}"
             )
         if not 0 < self.rho_target <= self.rho_max <= 1:
             raise InvalidInput(
-                f"latency: rho_target {self.rho_target} is above 0 and not above rho_max "
-                f"{self.rho_max}, which is 1 at most"
+                f"latency: 0 < rho_target <= rho_max <= 1 does not hold for rho_target="
+                f"{self.rho_target}, rho_max={self.rho_max}"
             )
         if not self.most >= 1 or self.catch_up == 0:
-            raise InvalidInput("latency: most is 1 or more, catch_up is above 0")
+            raise InvalidInput("latency: most must be 1 or more, and catch_up above 0")
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
         before = memory or LatencyMemory()
         constraints = context.graph.constraints
         if not constraints:
-            return Decision(None, "the dataflow has no latency constraint to meet"), before
+            return Decision(None, "no change: the dataflow has no latency constraint"), before
         why = self._still(context, before)
         if why is not None:
             return Decision(None, why), before
@@ -116,18 +119,18 @@ class LatencyPolicy:
             context.snapshots, max(before.at, context.now - self._span)
         )
         if not snapshots:
-            return Decision(None, "no settled measurement since the last look"), before
+            return Decision(None, "no change: no settled measurement since the last look"), before
         topology = Topology(context.graph, context.plan)
         sequences = {c: topology.between(c.first, c.last) for c in constraints}
         concerned = dict.fromkeys(n for names in sequences.values() for n in names)
         measured = windows.pipeline_averages(windows.since(snapshots, context.now - self._span))
         lacking = {n: missing(measured.get(n)) for n in concerned}
         if any(lacking.values()):
-            told = messages.listed([f"{', '.join(m)} of {n}" for n, m in lacking.items() if m])
-            return Decision(None, f"not measured: {told}"), before
+            names = messages.listed([f"{', '.join(m)} of {n}" for n, m in lacking.items() if m])
+            return Decision(None, f"no change: not measured: {names}"), before
         stations = {
             n: self._station(m, context)
-            for n, m in _all_that_comes(topology, measured).items()
+            for n, m in _with_expected_arrivals(topology, measured).items()
             if n in concerned
         }
         seen = MeasuredConstraints(context, topology, sequences, snapshots)
@@ -138,12 +141,12 @@ class LatencyPolicy:
         return max(self.adjust, 1e-9)
 
     def _still(self, context: Context, memory: LatencyMemory) -> str | None:
-        """Why it is too early to look."""
+        """Say why it is too early for a decision, or None."""
         if context.now < memory.still and context.plan == memory.plan:
             left = memory.still - context.now
-            return f"instances were added; their effect is awaited for another {left:.1f} s"
+            return f"no change: waiting another {left:.1f} s for the effect of added instances"
         if context.now - memory.at < self.adjust:
-            return f"the next look is in {memory.at + self.adjust - context.now:.1f} s"
+            return f"no change: next look in {memory.at + self.adjust - context.now:.1f} s"
         return None
 
     def _station(self, metrics: PipelineMetrics, context: Context) -> Station:
@@ -153,7 +156,7 @@ class LatencyPolicy:
 
 
 class _Adjustment:
-    """One look: from stations and constraints to a decision and what to remember."""
+    """One decision, from stations and constraints."""
 
     def __init__(
         self,
@@ -180,15 +183,15 @@ class _Adjustment:
         self.least = {name: self._least(name) for name in stations}
 
     def _noted(self, known: crowding.Overheads, station: Station) -> crowding.Overheads:
-        """What batches took beside their rows; those of a jam are of rows from before."""
+        """Update the overhead of batches, unless a backlog distorts it."""
         jammed = station.backlog or station.utilisation >= self.policy.rho_max
         return known if jammed else crowding.with_measured_overhead(known, station)
 
     def _rest(self, constraint: Constraint, before: float | None) -> float:
-        """Seconds of a constraint that count beside the work and the waits of its pipelines.
+        """Seconds of a constraint that neither work nor waits explain, if they count.
 
-        An operator that is asked for the time from a read to the next write has them always, any
-        other flow from when its constraint was missed until they are gone.
+        They always count if an operator declares read-to-write latency; otherwise from when the
+        constraint is missed until they are gone.
         """
         end = self.seen.ends[constraint]
         if end is None:
@@ -210,18 +213,19 @@ class _Adjustment:
         after = LatencyMemory(
             now, still, plan, {**self.too_few, **lesson}, self.overheads, self.rests
         )
-        said = [*self._words(outcomes, plan), *self._crowded(wanted), *capped]
+        said = [*self._constraint_texts(outcomes), *self._overhead_texts(wanted), *capped]
+        changes = messages.changes_text(self.context.plan, plan)
         changed = None if plan == self.context.plan else plan
         numbers = {**self._numbers(outcomes, plan), **self._gained(outcomes, wanted)}
-        return Decision(changed, "; ".join(said), numbers), after
+        return Decision(changed, f"{changes}: {'; '.join(said)}", numbers), after
 
     def _gained(
         self, outcomes: Mapping[Constraint, ConstraintOutcome], wanted: Mapping[str, int]
     ) -> Mapping[str, float]:
-        """Seconds that instances which are added take from a row, for the guard.
+        """Seconds of latency that added instances save, for the guard.
 
-        Nothing where that is not known: rows pile up before a bottleneck or from before, so that
-        they wait ever longer without it; and fewer instances somewhere gain something else.
+        Empty if unknown, because a backlog makes rows wait ever longer, or if some pipeline loses
+        instances, which gains something else.
         """
         stations = self.stations.values()
         if any(s.backlog or wanted[s.name] < s.parallelism for s in stations):
@@ -260,7 +264,7 @@ class _Adjustment:
         )
 
     def _most(self, name: str) -> int:
-        """Instances that a pipeline may have, and never fewer than it has and has a use for."""
+        """Most instances of a pipeline: its bounds, but no fewer than it has and can use."""
         pipeline, limits = self.topology.pipelines[name], self.context.limits
         bounds = (self.topology.bounds(name).most, pipeline.ceiling, limits.slots)
         most = min([b for b in bounds if b is not None], default=self._room)
@@ -269,7 +273,7 @@ class _Adjustment:
         return most if useful is None else min(most, useful)
 
     def _useful(self, name: str) -> int | None:
-        """More instances than these would make batches longer than they save; None: no limit."""
+        """Instances beyond which batch overhead exceeds the saving; None if unlimited."""
         s = self.stations[name]
         found = crowding.most_useful_instances(
             s, crowding.overhead_per_instance(self.overheads[name])
@@ -281,20 +285,20 @@ class _Adjustment:
         return s.parallelism if near else found
 
     def _stable(self, name: str) -> int:
-        """Instances that the load needs, and that the operators ask for."""
+        """Fewest instances for the load at the target utilisation, within the bounds."""
         needed = round_up(self.stations[name].load / self.policy.rho_target)
         return max(self.topology.bounds(name).least, needed)
 
     @cached_property
     def _room(self) -> int:
-        """Instances that can run at a time, where that is known: more would only take turns."""
+        """Instances that the executors can run at a time, or `most` if unknown."""
         slots, limits = scaling.executor_slots(self.context), self.context.limits
         if slots is None:
             return self.policy.most
         return slots * (limits.executors or self.context.plan.executors)
 
     def _least(self, name: str) -> int:
-        """Instances below which it must not go: for its bounds, its load, its backlog, by trial."""
+        """Fewest instances of a pipeline by bounds, load, backlog and past failures."""
         s, policy = self.stations[name], self.policy
         stable = self._stable(name)
         if s.utilisation <= (policy.rho_target + policy.rho_max) / 2:
@@ -310,7 +314,7 @@ class _Adjustment:
         return min(least, self.most[name])
 
     def _within_budget(self, wanted: Mapping[str, int]) -> tuple[Mapping[str, int], list[str]]:
-        """The same within the budget of instances: the best use of those there are."""
+        """Reduce the instances to the budget, with the least sum of waits."""
         slots, plan = self.context.limits.slots, self.context.plan
         others = sum(p.parallelism for p in plan.pipelines if p.name not in wanted)
         if slots is None or others + sum(wanted.values()) <= slots:
@@ -320,9 +324,9 @@ class _Adjustment:
         found = spread(vertices, slots - others)
         given = found.instances
         cut = messages.shortage_text(given, wanted)
-        said = f"the budget of {slots} instances is less than the {others + sum(wanted.values())}"
-        too_little = "" if found.met else ", too little for the load"
-        return given, [f"{said} needed{too_little}: {cut}"]
+        total = others + sum(wanted.values())
+        too_small = "" if found.met else " and too small for the load"
+        return given, [f"budget of {slots} instances is below the {total} needed{too_small}: {cut}"]
 
     def _plan(self, instances: Mapping[str, int], cadences: Mapping[str, float]) -> Plan:
         plan = self.context.plan
@@ -341,54 +345,53 @@ class _Adjustment:
             return min(old, new)
         return new if abs(new - old) > self.policy.hysteresis * max(old, new) else old
 
-    # --- words --------------------------------------------------------------------------------
+    # --- reasons ------------------------------------------------------------------------------
 
-    def _crowded(self, wanted: Mapping[str, int]) -> Iterator[str]:
+    def _overhead_texts(self, wanted: Mapping[str, int]) -> Iterator[str]:
         for name, s in self.stations.items():
             if wanted[name] < s.parallelism and wanted[name] == self._useful(name):
                 seconds = crowding.overhead_per_instance(self.overheads[name])
-                yield f"each instance of {name} makes a batch {1000 * seconds:.0f} ms longer"
+                yield f"each instance of {name} adds {1000 * seconds:.0f} ms to every batch"
 
-    def _words(self, outcomes: Mapping[Constraint, ConstraintOutcome], plan: Plan) -> Iterator[str]:
+    def _constraint_texts(self, outcomes: Mapping[Constraint, ConstraintOutcome]) -> Iterator[str]:
         for constraint, outcome in outcomes.items():
-            yield f"{constraint.name}: {self._state(constraint, outcome)}"
-            yield from self._measured(constraint)
+            yield f"{constraint.name} {self._expectation(constraint, outcome)}"
+            yield from self._measured_text(constraint)
             for text in outcome.trouble:
                 yield f"{constraint.name} cannot be met: {text}"
-        yield messages.changes_text(self.context.plan, plan)
 
-    def _state(self, constraint: Constraint, outcome: ConstraintOutcome) -> str:
+    def _expectation(self, constraint: Constraint, outcome: ConstraintOutcome) -> str:
         sequence = self.paths[constraint]
         if outcome.wait is not None:
             return (
-                f"of {duration.text(constraint.latency)} {sequence.task:.3g} s are work, "
-                f"the wait is {sequence.wait:.3g} s and will be {outcome.wait:.3g} s"
+                f"waits {sequence.wait:.3g} s, expected {outcome.wait:.3g} s, with "
+                f"{sequence.task:.3g} s of work and a bound of {duration.text(constraint.latency)}"
             )
         most = self.policy.rho_max
         shares = [
-            f"{name} gets {s.utilisation:.2f}"
+            f"{name} has {s.utilisation:.0%}"
             for name, s in sequence.stations.items()
             if s.utilisation >= most
         ]
         if not shares:
-            return f"asked for {duration.text(constraint.latency)}"
-        return f"{messages.listed(shares, ' and ')} >= {most:g} of the work it can do"
+            return f"has a bound of {duration.text(constraint.latency)}"
+        busy = messages.listed(shares, " and ")
+        return f"has a bottleneck: {busy} of the work it can do, limit {most:.0%}"
 
-    def _measured(self, constraint: Constraint) -> Iterator[str]:
-        """What came out from end to end, where that is more than it should be or than is known."""
+    def _measured_text(self, constraint: Constraint) -> Iterator[str]:
+        """Describe measured end-to-end latency if it is missed or partly unexplained."""
         end, rest = self.seen.ends[constraint], self.rests[constraint.name]
         if end is None:
             if rest:
-                yield f"{constraint.name}: {rest:.3g} s from reads to writes count as work"
+                yield f"{constraint.name} counts {rest:.3g} s from read to write as work"
             return
-        told = [f"{rest:.3g} s beside that count as work"] if rest else []
+        told = [f"the other {rest:.3g} s count as work"] if rest else []
         if end.missed:
-            told.append("no instance on its way goes and no cadence grows")
+            told.append("nothing on its path is scaled down")
         if told:
             yield (
-                f"{constraint.name}: measured {end.mean:.3g} s {'>' if end.missed else '<='} "
-                f"{end.bound:.3g} s, of which work and waits explain "
-                f"{min(end.mean, end.explained):.3g} s: {', '.join(told)}"
+                f"{constraint.name} measured {end.mean:.3g} s, bound {end.bound:.3g} s, of which "
+                f"work and waits explain {min(end.mean, end.explained):.3g} s: {', '.join(told)}"
             )
 
     def _numbers(
@@ -411,13 +414,15 @@ class _Adjustment:
         return found
 
 
-def _all_that_comes(
+def _with_expected_arrivals(
     topology: Topology, measured: Mapping[str, PipelineMetrics]
 ) -> Mapping[str, PipelineMetrics]:
-    """The same with what will come to each pipeline when those before it keep up."""
+    """Replace arrival rates by those expected once upstream pipelines keep up."""
     if any(n not in measured or measured[n].arrival_rate is None for n in topology.pipelines):
         return measured
-    flows = rates.predicted_inflow(topology, measured, catch_up=math.inf)  # stations see what waits
+    flows = rates.predicted_inflow(
+        topology, measured, catch_up=math.inf
+    )  # stations handle backlogs themselves
     return {n: replace(m, arrival_rate=flows[n].rate) for n, m in measured.items()}
 
 

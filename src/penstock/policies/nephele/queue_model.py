@@ -1,16 +1,16 @@
-"""A pipeline as a queueing station: what more instances shorten, and what crowding costs.
+"""A pipeline as a queueing station: how latency depends on its number of instances.
 
-An engine that takes rows one by one keeps a row waiting in a queue, and then works on it; more
-instances shorten the queue alone. One that works in batches keeps a row waiting for its batch,
-and then for all of that batch. If batches follow one another, a batch has what came during the
-last one. With an overhead of c seconds and a load of b instances on p of them it takes
-B = c + B b/p, that is c + c b/(p - b), and a row waits B/2 before. Of this 3/2 c stay whatever p
-is, and the rest, 3/2 c b/(p - b), has the form of a queue. A cadence longer than B makes rows
-wait longer than they would have to; that is no matter of instances, and is not counted here.
+In an engine that processes rows one by one, a row waits in a queue and is then processed; more
+instances shorten only the queue. In an engine that works in batches, a row waits for its batch to
+begin and then for the whole batch. If batches follow one another, a batch contains what arrived
+during the one before. With an overhead of c seconds and a load of b busy instances out of p, it
+takes B = c + B b/p = c + c b/(p - b), and a row waits B/2 before. Of these 3/2 B, 3/2 c does not
+depend on p, and the rest, 3/2 c b/(p - b), has the form of a queue. A cadence longer than B makes
+rows wait longer; that does not depend on instances and is not counted here.
 
-With c seconds more for every instance a row takes 3/2 c p + a/(p - b) seconds, which is least at
-p = b + sqrt(a / (3/2 c)). Beyond that, an instance costs more than it saves. What c is shows when
-the number of instances changes.
+If every instance adds c seconds to the overhead, a row takes 3/2 c p + a/(p - b) seconds, which is
+least at p = b + sqrt(a / (3/2 c)). Beyond that, an instance costs more than it saves. c is measured
+when the number of instances changes.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from penstock.metrics.snapshot import PipelineMetrics
 from penstock.policies.shared.rebalance import Vertex
 
 _TURNS = 1.5
-"""Batches that a row waits for at most, where nothing is left from before."""
+"""Most batches that a row waits for without an older backlog."""
 
 
 @dataclass(frozen=True)
 class Station:
-    """One pipeline, fitted to what was measured.
+    """A pipeline, fitted to its measurements.
 
-    load: instances that are busy on average; task: seconds of a row that stay with any number of
-    instances; wait: seconds that more instances shorten; overhead: seconds of a batch that do
-    not depend on its rows; backlog: seconds of one instance's work that is waiting; formula: the
-    a of W(p) = a / (p - load) by Kingman's formula alone, whatever was measured.
+    load: instances that are busy on average; task: seconds of latency that do not depend on the
+    instances; wait: seconds that more instances shorten; overhead: seconds of a batch that do not
+    depend on its rows; backlog: waiting work in seconds of one instance; formula: the parameter a
+    of W(p) = a / (p - load) by Kingman's formula, regardless of the measured wait.
     """
 
     name: str
@@ -52,17 +52,17 @@ class Station:
 
     @property
     def a(self) -> float:
-        """The a of W(p) = a / (p - load), which passes through today's measurement."""
+        """Parameter a of W(p) = a / (p - load), fitted to the measured wait."""
         return self.wait * max(0.0, self.parallelism - self.load)
 
     def vertex(self, least: int, most: int, jammed: bool = False) -> Vertex:
-        """The wait by what was measured; where that is of a jam, no shorter than the formula's."""
+        """Wait as a function of instances; if jammed, at least as long as by the formula."""
         a = max(self.a, self.formula) if jammed else self.a
         return Vertex(self.name, a, self.load, min(least, most), most)
 
 
 def missing(metrics: PipelineMetrics | None) -> tuple[str, ...]:
-    """What would have to be measured. Where nothing comes, nothing else needs to be known."""
+    """Names of missing metrics; a pipeline without input needs no others."""
     if metrics is None:
         return ("everything",)
     if metrics.arrival_rate == 0 and not metrics.backlog_rows:
@@ -74,15 +74,14 @@ def missing(metrics: PipelineMetrics | None) -> tuple[str, ...]:
 def fitted_station(
     metrics: PipelineMetrics, cadence: float, patience: float, drained: bool = False
 ) -> Station:
-    """The station of a pipeline of which nothing is `missing`.
+    """Fit a station to the metrics of a pipeline with no metric `missing`.
 
-    A wait longer than `patience` seconds is no steady state but a backlog that is left from
-    before; then the formula alone says what the wait will be when that is gone. So it does where
-    a backlog was `drained` while the wait was measured, and where rows have waited for longer than
-    those that are waiting now can account for.
+    A backlog longer than `patience` seconds is not a steady state, so Kingman's formula predicts
+    the wait once it is gone. The same holds if a backlog was `drained` during the measurement, or
+    if rows waited longer than the present backlog explains.
     """
     queue = derived.queue(metrics)
-    if queue is None:  # nothing comes
+    if queue is None:  # no input
         return Station(metrics.name, metrics.parallelism, 0.0, metrics.batch_seconds or 0.0, 0.0)
     load = derived.rounded(queue.utilisation * queue.parallelism)
     backlog = (metrics.backlog_rows or 0) * queue.service
@@ -94,7 +93,7 @@ def fitted_station(
     found = Station(metrics.name, queue.parallelism, load, whole, wait, formula=formula)
     if metrics.in_batches:
         gathers = cadence > whole
-        if gathers:  # half a cadence is what rows wait for it, some of them for the batch before
+        if gathers:  # rows wait half a cadence on average
             late = max(0.0, (metrics.wait or 0.0) - cadence / 2)
             found = replace(found, wait=0.0 if passing else late)
         found = _in_batches(found, metrics, queue.service, cadence if gathers else 0.0)
@@ -102,10 +101,7 @@ def fitted_station(
 
 
 def _outdated(metrics: PipelineMetrics, cadence: float) -> bool:
-    """Whether rows of batches waited for something that is gone by now.
-
-    A row waits for the batch before, or for its cadence, and for the rows that are there already.
-    """
+    """True if rows waited longer than the previous batch, cadence and backlog explain."""
     if not metrics.in_batches or metrics.wait is None or not metrics.arrival_rate:
         return False
     turn = max(metrics.batch_seconds or 0.0, cadence)
@@ -115,10 +111,10 @@ def _outdated(metrics: PipelineMetrics, cadence: float) -> bool:
 def _in_batches(
     found: Station, metrics: PipelineMetrics, service: float, cadence: float
 ) -> Station:
-    """The same for batches: the overhead stays, the rows of a batch are shared by the instances.
+    """Separate the overhead of a batch from the work that its instances share.
 
-    Rows that were gathered, or that are left from before, make a batch larger than it would be
-    one after the other, which is what counts. cadence: for which rows are gathered, or 0.
+    Gathered rows or an older backlog make batches larger than batches without a pause would be, and
+    only the latter count. cadence: seconds for which rows are gathered, or 0.
     """
     gathers = cadence > 0
     work = min(found.task, _divided(metrics, service, cadence))
@@ -137,7 +133,7 @@ def _in_batches(
 
 
 def _divided(metrics: PipelineMetrics, service: float, cadence: float) -> float:
-    """The part of a batch's time that is divided among the instances; each has one row anyhow."""
+    """Part of a batch's time that is divided among the instances beyond one row each."""
     if metrics.batches:
         rows = (metrics.rows_in or 0) / metrics.batches
     else:  # batches are longer than the window
@@ -146,20 +142,20 @@ def _divided(metrics: PipelineMetrics, service: float, cadence: float) -> float:
 
 
 def round_up(instances: float) -> int:
-    """Rounded up, but not for the last digits of a product."""
+    """Round up, ignoring rounding errors of a product."""
     return math.ceil(round(instances, 9))
 
 
 def cadence_for(seconds: float, utilisation: float) -> float:
-    """The cadence that costs a row `seconds` on average, in two digits; 0 if that is hardly any.
+    """Return the cadence that adds `seconds` to the mean latency, with two digits, or 0.
 
-    A row waits for half a cadence, and then for the work that has come in a whole one.
+    A row waits for half a cadence, and then for the work that arrived in a whole one.
     """
     return 0.0 if utilisation >= 1 else rounded_cadence(seconds / (0.5 + utilisation))
 
 
 def rounded_cadence(cadence: float) -> float:
-    """Rounded down to two digits, and to 0 where it is hardly anything."""
+    """Round down to two digits, and to 0 below 10 ms."""
     if cadence < 0.01:
         return 0.0
     unit = 10.0 ** (1 - math.floor(math.log10(cadence)))
@@ -170,11 +166,11 @@ _WEIGHT = 0.3
 _SPREAD = 1.5
 
 Overheads = Mapping[int, float]
-"""Seconds of a batch beside its rows, by the number of instances that it had."""
+"""Overhead of a batch in seconds, by the number of instances at that time."""
 
 
 def with_measured_overhead(known: Overheads, station: Station) -> Overheads:
-    """With one more measurement, newer ones counting more than older ones."""
+    """Add a measurement of the overhead to an exponential average."""
     if not station.overhead:
         return known
     p = station.parallelism
@@ -183,9 +179,9 @@ def with_measured_overhead(known: Overheads, station: Station) -> Overheads:
 
 
 def overhead_per_instance(known: Overheads) -> float:
-    """Seconds that an instance adds to a batch: the slope of the least squares, if it rises.
+    """Seconds that an instance adds to a batch, by linear regression; 0 if it does not rise.
 
-    Numbers of instances that hardly differ tell nothing.
+    Numbers of instances that hardly differ give no slope.
     """
     if not known or max(known) < _SPREAD * min(known):
         return 0.0
@@ -196,9 +192,9 @@ def overhead_per_instance(known: Overheads) -> float:
 
 
 def most_useful_instances(station: Station, seconds: float) -> int | None:
-    """The most instances that make rows faster; None if there is no such limit.
+    """Return the number of instances beyond which latency rises; None if there is none.
 
-    seconds: what each adds to a batch.
+    seconds: overhead that each instance adds to a batch.
     """
     if not seconds:
         return None

@@ -1,8 +1,8 @@
-"""One latency constraint: how many instances and which cadences its pipelines need.
+"""Instances and cadences that the pipelines of one latency constraint need.
 
-A row goes through the pipelines of a sequence. Of the time asked for, `task` seconds are spent at
-work; of what is left a share may be waited in queues and the rest gathered for batches. Where a
-sequence branches, every path is a sequence.
+A row passes the pipelines of a sequence. Of the latency bound, `task` seconds are work; a share of
+the rest may be spent waiting in queues, and another share gathering rows for batches. If a sequence
+branches, every path must meet the bound.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from penstock.policies.nephele.queue_model import Station, cadence_for, round_up
 from penstock.policies.shared.rebalance import Allotment, Vertex, p_w, rebalance
 
 _PATHS = 32
-"""So many paths of one sequence are balanced one by one; behind that, all get equal shares."""
+"""Most paths of a sequence that are balanced one by one; after these, all get equal shares."""
 
 _CLOSE = 1.1
-"""Where a constraint cannot be met, so near to the least possible wait is near enough."""
+"""If a constraint cannot be met, a wait within this factor of the least possible will do."""
 
 _SPARED = 3.0
-"""Batches so many times as far apart as their overhead is long spare up to two thirds of what it
-takes where they follow one another. Longer ones spare little more, cost latency, and have more work
-come at once, for which there are more instances in the end."""
+"""Longest useful cadence, in multiples of the overhead of a batch: it saves up to two thirds of the
+overhead of batches without a pause. Longer ones save little more, cost latency, and cause bursts of
+work that need more instances in the end."""
 
 
 @dataclass(frozen=True)
 class ConstrainedSequence:
-    """The pipelines between two operators, each after all that feed it, and the time asked for.
+    """Pipelines between two operators, upstream first, with the latency bound.
 
-    least and most: the instances that each may have; rest: seconds that were measured beside the
-    work and the waits of its pipelines, and that no instance takes away; jammed: pipelines whose
-    measured wait says nothing, so that the formula's counts if it is longer; overheads: seconds
-    that a batch takes beside its rows over more than the last window, where that is known.
+    least, most: bounds on the instances of each; rest: measured seconds that neither work nor waits
+    explain, and that no instance saves; jammed: pipelines whose measured wait is distorted by a
+    backlog, so that the formula's wait counts if it is longer; overheads: overhead of a batch in
+    seconds over several windows, where known.
     """
 
     name: str
@@ -51,7 +51,7 @@ class ConstrainedSequence:
         return self.stations[name].vertex(least, self.most[name], name in self.jammed)
 
     def waits(self, instances: Mapping[str, int]) -> list[float]:
-        """The wait before each pipeline, in order, with so many instances."""
+        """Wait before each pipeline, in order, with so many instances."""
         found = []
         for (name, s), a in zip(self.stations.items(), self._curves, strict=True):
             spare = instances[name] - s.load
@@ -60,23 +60,23 @@ class ConstrainedSequence:
 
     @cached_property
     def _curves(self) -> list[float]:
-        """The a of W(p) = a / (p - load) of each."""
+        """Parameter a of W(p) = a / (p - load) for each pipeline."""
         stations = self.stations.items()
         return [max(s.a, s.formula) if name in self.jammed else s.a for name, s in stations]
 
     @cached_property
     def _inputs(self) -> list[tuple[int, ...]]:
-        """Where those stand that feed each, as far as they are part of it."""
+        """For each pipeline, the indices of its upstream pipelines in the sequence."""
         place = {name: at for at, name in enumerate(self.stations)}
         return [tuple(place[up] for up in self.upstream[n] if up in place) for n in place]
 
     @cached_property
     def _chain(self) -> bool:
-        """Whether there is no path but one."""
+        """True if there is only one path."""
         return all(inputs == (at - 1,) for at, inputs in enumerate(self._inputs) if at)
 
     def heaviest(self, weights: Iterable[float]) -> list[int]:
-        """The path with the largest sum of weights, as places in the order of the stations."""
+        """Indices of the stations on the path with the largest sum of weights."""
         if self._chain:
             return list(range(len(self.stations)))  # weights are 0 or more
         totals: list[float] = []
@@ -97,7 +97,7 @@ class ConstrainedSequence:
         return path[::-1]
 
     def longest(self, weights: list[float]) -> float:
-        """The largest sum of weights on a path."""
+        """Largest sum of weights on a path."""
         return math.fsum(weights[at] for at in self.heaviest(weights))
 
     @cached_property
@@ -106,41 +106,41 @@ class ConstrainedSequence:
 
     @cached_property
     def tasks(self) -> list[float]:
-        """Seconds at work in each."""
+        """Seconds of work in each pipeline."""
         return [s.task for s in self.stations.values()]
 
     @cached_property
     def length(self) -> int:
-        """Pipelines on the path that has most."""
+        """Number of pipelines on the path with most of them."""
         return len(self.heaviest([1.0] * len(self.stations)))
 
     @cached_property
     def task(self) -> float:
-        """Seconds at work on the longest path."""
+        """Seconds of work on the path with most of it."""
         return self.longest(self.tasks)
 
     @cached_property
     def wait(self) -> float:
-        """Seconds of waiting on the path that waits longest, as measured."""
+        """Measured seconds of waiting on the path with the longest waits."""
         return self.longest([s.wait for s in self.stations.values()])
 
     @property
     def within(self) -> float:
-        """Seconds for the work and the waits of its pipelines."""
+        """Seconds available for work and waits."""
         return self.bound - self.rest
 
     @property
     def left(self) -> float:
-        """Seconds that are left beside the work."""
+        """Seconds left besides work."""
         return self.within - self.task
 
 
 @dataclass(frozen=True)
 class ConstraintOutcome:
-    """What a constraint needs, and what stands against it.
+    """Instances and cadences that a constraint needs, and why it cannot be met, if so.
 
-    wait: the seconds of waiting that the model expects on the path that waits longest; None
-    where it was not asked, because of a bottleneck or of too little time.
+    wait: expected seconds of waiting on the path with the longest waits; None with a bottleneck, or
+    if work alone exceeds the bound.
     """
 
     instances: Mapping[str, int]
@@ -152,11 +152,11 @@ class ConstraintOutcome:
 def resolve_bottlenecks(
     sequence: ConstrainedSequence, rho_max: float, wait_share: float
 ) -> ConstraintOutcome | None:
-    """At least twice the instances for every bottleneck; None if there is none.
+    """Give every bottleneck at least twice its instances; None if there is no bottleneck.
 
-    While there is one, what is measured behind it is not what will come, so nothing shrinks. Nor
-    is what a bottleneck waits; if the formula alone asks for more than twice its instances for a
-    constraint, it gets those, as it would have got them just before it became one.
+    Nothing is scaled down meanwhile, because measurements downstream of a bottleneck are too low.
+    A bottleneck's own measured wait is of no use either; if Kingman's formula asks for more than
+    twice the instances to meet the constraint, it gets those.
     """
     jammed = [s for s in sequence.stations.values() if s.utilisation >= rho_max]
     if not jammed:
@@ -173,20 +173,20 @@ def resolve_bottlenecks(
         wanted[s.name] = max(s.parallelism, min(sequence.most[s.name], needed))
         if wanted[s.name] == s.parallelism:
             trouble.append(
-                f"{s.name} gets {s.utilisation:.2f} of the work it can do and already has the "
-                f"{s.parallelism} instances it may have"
+                f"{s.name} has {s.utilisation:.0%} of the work it can do and already all "
+                f"{s.parallelism} instances allowed"
             )
         elif sequence.most[s.name] <= s.load:
             trouble.append(
-                f"{s.name} has work for {s.load:.2f} instances and may have {sequence.most[s.name]}"
+                f"{s.name} has work for {s.load:.2f} instances, {sequence.most[s.name]} allowed"
             )
     return ConstraintOutcome(wanted, trouble=tuple(trouble))
 
 
 def _by_formula(sequence: ConstrainedSequence, jammed: Iterable[Station]) -> ConstrainedSequence:
-    """The sequence with the formula's waits where it is jammed.
+    """Return the sequence with waits by the formula for its bottlenecks.
 
-    Where no number of instances that is allowed carries the load, the others are sized without it.
+    A bottleneck that no allowed number of instances resolves is left out when sizing the others.
     """
     hopeless = {s.name: s for s in jammed if sequence.most[s.name] <= s.load}
     freed = {name: replace(s, load=0.0, wait=0.0, formula=0.0) for name, s in hopeless.items()}
@@ -197,17 +197,17 @@ def _by_formula(sequence: ConstrainedSequence, jammed: Iterable[Station]) -> Con
 def fewest_instances(
     sequence: ConstrainedSequence, wait_share: float, cadence_share: float, tolerance: float = 0.0
 ) -> ConstraintOutcome:
-    """The fewest instances that keep the waits within their share, and cadences for the rest.
+    """Return the fewest instances that keep waits within their share, and the cadences.
 
-    What there is stays if it waits longer than that by less than the tolerance, and if fewer
-    instances would save less than that share of them.
+    The present instances stay if their waits exceed that by less than the tolerance, and if the
+    fewest would save less than that share of them.
     """
     stations = sequence.stations
     if sequence.left <= 0:
-        beside = f", with {sequence.rest:.3g} s measured beside that" if sequence.rest else ""
+        rest = f" and {sequence.rest:.3g} s besides" if sequence.rest else ""
         said = (
-            f"even without any waiting the operators alone take {sequence.task:.3g} s{beside}, "
-            f"more than the {sequence.bound:.3g} s asked for; no number of instances helps"
+            f"its operators take {sequence.task:.3g} s{rest} without any waiting, more than the "
+            f"bound of {sequence.bound:.3g} s; no number of instances helps"
         )
         held = {
             n: min(max(s.parallelism, sequence.least[n]), sequence.most[n])
@@ -227,7 +227,7 @@ def fewest_instances(
 def _instances(
     sequence: ConstrainedSequence, share: float
 ) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Balance the worst path, then the one that is worst now, until none is too long."""
+    """Size the worst path, then the next worst one, until every path meets the bound."""
     stations = sequence.stations
     wanted = {name: min(sequence.least[name], sequence.most[name]) for name in stations}
 
@@ -252,7 +252,7 @@ def _instances(
 def _will_do(
     sequence: ConstrainedSequence, wanted: Mapping[str, int], share: float, tolerance: float
 ) -> bool:
-    """Whether the instances there are come near enough to those that are wanted."""
+    """True if the present instances are close enough to those wanted."""
     stations = sequence.stations
     held = {name: s.parallelism for name, s in stations.items()}
     if any(held[n] < sequence.least[n] for n in held):
@@ -266,7 +266,7 @@ def _will_do(
 def _evenly(
     sequence: ConstrainedSequence, wanted: Mapping[str, int], budget: float
 ) -> dict[str, int]:
-    """Each pipeline its part of the budget: too careful, but enough for any number of paths."""
+    """Give each pipeline an equal part of the budget: pessimistic, but valid for all paths."""
     part = budget / sequence.length
     found = {}
     for name, instances in wanted.items():
@@ -276,18 +276,18 @@ def _evenly(
 
 
 def _why(vertices: list[Vertex], found: Allotment, budget: float) -> Iterator[str]:
-    """Who stands in the way; with all at their most, each may be the only one."""
+    """Yield which pipelines would need more instances than allowed."""
     named = False
     for vertex in vertices:
         others = math.fsum(v.wait(v.most) for v in vertices if v is not vertex)
         needed = p_w(vertex, budget - others) if others < budget else None
         if needed is not None and needed > vertex.most:
             named = True
-            yield f"{vertex.name} would need {needed} instances, it may have {vertex.most}"
+            yield f"{vertex.name} would need {needed} instances, {vertex.most} allowed"
     if not named:
         yield (
-            f"with all the instances they may have its pipelines still wait {found.wait:.3g} s, "
-            f"more than the {budget:.3g} s left for it"
+            f"with all instances allowed its rows still wait {found.wait:.3g} s, more than the "
+            f"{budget:.3g} s left for waiting"
         )
 
 
@@ -297,11 +297,11 @@ def _cadences(
     waits: Iterable[float],
     share: float,
 ) -> Mapping[str, float]:
-    """What is left for gathering, in equal parts for the pipelines of the longest path.
+    """Split the time left for gathering evenly among the pipelines of the longest path.
 
-    A pipeline that works in batches may take that in addition to what batches cost anyway, but
-    only as long as it spares something of that. What batches cost is by more than one window: a
-    window cuts batches in two, and a cadence would follow where.
+    A pipeline that works in batches adds the delay that batches cause anyway, but only up to the
+    cadence that still saves overhead. The overhead is an average over several windows, because
+    window borders cut batches.
     """
     part = share * sequence.left / sequence.length
     found = {}

@@ -1,6 +1,6 @@
-"""Snapshots averaged over a while, in the few figures that bottlenecks are judged by.
+"""Averages of the few metrics that show bottlenecks.
 
-None is "not measured" here as everywhere, and an average keeps the last value that was.
+None means "not measured", as everywhere; an average then keeps its last known value.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from penstock.plan.plan import Pipeline, Plan
 
 @dataclass(frozen=True)
 class PipelineReading:
-    """One pipeline.
+    """Metrics of one pipeline.
 
-    rate: rows it processes per second; arrival: rows that come to it per second; busy: share of
-    the time it is at work; need: work that arrives for each instance, in seconds a second; waiting:
-    seconds its backlog takes, which is a level and not averaged; costs: shares of an instance's
-    time, by operator; by_rows: whether `busy` is time at work on rows, and not that of batches,
-    which follow one another however few rows they have.
+    rate: rows processed per second; arrival: rows arriving per second; busy: share of time at work;
+    need: seconds of work arriving per second for each instance; waiting: seconds to work off the
+    backlog, the latest value rather than an average; costs: share of an instance's time by
+    operator; by_rows: True if `busy` counts work on rows only, not time in batches, which may
+    follow one another without a pause although they have few rows.
     """
 
     rate: float | None = None
@@ -34,18 +34,18 @@ class PipelineReading:
     by_rows: bool = True
 
     @property
-    def judged(self) -> bool:
-        """Whether it is known how busy it is, or that it has nothing to do."""
+    def is_known(self) -> bool:
+        """True if utilisation is known, or known to be zero."""
         return self.busy is not None or (self.rate == 0 and not self.waiting)
 
     @property
     def shares(self) -> Mapping[str, float]:
-        """The costs as shares of the time at work, which is what a cut is judged by."""
+        """Cost of each operator as a share of the time at work."""
         return {n: cost / self.busy for n, cost in self.costs.items()} if self.busy else {}
 
     @property
-    def lasting(self) -> PipelineReading:
-        """The same without rows that had waited from before, as if only what came had been done."""
+    def without_backlog(self) -> PipelineReading:
+        """The same metrics without work on an older backlog: only what arrived counts."""
         if self.arrival is None or not self.rate or self.arrival >= self.rate:
             return self
         part = self.arrival / self.rate
@@ -59,7 +59,7 @@ class PipelineReading:
 
 @dataclass(frozen=True)
 class Readings:
-    """All pipelines, and the rows per second that enter each operator, from `since` to `at`."""
+    """Metrics of all pipelines, and rows per second into each operator, from `since` to `at`."""
 
     since: float
     at: float
@@ -67,7 +67,7 @@ class Readings:
     operators: Mapping[str, float]
 
     def behind(self, seconds: float) -> bool | None:
-        """Whether more than that waits anywhere; None where too little is known to say no."""
+        """True if a backlog longer than so many seconds exists; None if not all are known."""
         longest, all_known = self._waiting
         if longest is not None and longest > seconds:
             return True
@@ -75,18 +75,18 @@ class Readings:
 
     @property
     def longest(self) -> float | None:
-        """Seconds of the backlog that takes longest, of those that are known."""
+        """Longest known backlog in seconds."""
         return self._waiting[0]
 
     def unmeasured(self, plan: Plan) -> tuple[str, ...]:
-        """The pipelines of which nobody knows how busy they are, though rows come or wait there."""
+        """Pipelines of unknown utilisation that have, or may have, rows to process."""
         found = ((p.name, self.pipelines.get(p.name)) for p in plan.pipelines)
-        return tuple(name for name, reading in found if reading is None or not reading.judged)
+        return tuple(name for name, reading in found if reading is None or not reading.is_known)
 
     @property
-    def lasting(self) -> Readings:
-        """The same without what was left from before; `operators` has all that came through."""
-        return replace(self, pipelines={n: r.lasting for n, r in self.pipelines.items()})
+    def without_backlog(self) -> Readings:
+        """The same without work on older backlogs; `operators` still counts all rows."""
+        return replace(self, pipelines={n: r.without_backlog for n, r in self.pipelines.items()})
 
     @cached_property
     def _waiting(self) -> tuple[float | None, bool]:
@@ -96,27 +96,25 @@ class Readings:
 
 
 def busy_text(name: str, busy: float) -> str:
-    """How busy a pipeline is, in words.
+    """Describe how busy a pipeline is.
 
-    By what rows take it may be more than all of the time: a batch counts where it ends, with the
-    work that was done before the window began.
+    The share may exceed 1: a batch counts in the window where it ends, with all its work.
     """
     if round(busy, 2) > 1:
-        return f"{name} has work for {busy:.2f} of its time"
-    return f"{name} is busy {busy:.2f}"
+        return f"{name} has {busy:.0%} of the work it can do"
+    return f"{name} is {busy:.0%} busy"
 
 
 def is_usable(snapshot: Snapshot, since: float, settle: float) -> bool:
-    """Whether a snapshot tells of what is in force since then, after so many seconds to settle."""
+    """True if a snapshot covers only the time after a change and its settling time."""
     whole = snapshot.at - snapshot.window >= since - 1e-6
     return snapshot.settled and whole and snapshot.at >= since + settle
 
 
 def read(snapshot: Snapshot, plan: Plan, whole: bool = False) -> Readings:
-    """One snapshot of a flow under a plan.
+    """Read the metrics of one snapshot.
 
-    whole: whether a pipeline is as busy as its threads are, whatever they are busy with, and not
-    only with rows.
+    whole: count all time that threads are busy, not only their work on rows.
     """
     pipelines = {
         pipeline.name: _reading(pipeline, snapshot, whole)
@@ -129,7 +127,7 @@ def read(snapshot: Snapshot, plan: Plan, whole: bool = False) -> Readings:
 
 
 def blended(old: Readings, new: Readings, share: float) -> Readings:
-    """The exponential average: `share` of the new readings and the rest of the old."""
+    """Exponential average with weight `share` for the new readings."""
     pipelines = {
         name: _blended(old.pipelines[name], reading, share) if name in old.pipelines else reading
         for name, reading in new.pipelines.items()
@@ -166,7 +164,7 @@ def _cost(metrics: OperatorMetrics | None, pipeline: Pipeline) -> float | None:
 
 
 def _entering(metrics: OperatorMetrics) -> float | None:
-    """Rows per second into an operator; a source may only know those that leave it."""
+    """Rows per second into an operator; for a source without that metric, rows out."""
     return metrics.rate_out if metrics.rate_in is None else metrics.rate_in
 
 

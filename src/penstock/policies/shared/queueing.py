@@ -1,13 +1,13 @@
-"""Queues in closed form: Kingman, Erlang, M/M/k, M/G/1, and networks of M/M/k queues.
+"""Queues in closed form: Kingman, Erlang, M/M/k, M/G/1, and Jackson networks of M/M/k queues.
 
-Rates are per second, times in seconds. `load` is Erlang's offered load: arrival rate times service
-time, the number of servers that are busy on average. Where more arrives than can be served there
-is no steady state, and waits and lengths are infinite.
+Rates are per second, times in seconds. `load` is Erlang's offered load, arrival rate times service
+time: the number of servers that are busy on average. If servers cannot carry the load there is no
+steady state, and waits and queue lengths are infinite.
 
-In Jackson's network every queue behaves as if it were alone, so the mean number of rows in it is
-the sum of those of its queues, and the mean time a row and all that is made of it spend there is
-that number over the rate at which rows come from outside (Little). Each queue gains less by each
-instance more, so taking the largest gain first is optimal, as in `rebalance`.
+In a Jackson network every queue behaves as if it were alone. The mean number of rows in the network
+is the sum over its queues; the mean time in the network is that number over the arrival rate from
+outside (Little's law). Each further instance of a queue gains less than the one before, so adding
+instances where they gain most is optimal, as in `rebalance`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from penstock.policies.shared.rebalance import Vertex, spread
 
 _FEW = 50
 _DEVIATIONS = 9
-"""Terms of a sum over more servers than a few that count, in standard deviations of the load."""
+"""Terms that count in a sum over many servers, in standard deviations of the load."""
 
 
 @dataclass(frozen=True)
 class QueueMeans:
-    """A queue in its steady state: the rest follows from the wait by Little's law."""
+    """Means of a queue in its steady state, from the wait by Little's law."""
 
     rate: float
     service: float
@@ -37,24 +37,24 @@ class QueueMeans:
 
     @property
     def sojourn(self) -> float:
-        """From arrival to the end of service."""
+        """Seconds from arrival to the end of service."""
         return self.wait + self.service
 
     @property
     def waiting(self) -> float:
-        """How many wait."""
+        """Mean number of rows that wait."""
         return math.inf if math.isinf(self.wait) else self.rate * self.wait
 
     @property
     def number(self) -> float:
-        """How many wait or are served."""
+        """Mean number of rows that wait or are served."""
         return self.waiting + self.rate * self.service
 
 
 def kingman(rate: float, service: float, arrival_cv: float, service_cv: float) -> float:
-    """Kingman's wait for one server with any arrivals and any service times (GI/G/1).
+    """Kingman's approximate wait for one server with general arrivals and service (GI/G/1).
 
-    The coefficients of variation are those of the times between arrivals and of service.
+    arrival_cv, service_cv: coefficients of variation of inter-arrival and service times.
     """
     load = rate * service
     if load >= 1:
@@ -63,10 +63,10 @@ def kingman(rate: float, service: float, arrival_cv: float, service_cv: float) -
 
 
 def blocking(load: float, start: int = 0) -> Iterator[float]:
-    """Erlang's B for `start`, `start` + 1, ... servers, without end.
+    """Yield Erlang's B for `start`, `start` + 1, ... servers, without end.
 
-    B(k) = load B(k-1) / (k + load B(k-1)): every term is between 0 and 1, so nothing overflows
-    where the factorials of the textbook's form would.
+    By the recursion B(k) = load B(k-1) / (k + load B(k-1)), whose terms stay between 0 and 1; the
+    factorials of the textbook formula would overflow.
     """
     b = erlang_b(load, start)
     for servers in itertools.count(start + 1):
@@ -75,11 +75,10 @@ def blocking(load: float, start: int = 0) -> Iterator[float]:
 
 
 def erlang_b(load: float, servers: int) -> float:
-    """The share of arrivals that find all servers busy, if those go away.
+    """Erlang's B: the share of arrivals that find all servers busy and are lost.
 
-    1 / B(k) = 1 + k/load (1 + (k-1)/load (1 + ...)). Of hundreds of terms, those of the first few
-    servers are nothing beside the others. With servers for ten times the load and a thousand more,
-    it is less than the smallest number there is.
+    1 / B(k) = 1 + k/load (1 + (k-1)/load (1 + ...)). With many servers only the last terms count.
+    With servers for ten times the load and a thousand more, B is below the smallest float.
     """
     if servers > 10 * load + 1000:
         return 0.0
@@ -95,17 +94,17 @@ def erlang_b(load: float, servers: int) -> float:
 
 
 def erlang_c(load: float, servers: int) -> float:
-    """The share of arrivals that have to wait, if they do wait: 1 where servers are too few."""
+    """Erlang's C: the share of arrivals that have to wait; 1 if there are too few servers."""
     return erlang_c_from_b(erlang_b(load, servers), load, servers) if servers > load else 1.0
 
 
 def erlang_c_from_b(b: float, load: float, servers: int) -> float:
-    """Erlang's C from his B, for more servers than load."""
+    """Erlang's C from Erlang's B, for more servers than load."""
     return b / (1 - load / servers * (1 - b))
 
 
 def mean_numbers(load: float, start: int = 0) -> Iterator[float]:
-    """The mean number in an M/M/k queue for `start`, `start` + 1, ... servers, without end."""
+    """Yield the mean number of rows in an M/M/k queue for `start`, `start` + 1, ... servers."""
     for servers, b in enumerate(blocking(load, start), start):
         if servers > load:
             yield erlang_c_from_b(b, load, servers) * load / (servers - load) + load
@@ -114,7 +113,7 @@ def mean_numbers(load: float, start: int = 0) -> Iterator[float]:
 
 
 def mmk(rate: float, service: float, servers: int) -> QueueMeans:
-    """Poisson arrivals, exponential service, k servers with one queue."""
+    """Poisson arrivals, exponential service times, k servers with one queue."""
     load = rate * service
     if servers <= load:
         return QueueMeans(rate, service, math.inf)
@@ -122,22 +121,22 @@ def mmk(rate: float, service: float, servers: int) -> QueueMeans:
 
 
 def mg1(rate: float, service: float, service_cv: float) -> QueueMeans:
-    """Poisson arrivals, any service times, one server (Pollaczek and Khinchine)."""
+    """Poisson arrivals, general service times, one server (Pollaczek-Khinchine)."""
     return QueueMeans(rate, service, kingman(rate, service, 1.0, service_cv))
 
 
 def md1(rate: float, service: float) -> QueueMeans:
-    """Poisson arrivals, one server that always takes the same time."""
+    """Poisson arrivals, constant service time, one server."""
     return mg1(rate, service, 0.0)
 
 
 _NOTHING = 1e-9
-"""The share of its load that a queue gains by an instance which is of no use to it."""
+"""Gain of an instance, as a share of the load, below which it is of no use."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """One queue: the instances that its load keeps busy, and how many it may have."""
+    """One queue of the network: the instances its load keeps busy, and bounds on its instances."""
 
     name: str
     load: float
@@ -146,7 +145,7 @@ class Server:
 
     @property
     def fewest(self) -> int:
-        """With fewer there is no steady state, or they are not allowed."""
+        """Fewest instances that are allowed and have a steady state."""
         return max(self.least, math.floor(self.load) + 1)
 
     @property
@@ -154,13 +153,13 @@ class Server:
         return self.most is None or self.fewest <= self.most
 
     def number(self, instances: int) -> float:
-        """Rows in it on average."""
+        """Mean number of rows in the queue with so many instances."""
         return mmk(self.load, 1.0, instances).number
 
 
 @dataclass(frozen=True)
 class Staffing:
-    """Instances by queue, the rows in the network, and whether what was asked for is met."""
+    """Instances by queue, mean rows in the network, and whether the target is met."""
 
     instances: Mapping[str, int]
     number: float
@@ -172,11 +171,11 @@ class Staffing:
 
 
 def fewest(servers: Sequence[Server], number: float) -> Staffing:
-    """The fewest instances with at most so many rows in the network.
+    """Return the fewest instances with at most so many rows in the network.
 
-    Where so many are in service alone, no number of instances helps: not met, and each queue has
-    the fewest that carry its load. Where the instances that it may have are too few: not met
-    either, and each queue has all that gain anything, so that more load never means fewer.
+    Not met if more rows than that are in service alone: each queue then has the fewest instances
+    that carry its load. Not met either if the bounds are too low: each queue then has all instances
+    that gain anything, so that more load never means fewer instances.
     """
     if number < math.fsum(s.load for s in servers):
         return replace(_climb(servers, lambda rows, total: True), met=False)
@@ -188,13 +187,13 @@ def fewest(servers: Sequence[Server], number: float) -> Staffing:
 
 
 def best(servers: Sequence[Server], instances: int) -> Staffing:
-    """The least rows in the network that so many instances allow; not met if they are too few."""
+    """Return the fewest rows with so many instances; not met if they are too few."""
     found = _climb(servers, lambda rows, total: total >= instances)
     return replace(found, met=found.met and found.total <= instances)
 
 
 def within(servers: Sequence[Server], instances: int) -> Mapping[str, int]:
-    """The best use of so many instances, also of too few: then by load."""
+    """Return the best use of so many instances; if they are too few, by load."""
     found = best(servers, instances)
     if found.met:
         return found.instances
@@ -203,9 +202,9 @@ def within(servers: Sequence[Server], instances: int) -> Mapping[str, int]:
 
 
 def _climb(servers: Sequence[Server], enough: Callable[[float, int], bool]) -> Staffing:
-    """One instance after the other where it gains most, until that is enough or gains nothing.
+    """Add instances one by one where they gain most, until that is enough or nothing is gained.
 
-    Not met if some queue cannot have a steady state; all have their fewest then, or their most.
+    Not met if a queue cannot have a steady state; each then has its fewest instances, or its most.
     """
     if not all(s.stable for s in servers):
         start = {s.name: min(s.fewest, s.most or s.fewest) for s in servers}
@@ -227,7 +226,7 @@ def _climb(servers: Sequence[Server], enough: Callable[[float, int], bool]) -> S
 
 
 def _useful(server: Server) -> int:
-    """All instances that gain anything, as far as it may have them."""
+    """Number of instances up to which a further one gains anything, within the bounds."""
     if not server.stable:
         return server.most or server.fewest
     steps = _Steps(server)
@@ -237,7 +236,7 @@ def _useful(server: Server) -> int:
 
 
 class _Steps:
-    """The way of one queue upwards, and what the next instance gains."""
+    """Growth of one queue, and the gain of its next instance."""
 
     def __init__(self, server: Server) -> None:
         self.server, self.instances = server, server.fewest

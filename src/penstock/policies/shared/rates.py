@@ -1,9 +1,9 @@
-"""Rows per second through the pipelines of a plan, as they are and as they would be.
+"""Rows per second through the pipelines of a plan: measured, and predicted after a change.
 
-A pipeline has one output: each of its readers gets all of it. What several pipelines write to
-one reader adds up.
+A pipeline has one output, and each of its readers gets all of it. A reader of several pipelines
+gets the sum of their outputs.
 
-What is measured behind a pipeline that cannot keep up is less than what will come when it can.
+Downstream of a bottleneck, the measured rates are lower than the rates once it is resolved.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from penstock.policies.base.messages import listed
 from penstock.policies.shared.topology import Topology
 
 CONGESTED = 1.2
-"""Rows that come for each row processed above which a pipeline counts as congested."""
+"""Rows arriving for each row processed, above which a pipeline counts as congested."""
 
 ROUNDING = 1e-9
-"""Share of a ratio by which rounding may turn it, so that two as near as that are equal."""
+"""Relative difference of ratios that counts as equal, because rounding may cause it."""
 
 _IDLE = 0.5
-"""Share of the time that rows would keep instances at work below which none can pile up. Batches
-end when they end: in one window more rows may come than are done, and in the next fewer."""
+"""Utilisation below which no backlog can build up. With batches, more rows may arrive than finish
+in one window, and fewer in the next."""
 
 _AT_WORK = 0.9
-"""Share of the time at work from which a pipeline is taken to be what holds others back."""
+"""Share of time at work from which a pipeline is assumed to cause back pressure."""
 
 
 class NotMeasured(Exception):
-    """Something that is needed was not measured; the message names it."""
+    """A metric that is needed was not measured; the message names it."""
 
 
 @dataclass(frozen=True)
 class PipelineRate:
-    """One pipeline: rows per second that come, that are processed, and that could be.
+    """Rows per second of one pipeline: arriving, processed, and its capacity.
 
-    selectivity: rows out for a row in; behind: seconds that rows which wait take, where it is at
-    work all the time and they take more than a window; 0 elsewhere.
+    selectivity: rows out per row in; behind: seconds to work off the backlog if that is longer than
+    a window and the pipeline is busy all the time, otherwise 0.
     """
 
     arrival: float
@@ -55,21 +55,18 @@ class PipelineRate:
 
     @property
     def congestion(self) -> float:
-        """Rows that come for each row processed; infinite if none is."""
+        """Rows arriving for each row processed; infinite if none is processed."""
         if self.processed == 0:
             return math.inf if self.arrival > 0 else 1.0
         return self.arrival / self.processed
 
     def congested(self, over: float = CONGESTED) -> bool:
-        """Whether more than `over` rows come for each row processed, or more wait than it can do.
-
-        What rounding adds to a ratio is not more.
-        """
+        """True if more than `over` rows arrive for each row processed, or a backlog builds up."""
         return self.congestion > over * (1 + ROUNDING) or self.behind > 0
 
 
 Rates = Mapping[str, PipelineRate]
-"""By name of the pipeline."""
+"""Rates by name of the pipeline."""
 
 
 def steady_state(
@@ -78,10 +75,10 @@ def steady_state(
     selectivity: Mapping[str, float],
     capacity: Mapping[str, float],
 ) -> Rates:
-    """The rates that settle in if each pipeline processes what comes, up to its capacity.
+    """Return the rates at which each pipeline processes its input up to its capacity.
 
-    `offered` is what comes from outside, by pipeline. A selectivity that is not given is 1, a
-    capacity that is not given has no limit.
+    offered: rows per second from outside, by pipeline. A missing selectivity is 1, a missing
+    capacity unlimited.
     """
     found: dict[str, PipelineRate] = {}
     for name in topology.pipelines:
@@ -93,20 +90,20 @@ def steady_state(
 
 
 def scaled(topology: Topology, rates: Rates, name: str, factor: float) -> Rates:
-    """The rates when a pipeline can process `factor` times as much; what is behind it follows."""
+    """Return the rates after multiplying a pipeline's capacity, propagated downstream."""
     rate = rates[name]
     return _follow(topology, rates, {name: replace(rate, capacity=rate.capacity * factor)})
 
 
 def grown(topology: Topology, rates: Rates, name: str, factor: float) -> Rates:
-    """The rates when `factor` times as much comes to a pipeline, and it can process that."""
+    """Return the rates after multiplying both input and capacity of a pipeline."""
     rate = rates[name]
     larger = replace(rate, arrival=rate.arrival * factor, capacity=rate.capacity * factor)
     return _follow(topology, rates, {name: larger})
 
 
 def delivered(topology: Topology, rates: Rates) -> Mapping[str, float]:
-    """Rows per second delivered by the sinks of each pipeline that holds some."""
+    """Rows per second delivered by the sinks in each pipeline that has any."""
     found = {}
     for name, count in topology.outlets.items():
         taken = rates[name].processed if only_sinks(topology, name) else rates[name].output
@@ -115,9 +112,9 @@ def delivered(topology: Topology, rates: Rates) -> Mapping[str, float]:
 
 
 def only_sinks(topology: Topology, name: str) -> bool:
-    """Whether a pipeline holds sinks only: these deliver what it takes, and others what it makes.
+    """True if the pipeline contains only sinks; its delivered rows are then its input rows.
 
-    Sinks fused with others read their tail.
+    Sinks fused with other operators deliver the output of those.
     """
     return topology.outlets[name] == len(topology.pipelines[name].operators)
 
@@ -128,16 +125,15 @@ def throughput(topology: Topology, rates: Rates) -> float:
 
 
 def measured(topology: Topology, snapshot: Snapshot, congested: float = CONGESTED) -> Rates:
-    """The rates of a window. Raises `NotMeasured` with all that is missing.
+    """Return the rates of a window. Raises `NotMeasured` naming everything that is missing.
 
-    A congested pipeline is at its capacity; that of another follows from its service time, and
-    is what it processes now where that time is not known. A pipeline that has processed nothing
-    is taken to pass on what it gets, and one that would do what comes in half of the time to do it.
-    One that is at work all the time while more than a window of rows waits for it, and ever more
-    do, is congested too.
+    A congested pipeline runs at its capacity. The capacity of any other follows from its service
+    time or, if that is unknown, is what it processes now. A pipeline that has processed nothing
+    gets selectivity 1, and one that needs less than half of its time processes all its input. A
+    pipeline that is busy all the time while its backlog grows beyond a window is congested, too.
     """
     if not snapshot.settled:
-        raise NotMeasured("the window holds a change of plan, so its numbers say nothing yet")
+        raise NotMeasured("not measured: the plan changed during the window")
     lacking = [*_lacking(topology, snapshot)]
     if lacking:
         raise NotMeasured(f"not measured: {listed(lacking, ', ')}")
@@ -147,7 +143,7 @@ def measured(topology: Topology, snapshot: Snapshot, congested: float = CONGESTE
         assert metrics.arrival_rate is not None
         sent = received_rate(topology, snapshot.pipelines, name)
         arrival = metrics.arrival_rate if sent is None or name in topology.sources else sent
-        processed = metrics.rate_in or 0.0  # only what is idle may not have counted
+        processed = metrics.rate_in or 0.0  # only an idle pipeline may lack it
         selectivity = 1.0
         if processed > 0 and metrics.rate_out is not None:
             selectivity = metrics.rate_out / processed
@@ -155,7 +151,7 @@ def measured(topology: Topology, snapshot: Snapshot, congested: float = CONGESTE
             arrival, processed, processed, selectivity, _behind(metrics, snapshot.window)
         )
         most = _possible(metrics)
-        if arrival <= processed * (1 + ROUNDING):  # what waits becomes no more
+        if arrival <= processed * (1 + ROUNDING):  # the backlog does not grow
             rate = replace(rate, behind=0.0)
         if most is not None and not rate.behind:
             if metrics.in_batches and 0 < arrival < _IDLE * most:
@@ -169,9 +165,9 @@ def measured(topology: Topology, snapshot: Snapshot, congested: float = CONGESTE
 def received_rate(
     topology: Topology, measured: Mapping[str, PipelineMetrics], name: str
 ) -> float | None:
-    """Rows per second that those before a pipeline have sent it; None where nobody counted.
+    """Rows per second that upstream pipelines have sent; None if one did not count them.
 
-    This is over whole batches of theirs, where what was seen to arrive comes in bulks.
+    Steadier than the measured arrival rate: it covers whole upstream batches, which arrive at once.
     """
     sent = [(n, measured[up].rate_out) for up, n in topology.feeds[name].items()]
     known = [n * rate for n, rate in sent if rate is not None]
@@ -185,7 +181,8 @@ def _lacking(topology: Topology, snapshot: Snapshot) -> Iterable[str]:
             yield f"pipeline {name}"
             continue
         if metrics.parallelism != pipeline.parallelism:
-            yield f"{name} with {pipeline.parallelism} instances (it had {metrics.parallelism})"
+            had = metrics.parallelism
+            yield f"{name} with {pipeline.parallelism} instances (measured with {had})"
         if derived.idle(metrics):
             continue
         if metrics.arrival_rate is None:
@@ -197,7 +194,7 @@ def _lacking(topology: Topology, snapshot: Snapshot) -> Iterable[str]:
 
 
 def _behind(metrics: PipelineMetrics, window: float) -> float:
-    """Seconds that the backlog takes, if it is more than a window and all time is spent on it."""
+    """Seconds of backlog if longer than a window at full utilisation; else 0."""
     most = _possible(metrics) or metrics.rate_in
     if not metrics.backlog_rows or not most:
         return 0.0
@@ -206,7 +203,7 @@ def _behind(metrics: PipelineMetrics, window: float) -> float:
 
 
 def _possible(metrics: PipelineMetrics) -> float | None:
-    """Rows per second with every instance at work all the time."""
+    """Rows per second with every instance busy all the time; None if unknown."""
     if metrics.service is None:
         return None
     return metrics.parallelism / metrics.service if metrics.service > 0 else math.inf
@@ -215,12 +212,12 @@ def _possible(metrics: PipelineMetrics) -> float | None:
 def _released(
     topology: Topology, rates: dict[str, PipelineRate], snapshot: Snapshot, congested: float
 ) -> Rates:
-    """The rates without back pressure: what waits for room in a channel comes to its reader.
+    """Return the rates as they would be without back pressure from full channels.
 
-    A pipeline that could process all that comes, and does not, waits for one behind it that is
-    at work all the time.
+    A pipeline that could process all its input, and does not, is held back by a downstream pipeline
+    that is busy all the time.
     """
-    held: set[str] = set()  # those that something slow stands behind
+    held: set[str] = set()  # pipelines upstream of one that is busy all the time
     for name in reversed(tuple(topology.pipelines)):
         for reader in topology.downstream[name]:
             if reader in held or (derived.at_work(snapshot.pipelines[reader]) or 0.0) >= _AT_WORK:
@@ -234,7 +231,7 @@ def _released(
 
 
 def _follow(topology: Topology, rates: Rates, turned: Rates) -> Rates:
-    """The rates when some pipelines have others, and those behind them get what these put out."""
+    """Recompute rates after some pipelines changed, propagating their output downstream."""
     found = {**rates, **turned}
     moved: set[str] = set()
     for name in topology.pipelines:
@@ -245,7 +242,7 @@ def _follow(topology: Topology, rates: Rates, turned: Rates) -> Rates:
         rate = found[name]
         arrival = max(0.0, rate.arrival + more)
         processed = min(arrival, rate.capacity)
-        # with instances for what comes, what waits will be done
+        # with capacity for all that arrives, the backlog will be worked off
         behind = rate.behind if arrival > rate.capacity else 0.0
         found[name] = PipelineRate(arrival, processed, rate.capacity, rate.selectivity, behind)
         if found[name].output != rates[name].output:
@@ -254,25 +251,25 @@ def _follow(topology: Topology, rates: Rates, turned: Rates) -> Rates:
 
 
 CATCH_UP = 30.0
-"""Seconds in which rows that wait are to be worked off, unless a policy is told otherwise."""
+"""Default number of seconds in which a backlog is to be worked off."""
 
 _USUAL = 2.0
-"""Seconds of arrivals that are no backlog: rows wait for the batch before theirs to end."""
+"""Seconds of arrivals that are not a backlog: rows that wait for the previous batch to end."""
 
 _ROW = 1e-6
-"""Rows per second below which a pipeline has processed nothing: one row in eleven days."""
+"""Rows per second below which a pipeline counts as idle: one row in eleven days."""
 
 
 @dataclass(frozen=True)
 class Inflow:
-    """Rows per second that a pipeline has to process, and how many instances they keep busy."""
+    """Rows per second to process, and the number of instances they keep busy."""
 
     rate: float
     load: float
 
 
 def missing(metrics: PipelineMetrics | None) -> tuple[str, ...]:
-    """What would have to be measured. Where nothing comes, nothing else needs to be known."""
+    """Names of missing metrics; a pipeline without input needs its arrival rate only."""
     if metrics is None:
         return ("everything",)
     if metrics.arrival_rate is None:
@@ -284,10 +281,10 @@ def missing(metrics: PipelineMetrics | None) -> tuple[str, ...]:
 
 
 def required_rate(arrival: float, metrics: PipelineMetrics, seconds: float = CATCH_UP) -> float:
-    """Rows per second to process: those that come, and those that wait within so many seconds.
+    """Rows per second to process: all that arrive, and the backlog within so many seconds.
 
-    What comes in a moment waits for the batch before it and is no backlog. More that comes, and
-    more that waits, is never less to do.
+    Rows of the last moments wait for the previous batch and are not a backlog. The result never
+    falls when arrivals or backlog rise.
     """
     waiting = (metrics.backlog_rows or 0) - min(_USUAL, seconds) * arrival
     return arrival + max(0.0, waiting) / seconds
@@ -299,12 +296,12 @@ def predicted_inflow(
     instances: Callable[[str, Inflow], float] = lambda name, inflow: math.inf,
     catch_up: float = CATCH_UP,
 ) -> Mapping[str, Inflow]:
-    """The inflow of every pipeline, upstream first, if each gets `instances(name, inflow)`.
+    """Predict the inflow of every pipeline, upstream first, given `instances(name, inflow)`.
 
-    What comes is what the pipelines before put out, which is known over whole batches of theirs;
-    what was seen to arrive comes in bulks, and counts where it comes from outside, or where their
-    output was not measured. One that has processed nothing is taken to pass on what it gets. What
-    waits is worked off in `catch_up` seconds, and what follows gets that too.
+    The input of a pipeline is the predicted output of its upstream pipelines. Measured arrivals
+    count only for rows from outside, or if an upstream output was not measured. A pipeline that has
+    processed nothing gets selectivity 1. Backlogs are worked off in `catch_up` seconds, which adds
+    to the input of downstream pipelines.
     """
     found: dict[str, Inflow] = {}
     output: dict[str, float] = {}

@@ -1,13 +1,14 @@
 """The fewest instances whose waits stay within a budget: Nephele's Rebalance, made optimal.
 
-The wait before a vertex is W(p) = a / (p - b) for p instances, b being the instances that its load
-keeps busy; with b instances or fewer there is no steady state and the wait is infinite.
+The wait before a vertex with p instances is W(p) = a / (p - b), where b is the number of instances
+that its load keeps busy. With b instances or fewer there is no steady state, and the wait is
+infinite.
 
-One instance more gains a / ((p - b) (p + 1 - b)), less each time. Whoever takes the largest gains
-first has, after any number of steps, the least total wait that so many instances allow: every
-other choice of as many steps has gains that are no larger. So the first choice on that way that is
-within the budget has the fewest instances. Taking one step after the other is slow; here a
-threshold on the gain is found by bisection, which leaves few steps to be taken in order.
+A further instance shortens the wait by a / ((p - b) (p + 1 - b)), less each time. Adding instances
+in the order of these gains yields, after any number of steps, the least total wait for that number
+of instances. So the first allotment within the budget has the fewest instances. Instead of adding
+one instance at a time, a threshold on the gain is found by bisection, and only the last steps are
+taken in order.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Reals = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Vertex:
-    """The wait before one vertex as a function of its instances, and how many it may have."""
+    """Wait before one vertex as a function of its instances, and bounds on these."""
 
     name: str
     a: float
@@ -39,19 +40,19 @@ class Vertex:
         if not (0 <= self.a < math.inf and 0 <= self.b < math.inf):
             raise ValueError(f"{self.name}: a = {self.a} and b = {self.b} must be 0 or more")
         if not 1 <= self.least <= self.most:
-            raise ValueError(f"{self.name}: no instances in {self.least}..{self.most}")
+            raise ValueError(f"{self.name}: {self.least}..{self.most} is no range of instances")
 
     @property
     def fewest(self) -> int:
-        """The fewest instances that have a steady state, whatever it may have."""
+        """Fewest instances with a steady state, whatever the bounds."""
         return math.floor(self.b) + 1
 
     def wait(self, instances: int) -> float:
-        """The mean wait; infinite without a steady state."""
+        """Mean wait in seconds; infinite without a steady state."""
         return self.a / (instances - self.b) if instances > self.b else math.inf
 
     def gain(self, instances: int) -> float:
-        """How much shorter the wait is with one instance more."""
+        """Seconds by which one further instance shortens the wait."""
         if instances <= self.b:
             return math.inf
         return self.a / ((instances - self.b) * (instances + 1 - self.b))
@@ -59,7 +60,7 @@ class Vertex:
 
 @dataclass(frozen=True)
 class Allotment:
-    """Instances by vertex and the sum of the waits; whether what was asked for is met."""
+    """Instances by vertex, the sum of their waits, and whether the target is met."""
 
     instances: Mapping[str, int]
     wait: float
@@ -71,15 +72,15 @@ class Allotment:
 
 
 def p_delta(vertex: Vertex, delta: float) -> int:
-    """Nephele's P-delta: fewest instances from which one more gains at most -`delta` seconds."""
+    """Nephele's P_delta: fewest instances where a further one gains at most -`delta` seconds."""
     if delta >= 0:
-        raise ValueError(f"a change of the wait by {delta} s is no gain")
+        raise ValueError(f"delta must be below 0 s, not {delta}")
     guess = vertex.b + (math.sqrt(1 + 4 * vertex.a / -delta) - 1) / 2
     return _first(lambda p: vertex.gain(p) <= -delta, math.ceil(guess), vertex.fewest)
 
 
 def p_w(vertex: Vertex, wait: float) -> int | None:
-    """Nephele's P_W: fewest instances with at most that wait; None if no number has."""
+    """Nephele's P_W: fewest instances with at most this wait; None if no number suffices."""
     if wait < 0 or (wait == 0 and vertex.a > 0):
         return None
     guess = math.ceil(vertex.a / wait + vertex.b) if vertex.a > 0 else vertex.fewest
@@ -87,10 +88,10 @@ def p_w(vertex: Vertex, wait: float) -> int | None:
 
 
 def rebalance(vertices: Sequence[Vertex], budget: float) -> Allotment:
-    """The fewest instances in all with a sum of waits within the budget.
+    """Return the fewest instances whose waits add up to at most the budget.
 
-    Of several such choices it is one with the least wait. If there is none, all vertices are at
-    their most, and the allotment is not met.
+    Of several such allotments it is one with the least wait. If there is none, every vertex gets
+    its most instances, and the allotment is not met.
     """
     ladder = _Ladder(vertices)
     if not ladder.stable or not ladder.wait(ladder.most) <= budget:
@@ -99,9 +100,9 @@ def rebalance(vertices: Sequence[Vertex], budget: float) -> Allotment:
 
 
 def spread(vertices: Sequence[Vertex], instances: int) -> Allotment:
-    """The least sum of waits that so many instances allow, without any that gains nothing.
+    """Return the least sum of waits with at most so many instances, none of them useless.
 
-    If they are too few for a steady state, the busiest vertex is as little busy as can be, and
+    If they are too few for a steady state, the utilisation of the busiest vertex is minimised, and
     the allotment is not met.
     """
     ladder = _Ladder(vertices)
@@ -111,7 +112,7 @@ def spread(vertices: Sequence[Vertex], instances: int) -> Allotment:
 
 
 def _levelled(vertices: Sequence[Vertex], instances: int) -> Mapping[str, int]:
-    """One instance after the other for the vertex with the most load for each it has."""
+    """Give instances one by one to the vertex with the highest load per instance."""
     found = {v.name: v.least for v in vertices}
     heap = [(-v.b / v.least, at) for at, v in enumerate(vertices) if v.least < v.most]
     heapq.heapify(heap)
@@ -128,9 +129,9 @@ def _levelled(vertices: Sequence[Vertex], instances: int) -> Mapping[str, int]:
 
 
 def _first(holds: Callable[[int], bool], guess: int, least: int) -> int:
-    """The least number from `least` on for which a condition holds, that holds ever after.
+    """Return the least number from `least` on for which a monotone condition holds.
 
-    The guess comes from a closed form and is wrong by rounding only, so steps double from there.
+    The guess is off by rounding only, so the search doubles its steps from there.
     """
     low, high, step = least - 1, max(guess, least), 1
     while not holds(high):
@@ -146,7 +147,7 @@ def _first(holds: Callable[[int], bool], guess: int, least: int) -> int:
 
 
 class _Ladder:
-    """All vertices as arrays, and the way up by the largest gain."""
+    """All vertices as arrays, for adding instances in the order of their gains."""
 
     def __init__(self, vertices: Sequence[Vertex]) -> None:
         self.names = [v.name for v in vertices]
@@ -159,7 +160,7 @@ class _Ladder:
 
     @cached_property
     def stable(self) -> bool:
-        """Whether all can have a steady state."""
+        """True if every vertex can have a steady state."""
         return bool((self.start <= self.most).all())
 
     def wait(self, p: Counts) -> float:
@@ -174,7 +175,7 @@ class _Ladder:
         return Allotment(instances, self.wait(p) if self.stable else math.inf, met)
 
     def climb(self, enough: Callable[[Counts], bool]) -> Counts:
-        """The first choice that is enough, or the last one from which no step gains anything."""
+        """Return the first allotment that is enough, or the last one that still gains."""
         if enough(self.start):
             return self.start
         low, high = self._narrowed(enough)
@@ -189,9 +190,9 @@ class _Ladder:
         return after(_least(lambda taken: enough(after(taken)), len(order)))
 
     def _narrowed(self, enough: Callable[[Counts], bool]) -> tuple[Counts, Counts]:
-        """Two choices, both made by a threshold on the gain: one too few, one enough.
+        """Bracket the result by two thresholds on the gain: one too high, one low enough.
 
-        Each is widened by a step, so that rounding in the closed form leaves no step out.
+        Both are widened by one step, in case of rounding in the closed form.
         """
         low, high = self.start, np.where(self.a > 0, self.most, self.start)
         gains = np.concatenate([self.gains(low), self.gains(high)])
@@ -212,14 +213,14 @@ class _Ladder:
         return np.maximum(self.start, low - 1), high
 
     def _at(self, gain: float) -> Counts:
-        """The choice from which no step gains more than that."""
-        with np.errstate(over="ignore"):  # infinitely many is more than the most
+        """Return the allotment from which no step gains more than that."""
+        with np.errstate(over="ignore"):  # infinity is clipped to the most
             p = np.ceil(self.b + (np.sqrt(1 + 4 * self.a / gain) - 1) / 2)
         return np.clip(p, self.start, self.most).astype(np.int64)
 
 
 def _least(holds: Callable[[int], bool], most: int) -> int:
-    """The least of 0..most for which a condition holds that holds ever after; else `most`."""
+    """Return the least of 0..most for which a monotone condition holds; else `most`."""
     low, high = -1, most
     while high - low > 1:
         middle = (low + high) // 2

@@ -12,7 +12,7 @@ from penstock.policies.shared.topology import Topology
 
 
 def bounds_within_ceiling(topology: Topology, name: str) -> Bounds:
-    """The parallelism of a pipeline that needs no other state partitions than it was given."""
+    """Bounds on the parallelism of a pipeline that keep its number of state partitions."""
     found, ceiling = topology.bounds(name), topology.pipelines[name].ceiling
     if ceiling is None:
         return found
@@ -20,7 +20,7 @@ def bounds_within_ceiling(topology: Topology, name: str) -> Bounds:
 
 
 def with_instances(plan: Plan, instances: Mapping[str, int]) -> Plan:
-    """The plan with other numbers of instances for some pipelines."""
+    """Return a plan with other numbers of instances for some pipelines."""
     return replace(
         plan,
         pipelines=tuple(
@@ -30,13 +30,13 @@ def with_instances(plan: Plan, instances: Mapping[str, int]) -> Plan:
 
 
 def resized(pipeline: Pipeline, parallelism: int) -> Pipeline:
-    """The same pipeline with other instances; a ceiling that was set is raised where it must."""
+    """Return a pipeline with another parallelism; a ceiling below that is raised to it."""
     ceiling = None if pipeline.ceiling is None else max(pipeline.ceiling, parallelism)
     return replace(pipeline, parallelism=parallelism, ceiling=ceiling)
 
 
 def executor_slots(context: Context) -> int | None:
-    """Instances that one executor runs at a time; None if that is not known."""
+    """Instances that one executor runs at a time, by limits or measurement; None if unknown."""
     if context.limits.executor_slots is not None:
         return context.limits.executor_slots
     found = context.latest.executors.values() if context.latest else ()
@@ -44,9 +44,9 @@ def executor_slots(context: Context) -> int | None:
 
 
 def with_enough_executors(plan: Plan, context: Context) -> Plan:
-    """The plan with as many executors as its instances fill.
+    """Return a plan with as many executors as its instances need.
 
-    Only with a budget of executors: who gives one wants them to follow; without, they stay.
+    Executors follow the instances only if the limits bound them; otherwise they stay as they are.
     """
     each, most = executor_slots(context), context.limits.executors
     if each is None or most is None:

@@ -1,4 +1,4 @@
-"""The pipelines of a plan as a graph: what scales, in the order in which records meet it."""
+"""The pipelines of a plan as a graph, in topological order."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from penstock.plan.plan import Pipeline, Plan
 
 @dataclass(frozen=True)
 class Topology:
-    """A dataflow under a plan. Pipelines are named by their first operator, as everywhere."""
+    """A dataflow under a plan. A pipeline has the name of its first operator, as everywhere."""
 
     graph: Graph
     plan: Plan
 
     @cached_property
     def pipelines(self) -> Mapping[str, Pipeline]:
-        """By name, each after all that feed it."""
+        """Pipelines by name, upstream before downstream."""
         # A pipeline is read at its tail only (see plan/fusion.py), so the tails order them.
         place = {name: at for at, name in enumerate(self.graph.topological)}
 
@@ -34,7 +34,7 @@ class Topology:
 
     @cached_property
     def feeds(self) -> Mapping[str, Mapping[str, int]]:
-        """The pipelines that a pipeline reads, with how many of its operators read each."""
+        """Upstream pipelines of each pipeline, with the number of its operators that read them."""
         return {
             p.name: Counter(
                 self.plan.pipeline_of(i).name
@@ -47,12 +47,12 @@ class Topology:
 
     @cached_property
     def upstream(self) -> Mapping[str, tuple[str, ...]]:
-        """The pipelines that a pipeline reads, each once."""
+        """Upstream pipelines of each pipeline."""
         return {name: tuple(feeds) for name, feeds in self.feeds.items()}
 
     @cached_property
     def downstream(self) -> Mapping[str, tuple[str, ...]]:
-        """The pipelines that read a pipeline."""
+        """Downstream pipelines of each pipeline."""
         found: dict[str, list[str]] = {name: [] for name in self.pipelines}
         for name in self.pipelines:
             for upstream in self.upstream[name]:
@@ -67,7 +67,7 @@ class Topology:
 
     @cached_property
     def outlets(self) -> Mapping[str, int]:
-        """How many sinks of the dataflow each pipeline holds that holds some."""
+        """Number of sinks in each pipeline that has any."""
         count = Counter(self.plan.pipeline_of(s.name).name for s in self.graph.sinks)
         return {name: count[name] for name in self.pipelines if name in count}
 
@@ -77,11 +77,11 @@ class Topology:
         return tuple(self.outlets)
 
     def bounds(self, pipeline: str) -> Bounds:
-        """The parallelism that a pipeline can stand."""
+        """Bounds on the parallelism of a pipeline."""
         return fusion.bounds(self.graph, self.pipelines[pipeline].operators)
 
     def between(self, first: str, last: str) -> tuple[str, ...]:
-        """The pipelines on a path from one operator to another, in order, with both ends."""
+        """Pipelines on any path from one operator to another, both ends included, in order."""
         if first not in self._behind:
             self._behind[first] = self.graph.reachable(first)
         behind, graph = self._behind[first], self.graph
@@ -97,10 +97,10 @@ class Topology:
 
     @cached_property
     def _behind(self) -> dict[str, frozenset[str]]:
-        """What is downstream of operators, as far as it was asked for."""
+        """Operators downstream of an operator; filled on demand."""
         return {}
 
     @cached_property
     def _holders(self) -> Mapping[str, str]:
-        """The pipeline of each operator."""
+        """Name of the pipeline that holds each operator."""
         return {operator: p.name for p in self.plan.pipelines for operator in p.operators}

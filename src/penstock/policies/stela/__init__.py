@@ -1,1 +1,1 @@
-"""Stela: scale-out and scale-in by effective throughput. The policy `stela`."""
+"""Stela: scale-out and scale-in by effective throughput (ETP). Policy `stela`."""

@@ -1,12 +1,11 @@
-"""Effective throughput percentage: who has how much of it, while slots are given out.
+"""Effective throughput percentage (ETP), and its incremental update while slots are allocated.
 
-A pipeline that gets faster helps the sinks that its rows reach without meeting a congested
-pipeline on the way; behind a congested one, more rows only wait longer. The sinks are a set: one
-that is reached over two paths counts once.
+A faster pipeline helps the sinks that its rows reach without a congested pipeline on the way; at a
+congested one, more rows would only wait longer. A sink reached over two paths counts once.
 
-What `etp.Reach` finds for all pipelines at once, a standing carries on from one ledger to the
-next: masks change only upstream of what became congested, or no longer is, and the sum over a
-mask only where a sink in it delivers something else.
+`SinkReach` computes this for all pipelines at once. `EtpTable` updates it from one rate table to
+the next: masks of sinks change only upstream of pipelines that became congested or no longer are,
+and the sum over a mask only if one of its sinks delivers more or less.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ from penstock.policies.shared.topology import Topology
 from penstock.policies.stela.rate_table import RateTable
 
 Weights = npt.NDArray[np.float64]
-"""Numbers in the order of the sinks, or of the pipelines."""
+"""One number for each sink, or for each pipeline."""
 
 
 def congested(rates: Rates, over: float = CONGESTED) -> frozenset[str]:
-    """The pipelines to which more than `over` rows come for each they process, or are behind."""
+    """Pipelines with more than `over` arriving rows per processed row, or with a backlog."""
     return frozenset(name for name, rate in rates.items() if rate.congested(over))
 
 
 @dataclass(frozen=True)
 class SinkReach:
-    """Which pipelines with sinks every pipeline reaches without a congested one behind it.
+    """Sinks that each pipeline reaches without a congested pipeline downstream of it.
 
-    masks: for each pipeline one bit for each of `sinks`, so that thousands of both are cheap.
+    masks: for each pipeline, one bit per entry of `sinks`, which is cheap for thousands of both.
     """
 
     sinks: tuple[str, ...]
@@ -43,7 +42,7 @@ class SinkReach:
 
     @classmethod
     def of(cls, topology: Topology, congested: Iterable[str]) -> SinkReach:
-        """The reach in a topology; a pipeline itself may be congested, those behind it may not."""
+        """Compute the reach; a pipeline itself may be congested, those downstream may not."""
         closed = frozenset(congested)
         bit = {name: 1 << at for at, name in enumerate(topology.sinks)}
         masks: dict[str, int] = {}
@@ -56,12 +55,12 @@ class SinkReach:
         return cls(topology.sinks, masks)
 
     def names(self, pipeline: str) -> frozenset[str]:
-        """The pipelines with sinks that a pipeline reaches."""
+        """Pipelines with sinks that a pipeline reaches."""
         mask = self.masks[pipeline]
         return frozenset(name for at, name in enumerate(self.sinks) if mask >> at & 1)
 
     def shares(self, delivered: Mapping[str, float], of: Iterable[str]) -> dict[str, float]:
-        """The share of all that is delivered which each pipeline reaches; 0 if nothing is."""
+        """Share of all delivered rows that goes to the sinks each pipeline reaches."""
         weights = np.array([delivered[name] for name in self.sinks], dtype=np.float64)
         total = float(weights.sum())
         if total <= 0:
@@ -70,14 +69,14 @@ class SinkReach:
 
 
 def etp(topology: Topology, rates: Rates, over: float = CONGESTED) -> dict[str, float]:
-    """The share of the throughput of all sinks that depends on each pipeline, between 0 and 1."""
+    """Share of the throughput of all sinks that depends on each pipeline, from 0 to 1."""
     reach = SinkReach.of(topology, congested(rates, over))
     return reach.shares(delivered(topology, rates), topology.pipelines)
 
 
 def weight_of(mask: int, weights: Weights) -> float:
-    """The weights whose bits are set."""
-    if mask.bit_count() < 2:  # most pipelines near the end reach one sink
+    """Sum of the weights whose bits are set."""
+    if mask.bit_count() < 2:  # most pipelines reach one sink
         return float(weights[mask.bit_length() - 1]) if mask else 0.0
     packed = mask.to_bytes((len(weights) + 7) // 8, "little")
     bits = np.unpackbits(np.frombuffer(packed, np.uint8), count=len(weights), bitorder="little")
@@ -87,19 +86,19 @@ def weight_of(mask: int, weights: Weights) -> float:
 Numbers = npt.NDArray[np.intp]
 
 _NEAR = 1e-9
-"""Difference of shares, as a part of the larger one, from which rounding cannot turn them."""
+"""Relative difference of shares beyond which rounding cannot change their order."""
 
 
 @dataclass(frozen=True)
 class EtpTable:
-    """What stands for each pipeline, by number; nobody writes into a standing that was made.
+    """ETP of all pipelines, by number of the pipeline. The lists must not be changed.
 
-    masks: the sinks that each reaches without a congested one behind it, a bit for each; due: whose
-    masks are still to be found, since nobody needs them; weights: what each sink delivers; sums:
-    the weights of its mask for each that is congested; ratios: the congestion of these, rounded.
+    masks: sinks that each pipeline reaches, one bit per sink; due: pipelines whose mask is not
+    computed yet, because it is not needed; weights: rows per second that each sink delivers; sums:
+    for each congested pipeline, the sum of weights over its mask; ratios: its congestion, rounded.
     """
 
-    ledger: RateTable
+    table: RateTable
     masks: list[int]
     due: bytearray
     weights: Weights
@@ -107,47 +106,47 @@ class EtpTable:
     ratios: Weights
 
     @classmethod
-    def of(cls, ledger: RateTable) -> EtpTable:
-        masks, due = [0] * len(ledger.arrival), bytearray(b"\1" * len(ledger.arrival))
-        _update(masks, due, ledger)
-        weights = np.array(ledger.delivered(ledger.wiring.sinks), np.float64)
-        congested = _where(ledger.congested)
+    def of(cls, table: RateTable) -> EtpTable:
+        masks, due = [0] * len(table.arrival), bytearray(b"\1" * len(table.arrival))
+        _update(masks, due, table)
+        weights = np.array(table.delivered(table.numbered.sinks), np.float64)
+        congested = _where(table.congested)
         sums, ratios = np.zeros(len(masks)), np.zeros(len(masks))
         sums[congested] = _sums(masks, weights, congested)
-        ratios[congested] = [rounded(ledger.congestion(at)) for at in congested]
-        return cls(ledger, masks, due, weights, sums, ratios)
+        ratios[congested] = [rounded(table.congestion(at)) for at in congested]
+        return cls(table, masks, due, weights, sums, ratios)
 
-    def after(self, ledger: RateTable) -> EtpTable:
-        """The standing after one more change of the rates."""
-        places, congested = ledger.wiring.sinks, ledger.congested
-        few = len(ledger.changed) < len(places)
-        sinks = [at for at in ledger.changed if at in places] if few else [*places]
+    def after(self, table: RateTable) -> EtpTable:
+        """Return the table after a further change of the rates."""
+        places, congested = table.numbered.sinks, table.congested
+        few = len(table.changed) < len(places)
+        sinks = [at for at in table.changed if at in places] if few else [*places]
         weights = self.weights.copy()
-        weights[[places[at] for at in sinks]] = ledger.delivered(sinks)
-        masks, due, moved = self.masks, self.due, set(ledger.turned)
-        if ledger.turned:
+        weights[[places[at] for at in sinks]] = table.delivered(sinks)
+        masks, due, moved = self.masks, self.due, set(table.turned)
+        if table.turned:
             masks, due = masks[:], due[:]
-            for at in ledger.turned:
-                for up in ledger.wiring.upstream[at]:
+            for at in table.turned:
+                for up in table.numbered.upstream[at]:
                     due[up] = 1
-            moved.update(_update(masks, due, ledger))
+            moved.update(_update(masks, due, table))
         if touched := _mask(weights != self.weights):
             moved.update([at for at in _where(congested) if masks[at] & touched])
         late = [at for at in moved if congested[at]]
         sums, ratios = self.sums.copy(), self.ratios.copy()
         sums[late] = _sums(masks, weights, late)
-        ratios[ledger.pressed] = [rounded(ledger.congestion(at)) for at in ledger.pressed]
-        return EtpTable(ledger, masks, due, weights, sums, ratios)
+        ratios[table.pressed] = [rounded(table.congestion(at)) for at in table.pressed]
+        return EtpTable(table, masks, due, weights, sums, ratios)
 
     def congested(self, among: npt.NDArray[np.bool_], count: int) -> list[int]:
-        """The congested with the highest shares, of equals the most congested, in that order."""
-        found = np.array(_where(self.ledger.congested), np.intp)
+        """Congested pipelines with the highest ETP; of equals, the most congested first."""
+        found = np.array(_where(self.table.congested), np.intp)
         found = found[among[found]]
         return self._first(found, self.sums[found], self.ratios[found], count)
 
     def sources(self, among: npt.NDArray[np.bool_], many: Numbers, count: int) -> list[int]:
-        """The sources with the highest shares, of equals those with fewest instances."""
-        found = np.array([at for at in self.ledger.wiring.sources if among[at]], np.intp)
+        """Sources with the highest ETP; of equals, those with the fewest instances first."""
+        found = np.array([at for at in self.table.numbered.sources if among[at]], np.intp)
         sums = np.array(_sums(self.masks, self.weights, found.tolist()))
         return self._first(found, sums, -many[found].astype(np.float64), count)
 
@@ -162,17 +161,17 @@ class EtpTable:
 
 
 def _where(marks: bytearray) -> list[int]:
-    """The numbers that are marked."""
+    """Indices of the marks that are set."""
     return np.flatnonzero(np.frombuffer(marks, np.uint8)).tolist()
 
 
 def _mask(bits: npt.NDArray[np.bool_]) -> int:
-    """A number with these bits."""
+    """Integer with these bits set."""
     return int.from_bytes(np.packbits(bits, bitorder="little").tobytes(), "little")
 
 
 def _sums(masks: list[int], weights: Weights, of: Iterable[int]) -> list[float]:
-    """The weights of the masks of some; many have the same."""
+    """Sum of weights over the masks of some pipelines, many of which are equal."""
     known: dict[int, float] = {}
     found = []
     for mask in (masks[at] for at in of):
@@ -183,13 +182,13 @@ def _sums(masks: list[int], weights: Weights, of: Iterable[int]) -> list[float]:
     return found
 
 
-def _update(masks: list[int], due: bytearray, ledger: RateTable) -> set[int]:
-    """Write the masks that are due, and of those before them that change; who has another one.
+def _update(masks: list[int], due: bytearray, table: RateTable) -> set[int]:
+    """Compute the masks that are due; return the pipelines whose mask changed.
 
-    No further than to the first that is congested: nobody asks for those before it.
+    Pipelines upstream of all congested ones are left out, because their masks are not needed.
     """
-    bits, readers, upstream = ledger.wiring.sinks, ledger.wiring.readers, ledger.wiring.upstream
-    congested = ledger.congested
+    bits, readers, upstream = table.numbered.sinks, table.numbered.readers, table.numbered.upstream
+    congested = table.congested
     least = max(0, congested.find(1))
     moved = set()
     at = due.rfind(1, least)

@@ -1,7 +1,7 @@
-"""Stela: on demand, more instances where they raise throughput most, fewer where they do least.
+"""Stela: scale out where throughput gains most and in where it loses least, on demand.
 
-What counts is the share of the throughput of all sinks that depends on a pipeline, its effective
-throughput percentage (`models/etp.py`).
+What counts is the effective throughput percentage of a pipeline: the share of the throughput of all
+sinks that depends on it (`etp.py`).
 """
 
 from __future__ import annotations
@@ -39,14 +39,13 @@ By = Literal[
 
 @dataclass(frozen=True)
 class Stela:
-    """More executors where they raise throughput most, fewer where they do least, when asked.
+    """Add or remove executors on request, by effective throughput percentage (ETP).
 
-    congested: rows that come for each row processed above which a pipeline is congested;
-    automatic: give congested pipelines one more instance after the other without being asked, and
-    take those back that had nothing to do for `calm` seconds; by: who gets one, the pipeline with
-    the highest ETP, the one with the highest expected gain, or one after the other in the order of
-    a strategy to compare with; catch_up: seconds in which rows that wait are to be worked off by
-    those that stay.
+    congested: rows arriving for each row processed, above which a pipeline is congested; automatic:
+    also without a request, give congested pipelines instances one by one, and remove instances that
+    were idle for `calm` seconds; by: which pipeline gets an instance, the one with the highest
+    `etp`, the one with the highest expected `gain`, or in the order of a baseline strategy;
+    catch_up: seconds in which the remaining instances must be able to work off a backlog.
     """
 
     name: ClassVar[str] = "stela"
@@ -62,11 +61,11 @@ class Stela:
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
         if not self.automatic:
-            return Decision(None, "stela waits to be asked for a scale-out or a scale-in"), memory
+            return Decision(None, "no change: stela waits for a request to scale out or in"), memory
         try:
             start = slots.measured(context, self.congested)
         except NotMeasured as why:
-            return Decision(None, str(why)), memory
+            return Decision(None, f"no change: {why}"), memory
         if (less := slots.fewer_instances(context, start, self.calm, self.catch_up)) is not None:
             return less, memory
         if self.by in RANKINGS:
@@ -81,41 +80,40 @@ class Stela:
         return slots.one_more_instance(context, start, name, best), memory
 
     def scale_out(self, context: Context, executors: int) -> Decision:
-        """More executors, as they were asked for, by the settings of this policy."""
+        """Add executors on request, with the settings of this policy."""
         return scale_out(context, executors, self.congested, self.by)
 
     def scale_in(self, context: Context, executors: int) -> Decision:
-        """Fewer executors, likewise."""
+        """Remove executors on request, with the settings of this policy."""
         return scale_in(context, executors, self.congested)
 
 
-def by_etp(growth: SlotAllocation, memory: EtpTable | None) -> tuple[str | None, EtpTable]:
-    """The congested pipeline with the highest ETP; where nothing is congested, a source.
+def by_etp(allocation: SlotAllocation, memory: EtpTable | None) -> tuple[str | None, EtpTable]:
+    """Choose the congested pipeline with the highest ETP; if none is congested, a source.
 
-    Of equals the most congested comes first, of sources the one with fewest instances. Memory:
-    how the pipelines stood before the last slot.
+    Of equals, the most congested comes first; of sources, the one with the fewest instances. The
+    state is the ETP table before the last slot was given.
     """
-    ranked, standing = _ranked(growth, memory, 1)
-    return next(iter(ranked), None), standing
+    ranked, etp_table = _ranked(allocation, memory, 1)
+    return next(iter(ranked), None), etp_table
 
 
-def by_gain(growth: SlotAllocation, memory: EtpTable | None) -> tuple[str | None, EtpTable]:
-    """As `by_etp`, but whose one more instance is expected to raise throughput most.
+def by_gain(allocation: SlotAllocation, memory: EtpTable | None) -> tuple[str | None, EtpTable]:
+    """Choose the pipeline whose further instance is expected to raise throughput most.
 
-    A large share of the throughput may depend on a pipeline that one instance hardly makes
-    faster. Of equals the highest ETP comes first, and only the highest are tried, as long as more
-    can be hoped for.
+    A pipeline with a high ETP may hardly gain from one instance. Of equals, the highest ETP comes
+    first. Only pipelines with high ETP are tried, while their upper bound exceeds the best gain.
     """
-    able, standing = _ranked(growth, memory, _TRIED)
+    able, etp_table = _ranked(allocation, memory, _TRIED)
     if len(able) < 2:
-        return next(iter(able), None), standing
-    hoped = dict(zip(able, growth.hoped(able), strict=True))
+        return next(iter(able), None), etp_table
+    hoped = dict(zip(able, allocation.hoped(able), strict=True))
     found: dict[str, float] = {}
     for name in sorted(able, key=lambda name: hoped[name], reverse=True):
         if found and _rounded(hoped[name] * (1 + _SLACK)) < max(found.values()):
             break
-        found[name] = _rounded(growth.give(name).ledger.throughput)
-    return max((name for name in able if name in found), key=lambda name: found[name]), standing
+        found[name] = _rounded(allocation.give(name).table.throughput)
+    return max((name for name in able if name in found), key=lambda name: found[name]), etp_table
 
 
 CHOICES: Mapping[str, Choice] = {
@@ -129,25 +127,25 @@ _WORDS = {"etp": "ETP", "gain": "expected gain"}
 _TRIED = 32
 
 _SLACK = 1e-10
-"""Share of a throughput by which rounding may have lowered what is hoped for."""
+"""Relative amount by which rounding may have lowered an upper bound."""
 
 
 def _rounded(throughput: float) -> float:
-    """What rounding adds is no gain."""
+    """Round away differences that are only rounding errors."""
     return float(f"{throughput:.9g}")
 
 
 def _ranked(
-    growth: SlotAllocation, memory: EtpTable | None, count: int
+    allocation: SlotAllocation, memory: EtpTable | None, count: int
 ) -> tuple[list[str], EtpTable]:
-    """The congested pipelines that have room, or else the sources, those that count most first."""
-    ledger = growth.ledger
-    standing = memory.after(ledger) if memory else EtpTable.of(ledger)
-    if 1 in ledger.congested:
-        found = standing.congested(growth.open, count)
+    """Congested pipelines below their bounds, or else sources, highest ETP first."""
+    table = allocation.table
+    etp_table = memory.after(table) if memory else EtpTable.of(table)
+    if 1 in table.congested:
+        found = etp_table.congested(allocation.open, count)
     else:
-        found = standing.sources(growth.open, growth.many, count)
-    return [ledger.wiring.names[at] for at in found], standing
+        found = etp_table.sources(allocation.open, allocation.many, count)
+    return [table.numbered.names[at] for at in found], etp_table
 
 
 def scale_out(
@@ -156,23 +154,23 @@ def scale_out(
     congested: float = CONGESTED,
     by: By = "etp",
 ) -> Decision:
-    """Add executors, and give their slots to whom they help most; what runs stays where it is."""
+    """Add executors and allocate their slots by ETP; running instances stay in place."""
     return slots.scale_out(context, executors, CHOICES[by], congested)
 
 
 def scale_in(context: Context, executors: int, congested: float = CONGESTED) -> Decision:
     """Remove the executors on whose instances the least throughput depends.
 
-    One after the other: the instances of the one that goes move to the rest in turn, in order of
-    what depends on them, and count there when the next is chosen. An instance that finds no free
-    slot goes too, if its pipeline can do without it.
+    Executors are removed one by one. The instances of each move to the others, highest ETP first,
+    and count there when the next executor is chosen. An instance that finds no free slot is removed
+    too, if its pipeline can do without it.
     """
     if executors < 1:
-        raise InvalidInput(f"cannot remove {executors} executors; ask for at least 1")
+        raise InvalidInput(f"cannot remove {executors} executors; the least is 1")
     plan = context.plan
     if executors >= plan.executors:
         what = f"{executors} of {plan.executors} executors"
-        return Decision(None, f"no scale-in: without {what} nothing is left to run on")
+        return Decision(None, f"no scale-in: removing {what} would leave none to run on")
     try:
         start = slots.measured(context, congested)
     except NotMeasured as why:
@@ -186,7 +184,7 @@ def scale_in(context: Context, executors: int, congested: float = CONGESTED) -> 
     said, numbers = [], {f"{n}.etp_sum": placed.sum(n) for n in placed.instances}
     for _ in range(executors):
         leaving = placed.lowest()
-        said.append(f"{leaving} goes, ETP sum {placed.sum(leaving):.2f} is the lowest")
+        said.append(f"remove {leaving}: its ETP sum {placed.sum(leaving):.2f} is the lowest")
         placed = placed.without(leaving, start.topology)
         if placed.moved:
             where = messages.listed([*dict.fromkeys(placed.moved)], ", ")
@@ -194,17 +192,17 @@ def scale_in(context: Context, executors: int, congested: float = CONGESTED) -> 
     kept = {p.name: p.parallelism - placed.dropped.count(p.name) for p in plan.pipelines}
     for name in dict.fromkeys(placed.dropped):
         parallelism = plan.pipeline_of(name).parallelism
-        said.append(f"no slot left: {name} {parallelism} -> {kept[name]}")
+        said.append(f"{name} {parallelism} -> {kept[name]} instances: no slot left")
     left = replace(plan, executors=plan.executors - executors, leaving=placed.gone)
     return Decision(scaling.with_instances(left, kept), "; ".join(said), numbers)
 
 
 @dataclass(frozen=True)
 class _Placement:
-    """Which instances are where while executors leave.
+    """Placement of instances while executors are removed.
 
-    gone: the executors that have left; moved: where instances of the last of these went, one
-    after the other; dropped: the pipelines of instances that found no slot.
+    gone: executors removed so far; moved: where the instances of the last one went, in order;
+    dropped: pipelines of instances that found no slot.
     """
 
     instances: Mapping[str, Mapping[str, int]]
@@ -224,19 +222,19 @@ class _Placement:
         return cls(instances, free, shares)
 
     def sum(self, executor: str) -> float:
-        """How much throughput depends on the instances of an executor, added up."""
+        """Sum of the ETP of the instances on an executor."""
         return sum(self.shares.get(n, 0.0) * count for n, count in self.instances[executor].items())
 
     def lowest(self) -> str:
         return min(self.instances, key=self.sum)
 
     def without(self, leaving: str, topology: Topology) -> _Placement:
-        """The executors after one has left."""
+        """Return the placement after removing an executor."""
         rest = {n: Counter(found) for n, found in self.instances.items() if n != leaving}
         order = sorted(rest, key=self.sum)
         free = {n: self.free[n] for n in rest}
         moved, dropped = [], [*self.dropped]
-        # what most depends on finds a slot first
+        # highest ETP first
         homeless = sorted(
             Counter(self.instances[leaving]).elements(), key=lambda n: -self.shares.get(n, 0.0)
         )
@@ -267,7 +265,7 @@ class _Placement:
 
 
 def _unplaced(topology: Topology, snapshot: Snapshot) -> str | None:
-    """What is not known of where instances run; None if all is."""
+    """Say what is unknown about the placement of instances; None if all is known."""
     if len(snapshot.executors) != topology.plan.executors:
         known = f"{len(snapshot.executors)} of {topology.plan.executors} executors"
         return f"only {known} are known" if snapshot.executors else "no executor was measured"
@@ -275,8 +273,8 @@ def _unplaced(topology: Topology, snapshot: Snapshot) -> str | None:
     lost = [name for name in topology.pipelines if name not in seen]
     if lost:
         runs = "runs" if len(lost) == 1 else "run"
-        return f"it is not known on which executors {messages.listed(lost, ', ')} {runs}"
+        return f"the executors on which {messages.listed(lost, ', ')} {runs} are unknown"
     odd = sorted(seen - set(topology.pipelines))
     if odd:
-        return f"executors run {messages.listed(odd, ', ')}, which is no pipeline of the plan"
+        return f"executors run {messages.listed(odd, ', ')}, which the plan does not contain"
     return None

@@ -1,8 +1,8 @@
-"""The rates of all pipelines in arrays, updated incrementally for a thousand changes in a row.
+"""Rates of all pipelines as lists of numbers, updated incrementally.
 
-A `Rates` holds an object for each pipeline. Where a thousand slots are given out one by one and
-each changes most of what is behind it, lists of plain numbers take a fraction of the time. Step
-by step a ledger reckons as `rates.scaled` and `rates.grown` do, to the last bit.
+`Rates` has one object per pipeline, which is slow when a thousand slots are allocated one by one.
+A rate table computes the same numbers as `rates.scaled` and `rates.grown`, to the last bit, in a
+fraction of the time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.policies.shared.topology import Topology
 
 @dataclass(frozen=True)
 class NumberedTopology:
-    """A topology by number. Numbers follow the records, so that readers have higher ones."""
+    """A topology with numbered pipelines; downstream pipelines have higher numbers."""
 
     topology: Topology
 
@@ -33,7 +33,7 @@ class NumberedTopology:
 
     @cached_property
     def feeds(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """Whom each reads, and how many times."""
+        """Upstream pipelines of each pipeline, and how many times it reads each."""
         numbers, feeds = self.numbers, self.topology.feeds
         return tuple(tuple((numbers[up], n) for up, n in feeds[name].items()) for name in numbers)
 
@@ -52,30 +52,30 @@ class NumberedTopology:
 
     @cached_property
     def sinks(self) -> dict[int, int]:
-        """Those that hold sinks, with their places among these."""
+        """Pipelines with sinks, and their index among these."""
         return {self.numbers[name]: at for at, name in enumerate(self.topology.sinks)}
 
     @cached_property
     def outlets(self) -> dict[int, tuple[int, bool]]:
-        """How many sinks they hold, and whether nothing else."""
+        """Number of sinks in each of these pipelines, and whether it contains nothing else."""
         found = self.topology.outlets
         return {self.numbers[n]: (found[n], rates.only_sinks(self.topology, n)) for n in found}
 
     @cached_property
     def joins(self) -> tuple[bool, ...]:
-        """Those for whose input it is not enough to add one or two outputs."""
+        """Pipelines with more than two inputs, whose sum must not depend on the order."""
         return tuple(len(feeds) > 2 or any(n > 1 for _, n in feeds) for feeds in self.feeds)
 
 
 @dataclass(frozen=True)
 class RateTable:
-    """Rates by number; nobody writes into the lists of a ledger that was made.
+    """Rates by number of the pipeline. The lists must not be changed.
 
-    changed: the pipelines that differ from those of the ledger before; pressed: those of them that
-    are congested; turned: those that have become so, or are no longer.
+    changed: pipelines whose rates differ from the previous table; pressed: those of them that are
+    congested; turned: those that became congested, or no longer are.
     """
 
-    wiring: NumberedTopology
+    numbered: NumberedTopology
     over: float
     arrival: list[float]
     processed: list[float]
@@ -90,10 +90,10 @@ class RateTable:
 
     @classmethod
     def of(cls, topology: Topology, known: Rates, over: float) -> RateTable:
-        wiring = NumberedTopology(topology)
-        found = [known[name] for name in wiring.names]
+        numbered = NumberedTopology(topology)
+        found = [known[name] for name in numbered.names]
         return cls(
-            wiring,
+            numbered,
             over,
             arrival=[rate.arrival for rate in found],
             processed=[rate.processed for rate in found],
@@ -118,53 +118,53 @@ class RateTable:
 
     @property
     def rates(self) -> Rates:
-        return {name: self.rate(at) for at, name in enumerate(self.wiring.names)}
+        return {name: self.rate(at) for at, name in enumerate(self.numbered.names)}
 
     def congestion(self, at: int) -> float:
-        """Rows that come for each row processed, as `Rate.congestion`."""
+        """Rows arriving for each row processed; see `PipelineRate.congestion`."""
         if self.processed[at] == 0:
             return math.inf if self.arrival[at] > 0 else 1.0
         return self.arrival[at] / self.processed[at]
 
     def delivered(self, numbers: Iterable[int]) -> list[float]:
-        """Rows per second delivered by the sinks of pipelines that hold some."""
+        """Rows per second delivered by the sinks in each of these pipelines."""
         taken, made = self.processed, self.output
-        outlets = ((at, *self.wiring.outlets[at]) for at in numbers)
+        outlets = ((at, *self.numbered.outlets[at]) for at in numbers)
         return [count * (taken if alone else made)[at] for at, count, alone in outlets]
 
     @property
     def throughput(self) -> float:
         """Rows per second delivered by all sinks."""
-        return math.fsum(self.delivered(self.wiring.sinks))
+        return math.fsum(self.delivered(self.numbered.sinks))
 
     def gains(self) -> list[float]:
-        """Rows that the sinks deliver more for each that a pipeline processes more, at most.
+        """Upper bound on the rows delivered for each additional row a pipeline processes.
 
-        Who can do no more passes nothing on. Capacities only ever bend a gain down, so that a
-        larger step gains no more for each row than the smallest one.
+        A pipeline at its capacity passes on nothing. A larger step gains no more per row than the
+        smallest one, because capacities only reduce the gain.
         """
         found = [0.0] * len(self.arrival)
         for at in range(len(found) - 1, -1, -1):
             found[at] *= self.selectivity[at]
-            if at in self.wiring.outlets:
-                count, alone = self.wiring.outlets[at]
+            if at in self.numbered.outlets:
+                count, alone = self.numbered.outlets[at]
                 found[at] += count if alone else count * self.selectivity[at]
             if self.arrival[at] < self.capacity[at]:
-                for up, n in self.wiring.feeds[at]:
+                for up, n in self.numbered.feeds[at]:
                     found[up] += n * found[at]
         return found
 
     def scaled(self, at: int, factor: float) -> RateTable:
-        """After a pipeline can process `factor` times as much; what is behind it follows."""
+        """Return the table after multiplying a pipeline's capacity, propagated downstream."""
         return self._followed(at, self.arrival[at], self.capacity[at] * factor)
 
     def grown(self, at: int, factor: float) -> RateTable:
-        """After `factor` times as much comes to a pipeline, and it can process that."""
+        """Return the table after multiplying both input and capacity of a pipeline."""
         return self._followed(at, self.arrival[at] * factor, self.capacity[at] * factor)
 
     def _followed(self, first: int, come: float, most: float) -> RateTable:
-        """Only those are looked at whose input changes: who can do no more puts out no more."""
-        feeds, readers, joins = self.wiring.feeds, self.wiring.readers, self.wiring.joins
+        """Propagate a change downstream, as far as inputs change."""
+        feeds, readers, joins = self.numbered.feeds, self.numbered.readers, self.numbered.joins
         before, selectivity, limit = self.output, self.selectivity, self.over * (1 + ROUNDING)
         arrival, processed, output = self.arrival[:], self.processed[:], self.output[:]
         capacity, behind, congested = self.capacity[:], self.behind[:], self.congested[:]
@@ -189,7 +189,7 @@ class RateTable:
             most = capacity[at]
             if come <= most:
                 processed[at] = most = come
-                behind[at] = 0.0  # with instances for what comes, what waits will be done
+                behind[at] = 0.0  # with capacity for all that arrives, the backlog goes
                 full = calm
             else:
                 processed[at] = most

@@ -1,4 +1,4 @@
-"""Giving out slots: one more instance at a time, to whom a choice says, within what is allowed."""
+"""Allocation of slots: one instance at a time, to the pipeline that a strategy chooses."""
 
 from __future__ import annotations
 
@@ -28,23 +28,24 @@ from penstock.policies.stela.etp import SinkReach
 from penstock.policies.stela.rate_table import RateTable
 
 SPARE = 0.6
-"""Share of the time that instances may be at work when another of them has gone."""
+"""Highest utilisation of the remaining instances after some are removed."""
 
 CALM = 15.0
-"""Seconds for which an instance must have had nothing to do before it goes."""
+"""Seconds for which an instance must have been idle before it is removed."""
 
 Counts = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class SlotAllocation:
-    """A flow while slots are given out: what each pipeline has got and the rates to expect.
+    """State of an allocation: instances added so far, and the expected rates.
 
-    many, most: the instances of each pipeline and its bound, in the order of the ledger.
+    table: expected rates; many, most: instances of each pipeline and their bound, in the order of
+    the table; given: instances added by pipeline.
     """
 
     topology: Topology
-    ledger: RateTable
+    table: RateTable
     many: Counts
     most: npt.NDArray[np.float64]
     given: Mapping[str, int] = field(default_factory=dict)
@@ -62,18 +63,18 @@ class SlotAllocation:
 
     @property
     def over(self) -> float:
-        return self.ledger.over
+        return self.table.over
 
     @cached_property
     def rates(self) -> Rates:
-        return self.ledger.rates
+        return self.table.rates
 
     @cached_property
     def congested(self) -> frozenset[str]:
-        return frozenset(itertools.compress(self.topology.pipelines, self.ledger.congested))
+        return frozenset(itertools.compress(self.topology.pipelines, self.table.congested))
 
     def shares(self, names: Iterable[str]) -> dict[str, float]:
-        """The effective throughput percentage of some pipelines."""
+        """Effective throughput percentage of some pipelines, from 0 to 1."""
         reach = SinkReach.of(self.topology, self.congested)
         return reach.shares(model.delivered(self.topology, self.rates), names)
 
@@ -82,72 +83,72 @@ class SlotAllocation:
 
     @property
     def open(self) -> npt.NDArray[np.bool_]:
-        """Whether the bounds of each pipeline let it have one more instance."""
+        """For each pipeline, whether its bounds allow a further instance."""
         return self.many < self.most
 
     def room(self, name: str) -> bool:
-        """Whether the bounds of a pipeline let it have one more instance."""
-        at = self.ledger.wiring.numbers[name]
+        """True if the bounds of a pipeline allow a further instance."""
+        at = self.table.numbered.numbers[name]
         return bool(self.many[at] < self.most[at])
 
     def grows(self, at: int) -> bool:
-        """Whether one more instance of a pipeline is taken to bring in more.
+        """True if a further instance of this pipeline is assumed to raise its input, too.
 
-        Where nothing is congested, that is what a source gets a slot for.
+        That is so for a source while nothing is congested.
         """
-        return 1 not in self.ledger.congested and at in self.ledger.wiring.sources
+        return 1 not in self.table.congested and at in self.table.numbered.sources
 
     def give(self, name: str) -> SlotAllocation:
-        """One more instance, which does as much as each of the others."""
-        at = self.ledger.wiring.numbers[name]
+        """Add an instance, which is assumed to process as much as each of the others."""
+        at = self.table.numbered.numbers[name]
         factor = (self.instances(name) + 1) / self.instances(name)
-        ledger = (self.ledger.grown if self.grows(at) else self.ledger.scaled)(at, factor)
+        table = (self.table.grown if self.grows(at) else self.table.scaled)(at, factor)
         many = self.many.copy()
         many[at] += 1
         given = {**self.given, name: self.given.get(name, 0) + 1}
-        return replace(self, ledger=ledger, many=many, given=given)
+        return replace(self, table=table, many=many, given=given)
 
     def hoped(self, names: Sequence[str]) -> list[float]:
-        """The throughput that one more instance of each of some would lead to at most."""
-        ledger, gains, now = self.ledger, self.ledger.gains(), self.ledger.throughput
-        able = map(min, ledger.arrival, ledger.capacity)
-        # a window may show less than what comes, though it could be done
-        late = [most - done for most, done in zip(able, ledger.processed, strict=True)]
+        """Upper bound on the throughput with a further instance, for each of some pipelines."""
+        table, gains, now = self.table, self.table.gains(), self.table.throughput
+        able = map(min, table.arrival, table.capacity)
+        # a window may show fewer rows processed than arrive, although there is capacity
+        late = [most - done for most, done in zip(able, table.processed, strict=True)]
         settled = math.fsum([gains[at] * more for at, more in enumerate(late) if more > 0])
         found = []
-        for at in (ledger.wiring.numbers[name] for name in names):
+        for at in (table.numbered.numbers[name] for name in names):
             factor = float((self.many[at] + 1) / self.many[at])
-            come = ledger.arrival[at] * (factor if self.grows(at) else 1.0)
-            more = min(come, ledger.capacity[at] * factor) - ledger.processed[at]
+            come = table.arrival[at] * (factor if self.grows(at) else 1.0)
+            more = min(come, table.capacity[at] * factor) - table.processed[at]
             most = now + settled + max(0.0, more) * gains[at]
             found.append(math.inf if math.isnan(most) else most)
         return found
 
 
 Choice = Callable[[SlotAllocation, Any], tuple[str | None, Any]]
-"""Who gets the next slot, None if nobody should, and what to remember for the one after it.
+"""Chooses the pipeline that gets the next slot (None: no pipeline), and returns its state.
 
-The memory is None at first, and belongs to the growth before the last slot given.
+The state is None at first. It refers to the allocation before the last slot was given.
 """
 
 
-def allocate(growth: SlotAllocation, slots: int, choose: Choice) -> SlotAllocation:
-    """Give slots until there are none left, or nobody to take one."""
+def allocate(allocation: SlotAllocation, slots: int, choose: Choice) -> SlotAllocation:
+    """Allocate slots until none is left or no pipeline can take one."""
     memory = None
     for _ in range(slots):
-        name, memory = choose(growth, memory)
+        name, memory = choose(allocation, memory)
         if name is None:
             break
-        growth = growth.give(name)
-    return growth
+        allocation = allocation.give(name)
+    return allocation
 
 
 def scale_out(
     context: Context, executors: int, choose: Choice, over: float = CONGESTED
 ) -> Decision:
-    """Add executors, and as many instances for each as the others have on average."""
+    """Add executors, each with as many instances as the others have on average."""
     if executors < 1:
-        raise InvalidInput(f"cannot add {executors} executors; ask for at least 1")
+        raise InvalidInput(f"cannot add {executors} executors; the least is 1")
     try:
         start = measured(context, over)
     except model.NotMeasured as why:
@@ -157,66 +158,67 @@ def scale_out(
         return Decision(None, f"no scale-out by {executors}: {', '.join(said)}")
     end = allocate(start, slots, choose)
     if left := slots - sum(end.given.values()):
-        said.append(f"{left} of the slots stay empty: who could use them is at its bounds")
-    reason = (
-        f"{adding} more executor{'s' * (adding > 1)} with {slots} slots: {describe(start, end)}"
-    )
+        said.append(
+            f"{left} slots stay empty, because every pipeline that could use them is at its bound"
+        )
+    added = f"add {adding} executor{'s' * (adding > 1)} with {slots} slot{'s' * (slots > 1)}"
+    reason = f"{added}: {describe(start, end)}"
     plan = replace(context.plan, executors=context.plan.executors + adding, leaving=())
     plan = with_instances(plan, {name: end.instances(name) for name in end.given})
     return Decision(plan, "; ".join([reason, *said]), {"slots": slots, **numbers(start, end)})
 
 
 def measured(context: Context, over: float = CONGESTED) -> SlotAllocation:
-    """The flow as the last window shows it. Raises `NotMeasured`."""
+    """Start an allocation from the last window. Raises `NotMeasured`."""
     if context.latest is None:
-        raise model.NotMeasured("nothing has been measured yet")
+        raise model.NotMeasured("nothing measured yet")
     topology = Topology(context.graph, context.plan)
     return SlotAllocation.of(topology, model.measured(topology, context.latest, over), over)
 
 
 def _allowed(context: Context, executors: int) -> tuple[int, int, list[str]]:
-    """The executors and the slots that the budget leaves of what was asked, and what it cut."""
+    """Executors and slots within the budget, and texts about what it cut."""
     plan, limits, said = context.plan, context.limits, []
     if limits.executors is not None and plan.executors + executors > limits.executors:
         executors = max(0, limits.executors - plan.executors)
-        said.append(f"the budget of {limits.executors} executors leaves {executors}")
+        said.append(f"the budget of {limits.executors} executors allows {executors} more")
     slots = executors * slots_per_executor(plan)
     if limits.slots is not None and plan.slots + slots > limits.slots:
         slots = max(0, limits.slots - plan.slots)
-        said.append(f"the budget of {limits.slots} instances leaves {slots}")
+        said.append(f"the budget of {limits.slots} instances allows {slots} more")
     return executors, slots, said
 
 
 def slots_per_executor(plan: Plan) -> int:
-    """Instances for a new executor: those of the others on average, rounded, and at least one."""
+    """Instances for a new executor: the mean of the others, rounded, at least one."""
     return max(1, math.floor(plan.slots / plan.executors + 0.5))
 
 
 def describe(start: SlotAllocation, end: SlotAllocation) -> str:
-    """Who gets how much, and why, in words."""
+    """Describe which pipelines get how many instances, and why."""
     shares = start.shares(end.given)
     parts = []
     for name in end.given:
         told = f"{name} {start.instances(name)} -> {end.instances(name)}"
         ratio, behind = start.rates[name].congestion, start.rates[name].behind
         above = start.over * (1 + model.ROUNDING) < ratio < math.inf
-        over = f" > {start.over:.2f}" if above else ""
-        over += f", {behind:.0f} s of rows wait" if behind else ""
-        parts.append(f"{told} ({_ratio(start, name)}{over}, ETP {shares[name]:.0%})")
-    calm = "" if start.congested else "nothing is congested; "
-    return calm + (messages.listed(parts, ", ") or "nobody gets one")
+        over = f", limit {start.over:.2f}" if above else ""
+        over += f", backlog {behind:.0f} s" if behind else ""
+        parts.append(f"{told} instances ({_ratio(start, name)}{over}, ETP {shares[name]:.0%})")
+    calm = "" if start.congested else "; no pipeline is congested"
+    return (messages.listed(parts, ", ") or "no pipeline gets one") + calm
 
 
-def _ratio(growth: SlotAllocation, name: str) -> str:
-    """How congested a pipeline is."""
-    rate = growth.rates[name]
+def _ratio(allocation: SlotAllocation, name: str) -> str:
+    """Describe how congested a pipeline is."""
+    rate = allocation.rates[name]
     if math.isinf(rate.congestion):
-        return f"none of {rate.arrival:.4g} rows/s done"
+        return f"none of {rate.arrival:.4g} rows/s processed"
     return f"congestion {rate.congestion:.2f}"
 
 
 def numbers(start: SlotAllocation, end: SlotAllocation) -> dict[str, float]:
-    """What the words are about, and the throughput now and then."""
+    """Numbers behind `describe`, with throughput before and expected after."""
     shares = start.shares(end.given)
     found: dict[str, float] = {}
     for name in end.given:
@@ -232,20 +234,25 @@ def numbers(start: SlotAllocation, end: SlotAllocation) -> dict[str, float]:
 # --- one instance at a time ---------------------------------------------------------------------
 
 
-def why_nothing_to_give(context: Context, growth: SlotAllocation) -> str | None:
-    """Why no pipeline gets one more instance now; None if one should."""
-    if not growth.congested:
-        worst = max(growth.rates, key=lambda name: growth.rates[name].congestion)
-        ratio = growth.rates[worst].congestion
-        return f"nothing is congested: {worst} has most, {ratio:.2f} <= {growth.over:.2f}"
+def why_nothing_to_give(context: Context, allocation: SlotAllocation) -> str | None:
+    """Say why no pipeline gets a further instance; None if one should."""
+    if not allocation.congested:
+        worst = max(allocation.rates, key=lambda name: allocation.rates[name].congestion)
+        ratio = allocation.rates[worst].congestion
+        return (
+            f"no change: no pipeline is congested; the highest is {worst} with {ratio:.2f}, "
+            f"limit {allocation.over:.2f}"
+        )
     most = context.limits.slots
     if most is not None and context.plan.slots >= most:
-        return f"{_names(growth)} congested, but the budget of {most} instances is used"
+        return (
+            f"no change: {_names(allocation)} congested, but the budget of {most} instances is used"
+        )
     return None
 
 
 def all_at_bounds(start: SlotAllocation, names: Iterable[str]) -> Decision:
-    """That none of these can have one more instance, with their bounds."""
+    """Decide on no change, because all of these pipelines are at their bounds."""
     found = [name for name in start.topology.pipelines if name in {*names}]
     said = [
         f"{n} ({_ratio(start, n)}) has {start.instances(n)} of "
@@ -253,22 +260,22 @@ def all_at_bounds(start: SlotAllocation, names: Iterable[str]) -> Decision:
         for n in found
     ]
     numbers = {f"{n}.congestion": start.rates[n].congestion for n in found}
-    return Decision(None, f"at their bounds: {messages.listed(said, ', ')}", numbers)
+    return Decision(None, f"no change, at their bounds: {messages.listed(said, ', ')}", numbers)
 
 
 def one_more_instance(context: Context, start: SlotAllocation, name: str, why: str) -> Decision:
-    """One more instance of a pipeline."""
+    """Decide on a further instance of a pipeline."""
     end = start.give(name)
     plan = with_instances(context.plan, {name: end.instances(name)})
-    reason = f"{_names(start)} congested; {why}: {describe(start, end)}"
+    reason = f"{describe(start, end)}: {why}; {_names(start)} congested"
     return Decision(plan, reason, {**numbers(start, end), **_gained(context, start, end)})
 
 
 def _gained(context: Context, start: SlotAllocation, end: SlotAllocation) -> dict[str, float]:
-    """Rows per second that come in more, for the guard; nothing where nobody knows.
+    """Expected gain of throughput in rows per second, for the guard; empty if unknown.
 
-    Where another pipeline is congested as well, no more comes out yet, but less piles up before
-    the one that grows. What gains nothing alone may be a turn of a round that does.
+    If another pipeline is congested as well, the gain at the sinks may be 0. Then the gain of the
+    pipeline that grows counts, whose backlog shrinks.
     """
     assert context.latest is not None
     pairs = [(start.rates[n].processed, end.rates[n].processed) for n in end.given]
@@ -283,10 +290,10 @@ def _gained(context: Context, start: SlotAllocation, end: SlotAllocation) -> dic
 def fewer_instances(
     context: Context, start: SlotAllocation, seconds: float, catch_up: float = inflow.CATCH_UP
 ) -> Decision | None:
-    """Fewer instances wherever the rest could do the work; None where there is no such place.
+    """Decide on fewer instances where the rest carries the load; None if nowhere.
 
-    So much must have come or waited, and no more, for so many seconds. All that can give back do
-    so at once: each keeps what its own load needs, so more load never means fewer instances.
+    The highest load of the last `seconds` counts. All pipelines with instances to spare give them
+    back at once. Each keeps what its own load needs, so more load never means fewer instances.
     """
     calm = windows.settled(context.snapshots)
     if start.congested or not calm or context.now - calm[0].at < seconds:
@@ -298,36 +305,35 @@ def fewer_instances(
     if not able:
         return None
     told = [
-        f"{name} had work for {needed[name]:.2g} of {start.instances(name)} instances: "
-        f"{start.instances(name)} -> {then}"
+        f"{name} {start.instances(name)} -> {then} instances: it had work for {needed[name]:.2g}"
         for name, then in able.items()
     ]
     plan = with_instances(context.plan, able)
-    reason = f"for {seconds:g} s {messages.listed(told, ', ')}"
+    reason = f"{messages.listed(told, ', ')} for {seconds:g} s"
     return Decision(plan, reason, {f"{name}.needed": needed[name] for name in able})
 
 
-def _enough(growth: SlotAllocation, name: str, needed: float) -> int:
-    """Instances that have some time to spare, within the bounds."""
-    now, least = growth.instances(name), bounds_within_ceiling(growth.topology, name).least
+def _enough(allocation: SlotAllocation, name: str, needed: float) -> int:
+    """Fewest instances that stay below the highest utilisation, within the bounds."""
+    now, least = allocation.instances(name), bounds_within_ceiling(allocation.topology, name).least
     if needed > SPARE * now:
         return now
     return min(now, max(1, least, math.ceil(needed / SPARE - 1e-9)))
 
 
 def _needed(
-    growth: SlotAllocation, name: str, snapshots: Sequence[Snapshot], catch_up: float
+    allocation: SlotAllocation, name: str, snapshots: Sequence[Snapshot], catch_up: float
 ) -> float:
-    """Instances that the most there was to do would keep at work all the time."""
+    """Instances that the highest load of some windows would keep busy all the time."""
     most = max((_to_do(s, name, catch_up) for s in snapshots), default=math.inf)
-    capacity = growth.rates[name].capacity
+    capacity = allocation.rates[name].capacity
     if most in (0, math.inf) or capacity == 0:
         return 0.0 if most == 0 else math.inf
-    return derived.rounded(growth.instances(name) * most / capacity)
+    return derived.rounded(allocation.instances(name) * most / capacity)
 
 
 def _to_do(snapshot: Snapshot, name: str, catch_up: float) -> float:
-    """Rows per second; infinite where nobody knows what came."""
+    """Rows per second to process in a window; infinite if arrivals are unknown."""
     metrics = snapshot.pipelines.get(name)
     if metrics is None or metrics.arrival_rate is None:
         return math.inf
@@ -335,15 +341,15 @@ def _to_do(snapshot: Snapshot, name: str, catch_up: float) -> float:
 
 
 def check(over: float, calm: float, catch_up: float) -> None:
-    """What a person may have asked for."""
+    """Check the options that the policies of this package share."""
     if not 1 <= over < math.inf:
-        raise InvalidInput(f"congested is a threshold of {over}, and it is 1 or more")
+        raise InvalidInput(f"congested must be 1 or more, not {over}")
     if not calm >= 0:
-        raise InvalidInput(f"calm is {calm} seconds: it is 0 or more")
+        raise InvalidInput(f"calm must be 0 s or more, not {calm}")
     if not catch_up > 0:
-        raise InvalidInput(f"catch_up is {catch_up} seconds: it is above 0")
+        raise InvalidInput(f"catch_up must be above 0 s, not {catch_up}")
 
 
-def _names(growth: SlotAllocation) -> str:
-    found = [name for name in growth.topology.pipelines if name in growth.congested]
+def _names(allocation: SlotAllocation) -> str:
+    found = [name for name in allocation.topology.pipelines if name in allocation.congested]
     return f"{messages.listed(found, ', ')} {'is' if len(found) == 1 else 'are'}"

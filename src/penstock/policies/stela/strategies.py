@@ -1,8 +1,8 @@
-"""Where to put more instances, judged by shape and traffic alone: what Stela compares itself with.
+"""Baseline strategies of the Stela paper, which rank pipelines by topology and traffic.
 
-Each ranking names all pipelines, the first to get a slot first; slots go round in that order.
-In the original these strategies move instances between machines; where an instance runs is
-Spark's to decide here, so they choose who gets one more, from the same number of slots.
+A ranking lists all pipelines in the order in which they get slots, round after round. In the paper
+these strategies move instances between machines. Here Spark decides where an instance runs, so they
+choose which pipeline gets a further instance, from the same number of slots.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ Keys = npt.NDArray[np.float64] | npt.NDArray[np.intp]
 
 
 def distance_from_source(topology: Topology, rates: Rates) -> tuple[str, ...]:
-    """Nearest to a source first."""
+    """Rank by distance from a source, nearest first."""
     return _sorted(topology, _hops(topology.sources, topology.downstream))
 
 
 def distance_to_sink(topology: Topology, rates: Rates) -> tuple[str, ...]:
-    """Nearest to a sink first."""
+    """Rank by distance to a sink, nearest first."""
     return _sorted(topology, _hops(topology.sinks, topology.upstream))
 
 
 def descendants(topology: Topology, rates: Rates) -> tuple[str, ...]:
-    """Those with most pipelines behind them first."""
+    """Rank by number of downstream pipelines, most first."""
     bit = {name: 1 << at for at, name in enumerate(topology.pipelines)}
     behind: dict[str, int] = {}
     for name in reversed(tuple(topology.pipelines)):
@@ -52,23 +52,23 @@ def descendants(topology: Topology, rates: Rates) -> tuple[str, ...]:
 
 
 def centrality(topology: Topology, rates: Rates) -> tuple[str, ...]:
-    """Those with most links, in and out, first."""
+    """Rank by number of input and output links, most first."""
     links = {n: len(topology.upstream[n]) + len(topology.downstream[n]) for n in topology.pipelines}
     return _sorted(topology, {name: -count for name, count in links.items()})
 
 
 def least_link_load(topology: Topology, rates: Rates) -> tuple[str, ...]:
-    """Those with least traffic on their links first."""
+    """Rank by traffic on input and output links, least first."""
     return _sorted(topology, _link_load(topology, rates))
 
 
 def most_link_load(topology: Topology, rates: Rates) -> tuple[str, ...]:
-    """Those with most traffic on their links first."""
+    """Rank by traffic on input and output links, most first."""
     return _sorted(topology, {n: -load for n, load in _link_load(topology, rates).items()})
 
 
 def round_robin(topology: Topology, rates: Rates) -> tuple[str, ...]:
-    """In the order in which records meet them."""
+    """Rank in topological order."""
     return tuple(topology.pipelines)
 
 
@@ -86,30 +86,30 @@ RANKINGS: Mapping[str, Ranking] = {
 _BY_TRAFFIC: Mapping[Ranking, float] = {least_link_load: 1.0, most_link_load: -1.0}
 
 _NEAR = 1e-9
-"""Difference of loads, as a part of the highest, from which rounding cannot turn them."""
+"""Relative difference of traffic beyond which rounding cannot change the order."""
 
 
 def by(ranking: Ranking) -> Choice:
-    """The choice that goes round in the order of a ranking.
+    """Return a choice that goes round the pipelines in the order of a ranking.
 
-    Memory: the place of each pipeline in the ranking, where that does not follow the traffic.
+    Its state is the position of each pipeline in the ranking, unless that follows the traffic.
     """
 
-    def choose(growth: SlotAllocation, memory: Keys | None) -> tuple[str | None, Keys | None]:
-        names, numbers = growth.ledger.wiring.names, growth.ledger.wiring.numbers
+    def choose(allocation: SlotAllocation, memory: Keys | None) -> tuple[str | None, Keys | None]:
+        names, numbers = allocation.table.numbered.names, allocation.table.numbered.numbers
         turns = np.zeros(len(names))
-        turns[[numbers[name] for name in growth.given]] = [*growth.given.values()]
-        able = np.flatnonzero(growth.open)
+        turns[[numbers[name] for name in allocation.given]] = [*allocation.given.values()]
+        able = np.flatnonzero(allocation.open)
         if not len(able):
             return None, memory
         able = able[turns[able] == turns[able].min()]
         if ranking in _BY_TRAFFIC:
-            keys = _BY_TRAFFIC[ranking] * _traffic(growth.ledger)[able]
+            keys = _BY_TRAFFIC[ranking] * _traffic(allocation.table)[able]
             near = keys <= keys.min() + _NEAR * np.abs(keys).max()
             able, keys = able[near], derived.rounded_array(keys[near])
         else:
             if memory is None:
-                ranked = ranking(growth.topology, growth.rates)
+                ranked = ranking(allocation.topology, allocation.rates)
                 memory = np.argsort([numbers[name] for name in ranked])
             keys = memory[able]
         return names[able[np.argmin(keys)]], memory
@@ -118,13 +118,13 @@ def by(ranking: Ranking) -> Choice:
 
 
 def scale_out(context: Context, executors: int, ranking: Ranking) -> Decision:
-    """Add executors, and give their slots out by a ranking."""
+    """Add executors, and allocate their slots by a ranking."""
     return slots.scale_out(context, executors, by(ranking))
 
 
 @dataclass(frozen=True)
 class RoundRobinMemory:
-    """Who has had a turn in this round, and whose turn it was last, with the instances it had."""
+    """Memory of a round: pipelines served, and the last one with the instances it had."""
 
     served: tuple[str, ...] = ()
     turn: str | None = None
@@ -132,10 +132,10 @@ class RoundRobinMemory:
     version: Literal[1] = 1
 
     def had(self, plan: Plan) -> tuple[str, ...]:
-        """Who has had a turn by now.
+        """Pipelines served so far under the plan in force.
 
-        One that was not carried out is still due: else the time between two changes would decide
-        who ever gets an instance.
+        The last one does not count if its change was not carried out; otherwise the timing of
+        changes would decide which pipelines ever get an instance.
         """
         now = {p.name: p.parallelism for p in plan.pipelines}
         if self.turn is None or now.get(self.turn, 0) <= self.instances:
@@ -149,7 +149,7 @@ def next_turn(
     ranking: tuple[str, ...],
     memory: RoundRobinMemory | None,
 ) -> tuple[Decision, RoundRobinMemory | None]:
-    """One more instance for the next of a ranking while something is congested."""
+    """Give a further instance to the next of a ranking while a pipeline is congested."""
     if (why_not := slots.why_nothing_to_give(context, start)) is not None:
         return Decision(None, why_not), memory
     served = (memory or RoundRobinMemory()).had(context.plan)
@@ -160,16 +160,17 @@ def next_turn(
         return slots.all_at_bounds(start, ranking), memory
     if turn in had:
         served = ()  # the next round begins
-    decision = slots.one_more_instance(context, start, turn, f"{turn} is next")
+    decision = slots.one_more_instance(context, start, turn, f"{turn} is next in turn")
     return decision, RoundRobinMemory(served, turn, start.instances(turn))
 
 
 @dataclass(frozen=True)
 class _Ranked:
-    """While something is congested, one more instance a time for the next one of a ranking.
+    """While a pipeline is congested, give instances one by one in the order of a ranking.
 
-    calm: seconds for which an instance must have had nothing to do before it goes; catch_up:
-    seconds in which rows that wait are to be worked off by those that stay.
+    congested: rows arriving for each row processed, above which a pipeline is congested; calm:
+    seconds for which an instance must have been idle before it is removed; catch_up: seconds in
+    which the remaining instances must be able to work off a backlog.
     """
 
     name: ClassVar[str]
@@ -185,7 +186,7 @@ class _Ranked:
         try:
             start = slots.measured(context, self.congested)
         except NotMeasured as why:
-            return Decision(None, str(why)), memory
+            return Decision(None, f"no change: {why}"), memory
         if (less := slots.fewer_instances(context, start, self.calm, self.catch_up)) is not None:
             return less, memory
         ranking = RANKINGS[self.name](start.topology, start.rates)
@@ -194,20 +195,20 @@ class _Ranked:
 
 @dataclass(frozen=True)
 class LeastLinkLoad(_Ranked):
-    """More instances for those with least traffic on their links, while something is congested."""
+    """Add instances where link traffic is lowest, while a pipeline is congested."""
 
     name: ClassVar[str] = "least-link-load"
 
 
 @dataclass(frozen=True)
 class RoundRobin(_Ranked):
-    """More instances for one pipeline after the other, while something is congested."""
+    """Add instances to one pipeline after the other, while a pipeline is congested."""
 
     name: ClassVar[str] = "round-robin"
 
 
 def _hops(ends: Iterable[str], links: Mapping[str, tuple[str, ...]]) -> Mapping[str, int]:
-    """Least number of links between each pipeline and one of the ends."""
+    """Fewest links between each pipeline and one of the ends."""
     found = dict.fromkeys(ends, 0)
     queue = deque(found)
     while queue:
@@ -220,19 +221,19 @@ def _hops(ends: Iterable[str], links: Mapping[str, tuple[str, ...]]) -> Mapping[
 
 
 def _link_load(topology: Topology, rates: Rates) -> Mapping[str, float]:
-    """Rows per second on all links of a pipeline, in and out."""
+    """Rows per second on all input and output links of each pipeline."""
     return {
         name: derived.rounded(rate.arrival + rate.output * len(topology.downstream[name]))
         for name, rate in rates.items()
     }
 
 
-def _traffic(ledger: RateTable) -> Keys:
-    """The same by number, not rounded."""
-    readers = np.array([len(found) for found in ledger.wiring.readers], np.float64)
-    return np.array(ledger.arrival, np.float64) + np.array(ledger.output, np.float64) * readers
+def _traffic(table: RateTable) -> Keys:
+    """Link traffic by number of the pipeline, not rounded."""
+    readers = np.array([len(found) for found in table.numbered.readers], np.float64)
+    return np.array(table.arrival, np.float64) + np.array(table.output, np.float64) * readers
 
 
 def _sorted(topology: Topology, key: Mapping[str, float]) -> tuple[str, ...]:
-    """Lowest first; ties in the order in which records meet them."""
+    """Sort by key, lowest first; ties in topological order."""
     return tuple(sorted(topology.pipelines, key=lambda name: key[name]))

@@ -1,4 +1,4 @@
-"""What profiles tell: which of two dataflows is better, and which resources carry which load."""
+"""What profiles say: which dataflow is best, and the resources that a load needs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.policies.stepwise.significance import Difference, compare
 
 @dataclass(frozen=True)
 class DataflowRank:
-    """A dataflow among logically equivalent ones; share: of the throughput of the best."""
+    """Rank of a dataflow among equivalent ones; share: of the best throughput."""
 
     name: str
     throughput: float
@@ -27,10 +27,10 @@ class DataflowRank:
 
 
 def ranking(profiles: Mapping[str, Profile], level: float = 0.05) -> tuple[DataflowRank, ...]:
-    """Dataflows by the throughput of their final plans, the best first.
+    """Rank dataflows by the throughput of their final plans, best first.
 
-    Those that do not differ from the best come in the order of their throughput for an instance,
-    and then of the rounds that it took to find their plans.
+    Dataflows without a significant difference from the best are ordered by throughput per instance,
+    then by the number of rounds of their profiles.
     """
     if not profiles:
         return ()
@@ -57,7 +57,7 @@ def _order(rank: DataflowRank) -> tuple[bool, float, int]:
 
 @dataclass(frozen=True)
 class CapacityPoint:
-    """Resources, and the throughput that they carried."""
+    """Resources, and the throughput that they sustained."""
 
     executors: int
     slots: int
@@ -66,7 +66,7 @@ class CapacityPoint:
 
 @dataclass(frozen=True)
 class ResourceNeed:
-    """Resources for a throughput; `measured` is False where that is beyond what was profiled."""
+    """Resources for a throughput; `measured` is False if that exceeds the profile."""
 
     target: float
     executors: int
@@ -77,9 +77,9 @@ class ResourceNeed:
 def capacity_table(
     rounds: Iterable[ProfilingRound], late: bool = False
 ) -> tuple[CapacityPoint, ...]:
-    """The best throughput for each number of instances, where more of them carried more.
+    """Best throughput for each number of instances that raised it.
 
-    Rounds that missed their latency sustain nothing, unless that is no matter: `late`.
+    late: also count rounds that missed their latency bound.
     """
     counted = [r for r in rounds if r.met or late]
     points: list[CapacityPoint] = []
@@ -92,10 +92,10 @@ def capacity_table(
 def resources_for(
     points: Iterable[CapacityPoint], target: float, executor_slots: int | None = None
 ) -> ResourceNeed | None:
-    """The least resources for a throughput; None without any.
+    """Return the least resources for a throughput; None without points.
 
-    Beyond the largest point, instances are reckoned by what one of its instances carries, which
-    promises no more than was seen. `executor_slots` is how many instances one executor runs.
+    Beyond the largest point, the throughput per instance is assumed to stay the same.
+    executor_slots: instances that one executor runs.
     """
     found = sorted(points, key=lambda point: point.slots)
     enough = next((p for p in found if p.throughput >= target), None)

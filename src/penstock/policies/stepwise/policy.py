@@ -1,11 +1,12 @@
 """Stepwise profiling: find the best plan for a flow under stress, in as few rounds as possible.
 
-First the features of the pipelines are measured, which say how their instances should relate.
-Then sources and the rest grow in turns, by these ratios, until the platform carries no more, and
-the sources are slowed down as far as the latency wants it. Last, single pipelines that are most at
-work get an instance more as long as that helps. A round is a plan that is observed for a while.
-When it is done the policy watches: a changed platform, another dataflow, or rows that are late or
-wait for too long start it anew.
+First, the features of the pipelines are measured; they give the ratios of instances. Then sources
+and the other pipelines grow in turns, by these ratios, until the platform is at its limit, and the
+sources are slowed down as far as the latency bound requires. Last, the busiest pipelines get single
+instances while that helps. A round is a plan that is observed for a while.
+
+Afterwards the policy scales by the profile. It profiles again if the platform or the dataflow
+changes, or if rows are late or wait for too long.
 """
 
 from __future__ import annotations
@@ -21,8 +22,7 @@ from penstock.policies.base.messages import listed
 from penstock.policies.base.policy import Context
 from penstock.policies.shared.bottlenecks import is_usable
 from penstock.policies.stepwise import profile as profiles
-from penstock.policies.stepwise import profiling_state as campaigns
-from penstock.policies.stepwise import search
+from penstock.policies.stepwise import profiling_state, search
 from penstock.policies.stepwise.profile import Profile, ProfilingRound
 from penstock.policies.stepwise.profiling_state import (
     FREE,
@@ -62,22 +62,23 @@ from penstock.policies.stepwise.watch import LoadWatch
 
 @dataclass(frozen=True)
 class Stepwise:
-    """Find the best plan under stress in a few rounds, keep to it, and start anew if that fails.
+    """Find the best plan under stress in a few rounds, and then scale by that profile.
 
-    latency: seconds, where the dataflow has no constraint; slice: the unit in which ratios become
-    whole numbers; k: how many times its least time a pipeline may take for a row in the end;
-    alpha: share of the best throughput below which the search goes back; observations: snapshots
-    of a round, which do not overlap; level: of significance; change: share that makes no
-    difference however significant it is; settle: seconds after a change that are not observed.
+    latency: bound in seconds for a dataflow without constraints; slice: unit in which ratios
+    become whole numbers; k: multiple of its least time that a pipeline may take for a row in the
+    end; alpha: share of the best throughput below which the search goes back; observations:
+    snapshots of a round, which do not overlap; level: level of significance; change: relative
+    difference that never counts, however significant; settle: seconds after a change that are not
+    observed.
 
-    throttle: the first share by which sources are slowed down; fruitless: rounds without a gain at
-    which the limit is reached; revocations: of single instances in a row that end it; most_rounds:
-    at which it ends in any case; sample: rows of a batch while features are measured, None: as is.
+    throttle: first share by which sources are slowed down; fruitless: consecutive rounds without a
+    gain after which the limit is reached; revocations: consecutive revoked instances after which
+    profiling ends; most_rounds: rounds after which it ends in any case; sample: rows of a batch
+    while features are measured, None for the present setting.
 
-    queue: seconds of backlog at a source; patience: seconds for which it or the latency may be
-    beyond their bounds before all is profiled anew, and for which a plan is asked for again that
-    was not carried out; calm: seconds for which less must be enough before instances go that the
-    load does not need. They come back with it.
+    queue: seconds of backlog that a source may have; patience: seconds for which backlog or latency
+    may exceed their bounds before profiling starts again, and for which a refused plan is requested
+    again; calm: seconds for which fewer instances must be enough before some are removed.
     """
 
     latency: float = 0.5
@@ -109,24 +110,26 @@ class Stepwise:
             shares=("slice", "alpha", "level", "throttle"),
         )
         if self.observations < 2:
-            raise InvalidInput("stepwise: a round takes 2 observations or more, to compare rounds")
+            raise InvalidInput("stepwise: observations must be 2 or more, to compare rounds")
 
     def decide(self, context: Context, memory: StepwiseMemory | None) -> Outcome:
         state = started(context, -math.inf, self.sample) if memory is None else memory
         changed = _changed(context, state)
         if changed:
             fresh = started(context, context.now, self.sample)
-            return Decision(None, f"{changed}: profiling starts anew"), fresh
+            return Decision(None, f"profiling starts again: {changed}"), fresh
         latest = context.latest
         if state.phase == "done":
             return self._watch.look(context, state)
-        if not campaigns.in_force(state, context.plan):
+        if not profiling_state.in_force(state, context.plan):
             return self._insist(context, state)
         if latest is None or not is_usable(latest, state.since, self.settle):
-            return Decision(None, f"waits for the flow to settle ({state.kind})"), state
+            return Decision(
+                None, f"no change: waiting for the flow to settle ({state.kind})"
+            ), state
         patient = context.now - state.since < self.patience
         if state.phase != "features" and patient and is_draining(context.snapshots, self.latency):
-            said = "rows from before are worked off first"
+            said = "no change: an older backlog is worked off first"
             return Decision(None, f"{said} ({state.kind})"), replace(state, seen=())
         if state.phase != "features" and self._watch.slack(state, latest):
             return self._watch.pause(context, state, latest)
@@ -134,41 +137,44 @@ class Stepwise:
         if not state.seen or latest.at >= state.seen[-1].at + latest.window - 1e-6:
             one = observe(latest, self.latency)
             if one is None:
-                return Decision(None, f"not measured: rows processed ({state.kind})"), state
+                return Decision(
+                    None, f"no change: not measured: rows processed ({state.kind})"
+                ), state
             state = replace(state, seen=(*state.seen, one))
         if len(state.seen) < self.observations:
-            said = f"round {len(state.rounds) + 1} ({state.kind}): "
-            return Decision(None, f"{said}{len(state.seen)} of {self.observations} seen"), state
+            done = f"{len(state.seen)} of {self.observations} observations"
+            said = f"no change: round {len(state.rounds) + 1} ({state.kind}) has {done}"
+            return Decision(None, said), state
         if state.phase == "features":
             return self._featured(context, state)
         seen = round_from(state.plan, state.kind, state.throttle, state.seen, state.features)
         state = replace(state, rounds=(*state.rounds, seen))
         if len(state.rounds) >= self.most_rounds:
-            return self._done(context, state, f"{self.most_rounds} rounds are the most")
+            return self._done(context, state, f"{self.most_rounds} rounds are the limit")
         if state.phase == "platform":
             return self._searched(context, state, seen)
         return self._tuned(context, state, seen)
 
     def found(self, memory: StepwiseMemory) -> Profile | None:
-        """What is known of the flow by now; None before the first round."""
-        return campaigns.profile_so_far(memory, self.level, self.change)
+        """Return the profile so far; None before the first round."""
+        return profiling_state.profile_so_far(memory, self.level, self.change)
 
     # --- features -------------------------------------------------------------------------------
 
     def _featured(self, context: Context, state: StepwiseMemory) -> Outcome:
-        """The ratios, and the first round under stress."""
+        """Compute the ratios, and request the first round under stress."""
         times = least_service_times(state.seen)
         missing = [p.name for p in state.plan.pipelines if p.name not in times]
         if missing:
-            said = f"the time for a row of {listed(missing, ', ')} is not measured"
-            return Decision(None, f"{said}: cannot profile"), replace(state, seen=(), stuck=said)
+            said = f"service time of {listed(missing, ', ')} not measured"
+            return Decision(None, f"cannot profile: {said}"), replace(state, seen=(), stuck=said)
         rates = mean_values([o.rates for o in state.seen])
         selectivity = mean_values([o.selectivity for o in state.seen])
         rates = profiles.flows(context.graph, state.plan, rates, selectivity)
         features = profiles.features(context.graph, state.plan, times, rates)
         ratios = profiles.ratios(features)
         instances = ratios.instances(self.slice)
-        plan = unthrottled(state.plan, state.ground)
+        plan = unthrottled(state.plan, state.flow)
         plan = with_sizes(plan, {**instances, **ratios.fixed}, context.graph)
         if context.limits.exceeded(plan):
             plan = with_sizes(plan, {}, context.graph)
@@ -180,8 +186,8 @@ class Stepwise:
             instances=instances,
             stuck=None,
         )
-        words = f"instances relate as {listed(pairs(instances), ', ')}"
-        fixed = f"; fixed are {listed(pairs(ratios.fixed), ', ')}" if ratios.fixed else ""
+        words = f"ratios of instances are {listed(pairs(instances), ', ')}"
+        fixed = f", fixed {listed(pairs(ratios.fixed), ', ')}" if ratios.fixed else ""
         return request_round(context, known, plan, "start", f"{words}{fixed}")
 
     # --- platform capability --------------------------------------------------------------------
@@ -192,9 +198,7 @@ class Stepwise:
         state = replace(state, search=search)
         if step in ("source", "sinks"):
             for kind in (step, "sinks" if step == "source" else "source"):
-                more = (
-                    state.instances if kind == "sinks" else dict.fromkeys(state.ground.sources, 1)
-                )
+                more = state.instances if kind == "sinks" else dict.fromkeys(state.flow.sources, 1)
                 plan = with_more_instances(seen.plan, more, context.graph, context.limits)
                 if plan is None and kind == "sinks" and state.ratios is not None:
                     scaled = state.ratios.scaled
@@ -209,10 +213,7 @@ class Stepwise:
         return self._tune(context, state, said)
 
     def _slower(self, context: Context, search: SearchState) -> Plan | None:
-        """The best plan with slower sources; None where they cannot take less.
-
-        Those that work in batches take so many rows with every beat.
-        """
+        """Return the best plan with slower sources; None if they cannot be slower."""
         best, latest = search.best, context.latest
         assert best is not None
         assert latest is not None
@@ -229,7 +230,7 @@ class Stepwise:
     # --- operator capacity ----------------------------------------------------------------------
 
     def _tune(self, context: Context, state: StepwiseMemory, said: str) -> Outcome:
-        """Begin with the best round so far, if it leaves anything to tune."""
+        """Tune single pipelines, starting from the best round so far."""
         kept = profiles.best_round(state.rounds, self.level, self.change)
         return self._one_more(
             context, replace(state, phase="operators", tuning=TuningState(kept)), said
@@ -244,24 +245,24 @@ class Stepwise:
         return self._one_more(context, replace(state, tuning=tuning), said)
 
     def _one_more(self, context: Context, state: StepwiseMemory, said: str) -> Outcome:
-        """One instance for the pipeline most at work; the end where none can be given."""
+        """Give the busiest pipeline an instance; end profiling if that is impossible."""
         tuning = state.tuning
         assert tuning is not None
         kept = tuning.kept
         if search.all_fast_enough(kept, state.features, self.k):
-            words = f"no pipeline takes more than {self.k:g} times its least time for a row"
+            words = f"no pipeline takes more than {self.k:g} times its least service time"
             return self._done(context, state, f"{said}; {words}")
         inner = [n for n, f in state.features.items() if f.parallel and not f.source]
         plan, vertex = None, None
         while plan is None:
             vertex = search.busiest_vertex(tuning, inner)
             if vertex is None:
-                return self._done(context, state, f"{said}; no pipeline is left to try")
+                return self._done(context, state, f"{said}; no other pipeline to try")
             plan = with_more_instances(kept.plan, {vertex: 1}, context.graph, context.limits)
             if plan is None:
                 tuning = replace(tuning, tried=(*tuning.tried, vertex))
         share = kept.capacities[vertex or ""]
-        words = f"{said}; {vertex} is most at work, {share:.2f}"
+        words = f"{said}; {vertex} is the busiest pipeline, {share:.0%}"
         state = replace(state, tuning=replace(tuning, vertex=vertex))
         return request_round(context, state, plan, f"operator {vertex}", words, kept.throttle)
 
@@ -272,25 +273,25 @@ class Stepwise:
         assert found is not None
         final = found.final
         reason = (
-            f"{said}; done after {len(state.rounds)} rounds: {final.throughput:.4g}/s with "
-            f"{listed(sizes(final.plan), ', ')}"
+            f"best plan, {listed(sizes(final.plan), ', ')}: profiling is done after "
+            f"{len(state.rounds)} rounds, expected {final.throughput:.4g}/s; {said}"
         )
         numbers = {"throughput": final.throughput, "rounds": float(len(state.rounds)), **FREE}
         later = with_next_round(state, final.plan, "done", context.now, final.throttle)
-        plan = None if campaigns.in_force(later, context.plan) else final.plan
+        plan = None if profiling_state.in_force(later, context.plan) else final.plan
         return Decision(plan, reason, numbers), replace(later, phase="done", profile=found)
 
     # --- rounds ---------------------------------------------------------------------------------
 
     def _insist(self, context: Context, state: StepwiseMemory) -> Outcome:
-        """Ask again for a plan that was not carried out; without it, end with what is known."""
+        """Request a refused plan again, or end with the profile so far."""
         again = request_again(context, state, self.patience)
         if again is not None:
             return again
         if not state.rounds:
-            said = f"the plan for {state.kind} is refused"
-            return Decision(None, f"{said}: cannot profile"), replace(state, stuck=said)
-        return self._done(context, state, f"the plan for {state.kind} is refused")
+            said = f"the plan of the round ({state.kind}) was refused"
+            return Decision(None, f"cannot profile: {said}"), replace(state, stuck=said)
+        return self._done(context, state, f"the plan of the round ({state.kind}) was refused")
 
     def _told(self, before: ProfilingRound | None, seen: ProfilingRound) -> str:
         return round_text(before, seen, self.level, self.change)
@@ -311,10 +312,10 @@ class Stepwise:
 
 
 def _changed(context: Context, state: StepwiseMemory) -> str | None:
-    """What is no longer as it was when profiling began."""
-    now = campaigns.profiled_flow(context.graph, context.plan)
-    if now.fingerprint != state.ground.fingerprint:
+    """Say what has changed since profiling began; None if nothing has."""
+    now = profiling_state.profiled_flow(context.graph, context.plan)
+    if now.fingerprint != state.flow.fingerprint:
         return "the dataflow has changed"
-    if now.executors != state.ground.executors:
-        return f"the platform has changed, {state.ground.executors} -> {now.executors} executors"
-    return None if now.groups == state.ground.groups else "the pipelines have changed"
+    if now.executors != state.flow.executors:
+        return f"the platform has changed, {state.flow.executors} -> {now.executors} executors"
+    return None if now.groups == state.flow.groups else "the pipelines have changed"

@@ -1,10 +1,8 @@
-"""What profiling finds out about a dataflow: features, ratios, rounds and the plan in the end.
+"""What profiling finds out about a dataflow: features, ratios, rounds and the best plan.
 
-One function of it is all that is needed of statistics here, so it is written out: the tail of
-Student's distribution is a regularised incomplete beta function, taken as a continued fraction.
-
-The vertices are pipelines. A task load is the time that one row costs a vertex times its share of
-all rows that flow between vertices: it says how many instances a vertex needs, relative to others.
+The vertices are pipelines. The task load of a vertex is the time one row takes there times its
+share of all rows that flow between vertices. It says how many instances a vertex needs relative to
+the others.
 """
 
 from __future__ import annotations
@@ -25,17 +23,17 @@ from penstock.plan.plan import Plan
 from penstock.policies.stepwise.significance import compare
 
 _AGAIN = 0.03
-"""By which share at most the means of a plan differed where it was tried again, in the seed."""
+"""Largest relative difference of the means of a plan that was tried twice, in the paper."""
 
 
 @dataclass(frozen=True)
 class Feature:
-    """One vertex.
+    """Features of one vertex.
 
-    latency: the least time that one instance needs for a row; share: of all rows that flow between
-    vertices those that flow into it; parallel: whether it stands several instances; dominated:
-    whether all that comes to it passed a logic-dependent operator, so that its input does not
-    grow with throughput; source: whether it takes rows from outside.
+    latency: least seconds that an instance needs for a row; share: its input as a share of all rows
+    between vertices; parallel: whether it can have several instances; dominated: whether all its
+    input passed a logic-dependent operator, and so does not grow with throughput; source: whether
+    it receives rows from outside.
     """
 
     latency: float
@@ -46,7 +44,7 @@ class Feature:
 
     @property
     def load(self) -> float:
-        """The task load."""
+        """Task load."""
         return self.latency * self.share
 
     def to_json(self) -> dict[str, Any]:
@@ -62,10 +60,11 @@ class Feature:
 
 @dataclass(frozen=True)
 class Ratios:
-    """How the instances of vertices relate.
+    """Ratios of the instances of all vertices.
 
-    scaled: ratios of those that grow with throughput, at most 1; fixed: instances of the others;
-    total_flow: rows per second between all vertices that those with one instance can stand.
+    scaled: ratios, at most 1, of vertices that scale with throughput; fixed: instances of the
+    others; total_flow: most rows per second between all vertices that single-instance vertices can
+    carry.
     """
 
     scaled: Mapping[str, float]
@@ -73,7 +72,7 @@ class Ratios:
     total_flow: float
 
     def instances(self, unit: float) -> dict[str, int]:
-        """The ratios as whole numbers, in steps of a unit, divided by what they have in common."""
+        """Ratios as whole numbers, in steps of a unit, divided by their common divisor."""
         if not self.scaled:
             return {}
         wanted = {n: max(1, math.ceil(r / unit - 1e-9)) for n, r in self.scaled.items()}
@@ -82,10 +81,10 @@ class Ratios:
 
 
 def ratios(features: Mapping[str, Feature]) -> Ratios:
-    """The ratios that follow from the features.
+    """Compute the ratios from the features.
 
-    A vertex that stands one instance bounds the rows that flow at all. A dominated one gets as
-    many as that flow needs, or one where nothing bounds it: it can never be the largest load.
+    Vertices limited to one instance bound the total flow. A dominated vertex gets the instances
+    that this flow needs, or one if it is unbounded; it can never have the largest load.
     """
     inner = {name: feature for name, feature in features.items() if not feature.source}
     flow = min(
@@ -106,7 +105,7 @@ def ratios(features: Mapping[str, Feature]) -> Ratios:
 
 
 def dominated(graph: Graph) -> frozenset[str]:
-    """Operators to which every path from the sources leads through a logic-dependent one."""
+    """Operators that all paths from the sources reach through a logic-dependent operator."""
     found: set[str] = set()
     for name in graph.topological:
         operator = graph[name]
@@ -120,10 +119,10 @@ def dominated(graph: Graph) -> frozenset[str]:
 def flows(
     graph: Graph, plan: Plan, rates: Mapping[str, float], selectivity: Mapping[str, float]
 ) -> dict[str, float]:
-    """Rows per second that would enter each pipeline if none held another one back.
+    """Rows per second that would enter each pipeline without back pressure.
 
-    They follow from what the sources take and from the rows out for a row in of each pipeline.
-    Where that was not measured, what was measured behind it counts.
+    They follow from the input of the sources and the selectivity of each pipeline. Where the
+    selectivity was not measured, the measured downstream rate counts.
     """
     place = {name: at for at, name in enumerate(graph.topological)}
     sources = {plan.pipeline_of(source.name).name for source in graph.sources}
@@ -178,10 +177,10 @@ def _after_logic(graph: Graph, name: str, inside: set[str], steady: frozenset[st
 class ProfilingRound:
     """A plan, and what was observed under it.
 
-    kind: what was changed for it; throttle: share by which the sources were slowed down;
-    throughputs: one for each observation; latency: over its bound, so at most 1 is met, None where
-    nothing says; services and capacities: time for a row, and share of the time at work, by vertex;
-    batches: rows of each source in a beat.
+    kind: what was changed for it; throttle: share by which sources were slowed down; throughputs:
+    one for each observation; latency: as a share of its bound, None if unknown; services: seconds
+    for a row, by vertex; capacities: utilisation, by vertex; batches: rows of each source in a
+    batch.
     """
 
     plan: Plan
@@ -199,7 +198,7 @@ class ProfilingRound:
 
     @property
     def met(self) -> bool:
-        """Whether latency is within its bound, as far as that is known."""
+        """True if latency is within its bound, or unknown."""
         return self.latency is None or self.latency <= 1
 
     def to_json(self) -> dict[str, Any]:
@@ -227,7 +226,7 @@ class ProfilingRound:
 
 @dataclass(frozen=True)
 class Profile:
-    """All that profiling has found; `final` is the round whose plan is best."""
+    """Result of profiling; `final` is the round with the best plan."""
 
     features: Mapping[str, Feature]
     ratios: Ratios
@@ -249,7 +248,7 @@ class Profile:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Profile:
-        """What `to_json` wrote. Raises `InvalidInput`."""
+        """Read what `to_json` wrote. Raises `InvalidInput`."""
         try:
             features = {
                 name: Feature(
@@ -272,9 +271,9 @@ class Profile:
 
 
 def was_kept(rounds: Sequence[ProfilingRound], final: ProfilingRound) -> tuple[bool, ...]:
-    """Of each round whether the next one, or the end, built on it.
+    """For each round, whether the next one, or the end, built on it.
 
-    If that takes an instance away anywhere, or slows the sources down less, it went back.
+    If a pipeline has fewer instances there, or sources are slowed down less, the search went back.
     """
     return tuple(_builds_on(a, b) for a, b in pairwise([*rounds, final]))
 
@@ -288,10 +287,11 @@ def _builds_on(before: ProfilingRound, after: ProfilingRound) -> bool:
 def best_round(
     rounds: tuple[ProfilingRound, ...], level: float = 0.05, least: float = 0.0
 ) -> ProfilingRound:
-    """The round with the highest throughput of those that meet their latency, or of all if none.
+    """Return the best of the rounds that meet the latency bound, or of all if none does.
 
-    Of rounds that do not differ from it, the one with the fewest instances. Where observations vary
-    much no test tells them apart: more than `_AGAIN` apart they differ all the same.
+    That is the one with the highest throughput or, among rounds without a significant difference
+    from it, the one with the fewest instances. Rounds further apart than `_AGAIN` always differ,
+    because noise may hide the difference from the test.
     """
     fit = [r for r in rounds if r.met] or list(rounds)
     top = max(fit, key=lambda r: r.throughput)

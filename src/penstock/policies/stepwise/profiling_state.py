@@ -1,9 +1,4 @@
-"""The state of profiling: which step it is in, which plan is observed next, what was found.
-
-After each round the throughput is compared with that of the round before, and what is changed
-next follows from that and from what was changed last. Where more hurts, the search returns to the
-best round and slows the sources down until the latency is met.
-"""
+"""State of profiling: its phase, the plan under observation, and what was found so far."""
 
 from __future__ import annotations
 
@@ -34,10 +29,9 @@ Phase = Literal["features", "platform", "operators", "done"]
 
 @dataclass(frozen=True)
 class ProfiledFlow:
-    """What profiling holds for: one dataflow, fused in one way, on one platform.
+    """What a profile is valid for: one dataflow, fused in one way, on one platform.
 
-    admissions: what each source pipeline may take, before anything is slowed down; cadences: and
-    how often.
+    admissions, cadences: settings of the source pipelines before any of them is slowed down.
     """
 
     fingerprint: str
@@ -64,15 +58,16 @@ def profiled_flow(graph: Graph, plan: Plan) -> ProfiledFlow:
 
 @dataclass(frozen=True)
 class StepwiseMemory:
-    """One profiling from its first observation to its end.
+    """Memory of stepwise profiling.
 
-    plan, kind, throttle: of the round under way; since: when that was decided; seen:
-    what was observed of it so far; refused: since when its plan is not carried out; stuck: why it
-    cannot go on; late: since when a finished campaign sees rows late or waiting; calm: since when
-    it could do with fewer instances; paused: the phase to go on with when the load is back.
+    flow: what the profile is valid for; plan, kind, throttle: of the current round; since: when it
+    was decided; seen: its observations so far; refused: since when its plan has not been carried
+    out; stuck: why profiling cannot continue; late: since when rows are late or wait too long after
+    profiling; calm: since when fewer instances would do; paused: the phase to continue with once
+    the load is back.
     """
 
-    ground: ProfiledFlow
+    flow: ProfiledFlow
     plan: Plan
     phase: Phase = "features"
     kind: str = "features"
@@ -95,49 +90,49 @@ class StepwiseMemory:
 
 
 def with_next_round(
-    campaign: StepwiseMemory, plan: Plan, kind: str, since: float, throttle: float
+    state: StepwiseMemory, plan: Plan, kind: str, since: float, throttle: float
 ) -> StepwiseMemory:
-    """The campaign with another round to observe."""
+    """Return the memory with another round to observe."""
     return replace(
-        campaign, plan=plan, kind=kind, since=since, throttle=throttle, seen=(), refused=None
+        state, plan=plan, kind=kind, since=since, throttle=throttle, seen=(), refused=None
     )
 
 
-def paused(campaign: StepwiseMemory, profile: Profile | None, now: float) -> StepwiseMemory:
-    """The campaign while the load says nothing: done with what is known, and to be gone on with."""
+def paused(state: StepwiseMemory, profile: Profile | None, now: float) -> StepwiseMemory:
+    """Return the memory of profiling that pauses because the load is too low."""
     return replace(
-        campaign,
+        state,
         phase="done",
         profile=profile,
         since=now,
         seen=(),
         calm=None,
-        paused=campaign.phase,
+        paused=state.phase,
     )
 
 
-def profile_so_far(campaign: StepwiseMemory, level: float, least: float) -> Profile | None:
-    """What is known by now; nothing before the first round has been observed.
+def profile_so_far(state: StepwiseMemory, level: float, least: float) -> Profile | None:
+    """Return the profile so far; None before the first round is observed.
 
-    level and least: when a difference between two rounds counts.
+    level, least: when a difference between two rounds counts, see `compare`.
     """
-    if not campaign.rounds:
+    if not state.rounds:
         return None
-    ratios = campaign.ratios or Ratios({}, {}, 0.0)
-    final = best_round(campaign.rounds, level, least)
-    return Profile(campaign.features, ratios, campaign.instances, campaign.rounds, final)
+    ratios = state.ratios or Ratios({}, {}, 0.0)
+    final = best_round(state.rounds, level, least)
+    return Profile(state.features, ratios, state.instances, state.rounds, final)
 
 
-def in_force(campaign: StepwiseMemory, plan: Plan) -> bool:
-    """Whether a plan is what the round wants, in all that profiling turns."""
-    wanted = {p.name: (p.parallelism, p.admission) for p in campaign.plan.pipelines}
+def in_force(state: StepwiseMemory, plan: Plan) -> bool:
+    """True if a plan has the parallelism and admissions of the current round."""
+    wanted = {p.name: (p.parallelism, p.admission) for p in state.plan.pipelines}
     return wanted == {p.name: (p.parallelism, p.admission) for p in plan.pipelines}
 
 
 def with_more_instances(
     plan: Plan, more: Mapping[str, int], graph: Graph, limits: Limits
 ) -> Plan | None:
-    """A plan with so many instances more, as far as bounds allow; None if nothing more fits."""
+    """Add instances within the bounds; None if nothing more fits the limits."""
     pipelines = []
     for pipeline in plan.pipelines:
         wanted = pipeline.parallelism + more.get(pipeline.name, 0)
@@ -151,9 +146,9 @@ def with_more_instances(
 def with_budget_filled(
     plan: Plan, ratios: Mapping[str, float], graph: Graph, limits: Limits
 ) -> Plan | None:
-    """A plan with what the budget has left, dealt out by ratios; None where nothing is left.
+    """Distribute the rest of the budget by ratios; None if nothing is left.
 
-    Each instance goes to the pipeline that has fewest for its ratio.
+    Each instance goes to the pipeline with the fewest for its ratio.
     """
     left = 0 if limits.slots is None else limits.slots - plan.slots
     sizes = {p.name: p.parallelism for p in plan.pipelines}
@@ -174,7 +169,7 @@ def with_budget_filled(
 
 
 def with_sizes(plan: Plan, sizes: Mapping[str, int], graph: Graph) -> Plan:
-    """A plan with these instances within their bounds, and the least of all others."""
+    """Set instances within their bounds; pipelines without a number get their least."""
     pipelines = []
     for pipeline in plan.pipelines:
         bounds = fusion.bounds(graph, pipeline.operators)
@@ -184,7 +179,7 @@ def with_sizes(plan: Plan, sizes: Mapping[str, int], graph: Graph) -> Plan:
 
 
 def plan_for_load(profile: Profile, load: float, share: float, graph: Graph) -> Plan:
-    """The best plan, cut down to what a load needs if it may use a share of its throughput."""
+    """Reduce the best plan to a load that may use `share` of its throughput."""
     final = profile.final
     needed = min(1.0, load / (share * final.throughput)) if final.throughput else 1.0
     sizes = {p.name: math.ceil(round(needed * p.parallelism, 9)) for p in final.plan.pipelines}
@@ -192,31 +187,31 @@ def plan_for_load(profile: Profile, load: float, share: float, graph: Graph) -> 
 
 
 def with_admissions(plan: Plan, rows: Mapping[str, int | None]) -> Plan:
-    """A plan with other limits on the batches of some pipelines."""
+    """Set the admission of some pipelines."""
     pipelines = (replace(p, admission=rows.get(p.name, p.admission)) for p in plan.pipelines)
     return replace(plan, pipelines=tuple(pipelines))
 
 
 def with_cadences(plan: Plan, beats: Mapping[str, float]) -> Plan:
-    """A plan with other cadences for some pipelines."""
+    """Set the cadence of some pipelines."""
     pipelines = (replace(p, cadence=beats.get(p.name, p.cadence)) for p in plan.pipelines)
     return replace(plan, pipelines=tuple(pipelines))
 
 
-def unthrottled(plan: Plan, ground: ProfiledFlow) -> Plan:
-    """A plan whose sources are as free as they were before anything was slowed down."""
-    return with_cadences(with_admissions(plan, ground.admissions), ground.cadences)
+def unthrottled(plan: Plan, flow: ProfiledFlow) -> Plan:
+    """Reset the sources to their settings before any was slowed down."""
+    return with_cadences(with_admissions(plan, flow.admissions), flow.cadences)
 
 
 Outcome = tuple[Decision, StepwiseMemory]
 
 
 FREE = {UNDO: 1.0}
-"""Rounds go back and forth on purpose: the guard need not see to it that they do not."""
+"""Tells the guard that rounds alternate between plans on purpose."""
 
 
 def started(context: Context, since: float, sample: int | None) -> StepwiseMemory:
-    """A campaign at its start; sample: rows of a batch while features are measured."""
+    """Return the memory at the start; sample: rows of a batch while features are measured."""
     found = profiled_flow(context.graph, context.plan)
     plan = context.plan
     if sample is not None:
@@ -232,11 +227,11 @@ def request_round(
     said: str,
     throttle: float = 0.0,
 ) -> Outcome:
-    """Another round. Sources are as free as at first unless they are slowed down."""
+    """Decide on another round; sources have their first settings unless slowed down."""
     if not throttle:
-        plan = unthrottled(plan, state.ground)
+        plan = unthrottled(plan, state.flow)
     slowed = f", sources {throttle:.0%} slower" if throttle else ""
-    reason = f"{said}; {kind}{slowed}: {listed(sizes(plan), ', ')}"
+    reason = f"next round ({kind}{slowed}) with {listed(sizes(plan), ', ')}: {said}"
     later = with_next_round(state, plan, kind, context.now, throttle)
     if in_force(later, context.plan):
         return Decision(None, reason), later
@@ -244,20 +239,24 @@ def request_round(
 
 
 def request_again(context: Context, state: StepwiseMemory, patience: float) -> Outcome | None:
-    """The round once more, whose plan was not carried out; None where patience is at its end."""
+    """Request the plan of the round again; None if it has been refused for too long."""
     first = context.now if state.refused is None else state.refused
     if context.now - first >= patience:
         return None
     later = replace(state, refused=first, since=context.now)
     numbers = {"slots": float(state.plan.slots), **FREE}
-    return Decision(state.plan, f"asks again for {state.kind}", numbers), later
+    return Decision(
+        state.plan,
+        f"plan of the round ({state.kind}) requested again: it was not carried out",
+        numbers,
+    ), later
 
 
 def round_text(
     before: ProfilingRound | None, seen: ProfilingRound, level: float, least: float
 ) -> str:
-    """What a round has brought, beside another one; level and least: when a difference counts."""
-    late = "" if seen.latency is None else f", latency {seen.latency:.2f} of its bound"
+    """Describe the throughput of a round, compared with another one."""
+    late = "" if seen.latency is None else f", latency {seen.latency:.0%} of its bound"
     if before is None:
         return f"throughput {seen.throughput:.4g}/s{late}"
     change = compare(before.throughputs, seen.throughputs, level, least)

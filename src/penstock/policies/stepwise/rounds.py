@@ -11,25 +11,25 @@ from penstock.plan.plan import Plan
 from penstock.policies.stepwise.profile import Feature, ProfilingRound
 
 BEAT = 1.0
-"""Seconds between the batches of a source that is slowed down. Without a beat it would be as fast
-as its batches are, and these are faster or slower with all else that runs."""
+"""Cadence in seconds of a source that is slowed down. Without one, its rate would depend on how
+fast its batches are, and so on everything else that runs."""
 
 
 _ENOUGH = 30
-"""Rows from which on a mean of times says something."""
+"""Rows from which on a mean service time is meaningful."""
 
 
 _LESS = 0.98
-"""A backlog gets smaller if it is less than this share of what it was a window ago."""
+"""A backlog shrinks if it is below this share of that one window ago."""
 
 
 @dataclass(frozen=True)
 class RoundObservation:
-    """One snapshot, by pipeline where it is a mapping.
+    """Metrics of one snapshot; mappings are by pipeline.
 
-    latency: over its bound; services: seconds of an instance for a row; capacities: shares of the
-    time at work; selectivity: rows out for a row in; batches: rows of a source in a beat; rows:
-    that it was seen of.
+    latency: as a share of its bound; services: seconds of an instance for a row; capacities:
+    utilisation; selectivity: rows out per row in; batches: rows of a source in a batch; rows:
+    number of rows measured.
     """
 
     at: float
@@ -44,9 +44,9 @@ class RoundObservation:
 
 
 def observe(snapshot: Snapshot, bound: float) -> RoundObservation | None:
-    """What a snapshot says; `bound` is the latency where the dataflow has no constraint.
+    """Read a snapshot; None if the rate of a pipeline is missing.
 
-    None where it does not say what every pipeline has processed.
+    bound: latency bound for a dataflow without constraints.
     """
     pipelines, throughput = snapshot.pipelines, snapshot.throughput
     rates = {n: m.rate_in for n, m in pipelines.items() if m.rate_in is not None}
@@ -72,11 +72,10 @@ def observe(snapshot: Snapshot, bound: float) -> RoundObservation | None:
 
 
 def is_draining(snapshots: Sequence[Snapshot], bound: float) -> bool:
-    """Whether rows that are left from before are being worked off behind the sources.
+    """True if an older backlog downstream of the sources is being worked off.
 
-    Until they are gone, the latency is theirs and says nothing of the plan. By Little's law they
-    are more than come in the time that rows may take. Where there are no batches, queues are
-    bounded and soon worked off.
+    Until it is gone, latency says nothing about the plan. By Little's law, it exceeds the rows that
+    arrive within the latency bound. Without batches, queues are bounded and soon worked off.
     """
     last = snapshots[-1]
     if not any(metrics.in_batches for metrics in last.pipelines.values()):
@@ -99,11 +98,11 @@ def _inside(snapshot: Snapshot) -> int:
 def sustained_throughput(
     observations: Sequence[RoundObservation], features: Mapping[str, Feature]
 ) -> tuple[float, ...]:
-    """Rows per second from the sources that the slowest pipeline keeps up with, one by one.
+    """Rows per second from the sources that the slowest pipeline sustains, by observation.
 
-    What the sources take may be more for a while: it only piles up before that pipeline. It is the
-    slowest of all observations together: in one of them any pipeline may do less by chance. One
-    whose input does not grow with throughput tells nothing.
+    Sources may be faster for a while, which only builds up a backlog. The slowest pipeline is that
+    of all observations together, because in a single one it may be any, at random. Pipelines whose
+    input does not grow with throughput do not count.
     """
     taken = sum(f.share for f in features.values() if f.source)
     keeping_up = [
@@ -121,7 +120,7 @@ def round_from(
     observations: Sequence[RoundObservation],
     features: Mapping[str, Feature],
 ) -> ProfilingRound:
-    """The round that some observations make."""
+    """Make a round of some observations."""
     late = [o.latency for o in observations if o.latency is not None]
     return ProfilingRound(
         plan,
@@ -136,10 +135,9 @@ def round_from(
 
 
 def least_service_times(observations: Sequence[RoundObservation]) -> dict[str, float]:
-    """The least time for a row of each pipeline, of observations with enough rows of it.
+    """Least seconds for a row of each pipeline, among observations with enough rows.
 
-    The least of a few rows is less than a row takes: where no observation has enough of them, it is
-    what all of them took together.
+    The least of a few rows would be too low. If no observation has enough, the mean of all counts.
     """
     names = {name for each in observations for name in each.services}
     found = {}
@@ -155,7 +153,7 @@ def least_service_times(observations: Sequence[RoundObservation]) -> dict[str, f
 
 
 def mean_values(observations: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The mean value of each name."""
+    """Mean value of each key."""
     names = {name for each in observations for name in each}
     return {
         name: statistics.fmean([each[name] for each in observations if name in each])
@@ -170,7 +168,7 @@ def _service(metrics: PipelineMetrics) -> float | None:
 
 
 def latency_ratio(snapshot: Snapshot, bound: float) -> float | None:
-    """The worst constraint over its bound; else the longest backlog that no source has."""
+    """Highest latency as a share of its bound; without constraints, longest inner backlog."""
     if snapshot.latency:
         return max(found.mean / found.bound for found in snapshot.latency.values())
     waiting = [
@@ -182,8 +180,9 @@ def latency_ratio(snapshot: Snapshot, bound: float) -> float | None:
 
 
 def _beat(metrics: PipelineMetrics, within: float) -> float:
-    """Seconds whose rows are a beat; without batches as many as a row may take.
+    """Seconds of input in a batch of a source that is slowed down.
 
-    By Little's law so many rows are under way if the latency is just met.
+    Without batches, the latency bound: by Little's law, that many rows are under way if it is just
+    met.
     """
     return BEAT if metrics.in_batches else within

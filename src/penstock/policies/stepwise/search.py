@@ -1,4 +1,10 @@
-"""What is changed after each round of profiling: the search for the best plan, and its tuning."""
+"""Search for the best plan: what to change after each round of profiling.
+
+The throughput of a round is compared with that of the round before. The next change follows from
+the result and from what was changed last. Where more resources reduce throughput, the search
+returns to the best round and slows the sources down until latency is within its bound. Finally,
+single vertices are tuned.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +20,12 @@ SearchStep = Literal["source", "sinks", "throttle", "finish"]
 
 @dataclass(frozen=True)
 class SearchRules:
-    """alpha: share of the best throughput below which the search returns to it; level and least:
-    when a difference counts; throttle: the first strength, and what is added to it; fruitless:
-    rounds in a row without a new best after which the limit is reached. To get back what a round
-    before has lost is none.
+    """Thresholds of the search.
+
+    alpha: share of the best throughput below which the search returns to the best round; level,
+    least: when a difference counts, see `compare`; throttle: first strength by which sources are
+    slowed down, and its increment; fruitless: consecutive rounds without a new best throughput
+    after which the limit is reached.
     """
 
     alpha: float = 0.9
@@ -29,11 +37,11 @@ class SearchRules:
 
 @dataclass(frozen=True)
 class SearchState:
-    """Where the search stands.
+    """State of the search.
 
-    best: the round with the highest throughput; reference: the round that the next one is compared
-    with; strength: how much the sources are slowed down, with the bounds found so far: `weak` is
-    too little for the latency, `strong` costs throughput; barren: rounds since the best one.
+    best: the round with the highest throughput; reference: the round to compare the next one with;
+    strength: share by which sources are slowed down, between the bounds found so far: `weak` is too
+    little for the latency bound, `strong` costs throughput; barren: rounds since the best one.
     """
 
     best: ProfilingRound | None = None
@@ -47,13 +55,13 @@ class SearchState:
 def next_step(
     search: SearchState, seen: ProfilingRound, rules: SearchRules
 ) -> tuple[SearchState, SearchStep]:
-    """What to change after a round. Growth starts from the plan of the reference round."""
+    """Return what to change after a round, starting from the plan of the reference round."""
     change: Difference = "increased"
     if search.reference is not None:
         reference = search.reference.throughputs
         change = compare(reference, seen.throughputs, rules.level, rules.least)
     top = search.best
-    # small gains in a row, none of which is significant, are one when they are added up
+    # several small gains may be significant in total although none is alone
     record = top is not None and _above(top, seen, rules)
     if top is None or (change == "increased" and seen.throughput > top.throughput):
         record = True
@@ -79,12 +87,12 @@ def _above(top: ProfilingRound, seen: ProfilingRound, rules: SearchRules) -> boo
 
 
 def capacity_reached(search: SearchState, rules: SearchRules) -> tuple[SearchState, SearchStep]:
-    """More does not help: back to the best round, with the sources slowed down."""
+    """More resources do not help: return to the best round, with slower sources."""
     return replace(search, reference=search.best, strength=rules.throttle), "throttle"
 
 
 def _grown(search: SearchState, seen: ProfilingRound) -> tuple[SearchState, SearchStep]:
-    """More came through: go on with what is short, rows or instances for them."""
+    """Throughput rose: go on with more rows or, if they are late, more instances."""
     free = replace(search, strength=0.0, weak=0.0, strong=1.0)
     return free, "source" if seen.met else "sinks"
 
@@ -92,9 +100,9 @@ def _grown(search: SearchState, seen: ProfilingRound) -> tuple[SearchState, Sear
 def _throttled(
     search: SearchState, seen: ProfilingRound, change: Difference, rules: SearchRules
 ) -> tuple[SearchState, SearchStep]:
-    """Slow the sources down just enough: stronger if rows are late, weaker if fewer come through.
+    """Slow sources down just enough: more if rows are late, less if throughput falls.
 
-    Every throttled round is compared with the best one, which it slows down.
+    Every throttled round is compared with the best round, whose plan it has.
     """
     search = replace(search, reference=search.best)
     if change == "unchanged" and seen.met:
@@ -114,8 +122,10 @@ def _throttled(
 
 @dataclass(frozen=True)
 class TuningState:
-    """kept: the round to improve on; tried: vertices that brought nothing since the last gain;
-    revoked: changes in a row that made it worse; vertex: the one that has just got an instance.
+    """State of tuning single vertices.
+
+    kept: the round to improve on; tried: vertices without effect since the last gain; revoked:
+    consecutive changes that reduced throughput; vertex: the one that has just got an instance.
     """
 
     kept: ProfilingRound
@@ -127,7 +137,7 @@ class TuningState:
 def after_tuning_round(
     tuning: TuningState, seen: ProfilingRound, level: float, least: float
 ) -> TuningState:
-    """After a round: a gain is kept and opens all vertices again, a loss is revoked."""
+    """Judge a round: a gain is kept and makes all vertices eligible again, a loss is revoked."""
     if tuning.vertex is None:
         return replace(tuning, kept=seen)
     match compare(tuning.kept.throughputs, seen.throughputs, level, least):
@@ -140,7 +150,7 @@ def after_tuning_round(
 
 
 def all_fast_enough(seen: ProfilingRound, features: Mapping[str, Feature], factor: float) -> bool:
-    """Whether no vertex takes longer for a row than so many times its least time."""
+    """True if no vertex takes more than `factor` times its least time for a row."""
     times = {n: seen.services.get(n) for n, f in features.items() if not f.source}
     return all(
         time is not None and time <= factor * features[name].latency + 1e-12
@@ -149,7 +159,7 @@ def all_fast_enough(seen: ProfilingRound, features: Mapping[str, Feature], facto
 
 
 def busiest_vertex(tuning: TuningState, candidates: Iterable[str]) -> str | None:
-    """The vertex with the highest capacity of those that are open; None if there is none."""
+    """Return the eligible vertex with the highest capacity (utilisation), or None."""
     known = tuning.kept.capacities
     left = [name for name in candidates if name not in tuning.tried and name in known]
     return max(left, key=lambda name: known[name], default=None)

@@ -1,4 +1,8 @@
-"""Whether two series of observations differ: Welch's t-test."""
+"""Whether two series of observations differ: Welch's t-test.
+
+The only statistics needed here, so it is written out instead of depending on SciPy: the tail of
+Student's distribution is a regularised incomplete beta function, computed as a continued fraction.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ Difference = Literal["increased", "unchanged", "decreased"]
 def compare(
     before: Sequence[float], after: Sequence[float], level: float = 0.05, least: float = 0.0
 ) -> Difference:
-    """How the mean has changed, if that is significant and more than the share `least` of it."""
+    """Compare means: a difference counts if significant and above the share `least`."""
     old, new = statistics.fmean(before), statistics.fmean(after)
     if abs(new - old) <= least * abs(old) or p_value(before, after) >= level:
         return "unchanged"
@@ -21,9 +25,9 @@ def compare(
 
 
 def p_value(one: Sequence[float], other: Sequence[float]) -> float:
-    """The chance of such a difference of means, or a greater one, if there is none.
+    """p-value of the difference of two means, by Welch's t-test.
 
-    Series without variation differ for certain or not at all. One observation alone tells nothing.
+    0 or 1 for series without variance; 1 if a series has only one observation.
     """
     difference = statistics.fmean(one) - statistics.fmean(other)
     if min(len(one), len(other)) < 2:
@@ -32,7 +36,7 @@ def p_value(one: Sequence[float], other: Sequence[float]) -> float:
     total = sum(errors)
     if total == 0:
         return 1.0 if difference == 0 else 0.0
-    freedom = 1 / sum(  # from shares, which do not vanish when they are squared
+    freedom = 1 / sum(  # of shares, whose squares do not underflow
         (error / total) ** 2 / (len(series) - 1)
         for error, series in zip(errors, (one, other), strict=True)
     )
@@ -42,10 +46,10 @@ def p_value(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:
-    """The regularised incomplete beta function, by Lentz's continued fraction."""
+    """Regularised incomplete beta function, by Lentz's continued fraction."""
     if x <= 0 or x >= 1:
         return 0.0 if x <= 0 else 1.0
-    if x > (a + 1) / (a + b + 2):  # the fraction converges fast on the other side
+    if x > (a + 1) / (a + b + 2):  # the fraction converges faster on the other side
         return 1 - incomplete_beta(b, a, 1 - x)
     log = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
     front = math.exp(log + a * math.log(x) + b * math.log1p(-x)) / a

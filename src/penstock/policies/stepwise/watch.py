@@ -1,4 +1,8 @@
-"""The watch over a flow whose load is no stress, or that is profiled."""
+"""Scaling by a finished or partial profile, and when to profile again.
+
+A profile says what a plan sustains. While the load is lower than that, part of the plan is enough,
+and further rounds could not measure what more instances would sustain.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from penstock.policies.base.messages import listed
 from penstock.policies.base.policy import Context
 from penstock.policies.shared.bottlenecks import is_usable
 from penstock.policies.stepwise import profile as profiles
-from penstock.policies.stepwise import profiling_state as campaigns
+from penstock.policies.stepwise import profiling_state
 from penstock.policies.stepwise.profiling_state import (
     FREE,
     Outcome,
@@ -26,7 +30,7 @@ from penstock.policies.stepwise.rounds import latency_ratio
 
 @dataclass(frozen=True)
 class LoadWatch:
-    """What is watched for, with the options that stepwise profiling has for it."""
+    """Options of stepwise profiling for the time without stress."""
 
     latency: float
     alpha: float
@@ -38,10 +42,10 @@ class LoadWatch:
     patience: float
     calm: float
 
-    # --- while it is profiled -------------------------------------------------------------------
+    # --- during profiling -----------------------------------------------------------------------
 
     def slack(self, state: StepwiseMemory, latest: Snapshot) -> bool:
-        """Whether less comes than is known to be carried: then no round can tell what is."""
+        """True if the load is below the known capacity, so that rounds measure nothing."""
         load = _load(state, latest)
         if not state.rounds or state.throttle or load is None or latest.throughput is None:
             return False
@@ -50,29 +54,29 @@ class LoadWatch:
         return max(load, latest.throughput) < self.alpha * known and waiting <= latest.window
 
     def pause(self, context: Context, state: StepwiseMemory, latest: Snapshot) -> Outcome:
-        """Let instances follow the load, by what is known, until it is a stress again."""
+        """Pause profiling and scale by the profile so far, until the load is high again."""
         since = latest.at if state.calm is None else state.calm
         if latest.at - since < self.calm:
-            said = f"less comes than is known to be carried ({state.kind})"
+            said = f"no change: the load is below the known capacity ({state.kind})"
             return Decision(None, said), replace(state, calm=since, seen=())
-        found = campaigns.profile_so_far(state, self.level, self.change)
+        found = profiling_state.profile_so_far(state, self.level, self.change)
         assert found is not None
         load, final = _load(state, latest) or 0.0, found.final
         reason = (
-            f"profiling pauses: {load:.4g}/s come, {final.throughput:.4g}/s are known to be "
-            f"carried with {listed(sizes(final.plan), ', ')}"
+            f"best plan so far, {listed(sizes(final.plan), ', ')}: profiling pauses at a load of "
+            f"{load:.4g}/s, known capacity {final.throughput:.4g}/s"
         )
         plan = None if final.plan == context.plan else final.plan
         numbers = {"throughput": final.throughput, **FREE}
-        return Decision(plan, reason, numbers), campaigns.paused(state, found, context.now)
+        return Decision(plan, reason, numbers), profiling_state.paused(state, found, context.now)
 
-    # --- when it is done ------------------------------------------------------------------------
+    # --- after profiling ------------------------------------------------------------------------
 
     def look(self, context: Context, state: StepwiseMemory) -> Outcome:
-        """Start anew when rows have been late, or have waited, for too long."""
+        """Follow the load, and profile again if rows are late or wait for too long."""
         latest = context.latest
         if latest is None or not is_usable(latest, state.since, self.settle):
-            return Decision(None, "profiled; waits for the flow to settle"), state
+            return Decision(None, "no change: waiting for the flow to settle"), state
         if state.paused is not None and state.profile is not None:
             load = _load(state, latest)
             if load is not None and load >= self.alpha * state.profile.final.throughput:
@@ -83,47 +87,47 @@ class LoadWatch:
             return self._fitted(context, state, latest, wanted)
         if trouble is None:
             later = replace(state, late=None, calm=None)
-            return Decision(None, "profiled; all is within bounds"), later
+            return Decision(None, "no change: latency and backlog are within bounds"), later
         since = latest.at if state.late is None else state.late
         if latest.at - since < self.patience:
-            said = f"profiled; {trouble} for {latest.at - since:.0f} of {self.patience:g} s"
+            said = f"no change: {trouble} for {latest.at - since:.0f} of {self.patience:g} s"
             return Decision(None, said), replace(state, late=since)
-        plan = unthrottled(context.plan, state.ground)
+        plan = unthrottled(context.plan, state.flow)
         fresh = started(replace(context, plan=plan), context.now, self.sample)
-        reason = f"{trouble} for {self.patience:g} s: profiling starts anew"
+        reason = f"profiling starts again: {trouble} for {self.patience:g} s"
         again = None if fresh.plan == context.plan else fresh.plan
         return Decision(again, reason, _late(latest, self.latency)), fresh
 
     def _wanted(self, context: Context, state: StepwiseMemory, latest: Snapshot) -> Plan | None:
-        """What the load needs of the best plan, if that is something else than there is.
+        """Plan for the present load, if that differs from the plan in force.
 
-        Of the instances there are, none goes unless the rest carry some more than comes, since the
-        load is never quite the same.
+        Instances are removed only if the rest sustains somewhat more, because the load varies.
         """
         load = _load(state, latest)
         if state.profile is None or load is None:
             return None
         now, graph = context.plan.slots, context.graph
-        plan = campaigns.plan_for_load(state.profile, load, self.alpha, graph)
+        plan = profiling_state.plan_for_load(state.profile, load, self.alpha, graph)
         if plan.slots < now:
-            plan = campaigns.plan_for_load(state.profile, load / self.alpha, self.alpha, graph)
+            more = load / self.alpha
+            plan = profiling_state.plan_for_load(state.profile, more, self.alpha, graph)
             return plan if plan.slots < now else None
         return None if plan.slots == now else plan
 
     def _fitted(
         self, context: Context, state: StepwiseMemory, latest: Snapshot, plan: Plan
     ) -> Outcome:
-        """More instances at once when the load asks for them, fewer when it was low for a while."""
+        """Scale up at once, and down after a calm period."""
         assert state.profile is not None
         now, wanted = context.plan.slots, plan.slots
         since = latest.at if state.calm is None else state.calm
         if wanted < now and latest.at - since < self.calm:
-            said = f"profiled; {wanted} of {now} instances would do"
+            said = f"no change yet: {wanted} of {now} instances would do"
             return Decision(None, said), replace(state, late=None, calm=since)
-        most = state.profile.final
+        most, load = state.profile.final, _load(state, latest) or 0.0
         reason = (
-            f"profiled: {most.plan.slots} instances carry {most.throughput:.4g}/s; the load needs "
-            f"{wanted}: {listed(sizes(plan), ', ')}"
+            f"{now} -> {wanted} instances, {listed(sizes(plan), ', ')}: load "
+            f"{load:.4g}/s; {most.plan.slots} sustain {most.throughput:.4g}/s"
         )
         later = replace(state, since=context.now, late=None, calm=None)
         return Decision(plan, reason, {"slots": float(wanted)}), later
@@ -132,26 +136,26 @@ class LoadWatch:
         found = _late(latest, self.latency)
         late, waiting = found.get("latency", 0.0), found["waiting"]
         if late > 1:
-            return f"latency is {late:.2f} of its bound"
-        return f"{waiting:.0f} s of rows wait at a source" if waiting > self.queue else None
+            return f"latency is {late:.0%} of its bound"
+        return f"a source has a backlog of {waiting:.0f} s" if waiting > self.queue else None
 
 
 def _resumed(context: Context, state: StepwiseMemory, load: float) -> Outcome:
     assert state.paused is not None
     again = replace(state, phase=state.paused, paused=None, late=None, calm=None)
-    said = f"{load:.4g}/s come: profiling goes on"
+    said = f"profiling continues at a load of {load:.4g}/s"
     return request_round(context, again, state.plan, state.kind, said, state.throttle)
 
 
 def _load(state: StepwiseMemory, latest: Snapshot) -> float | None:
-    """Rows per second that come to the sources; None where one of them does not tell."""
-    sources = [m for n, m in latest.pipelines.items() if n in state.ground.sources]
+    """Rows per second arriving at the sources; None if one is unknown."""
+    sources = [m for n, m in latest.pipelines.items() if n in state.flow.sources]
     known = [m.arrival_rate for m in sources if m.arrival_rate is not None]
-    return sum(known) if len(known) == len(state.ground.sources) else None
+    return sum(known) if len(known) == len(state.flow.sources) else None
 
 
 def _late(latest: Snapshot, bound: float) -> dict[str, float]:
-    """The latency as a share of its bound, if that is known, and what waits at a source."""
+    """Latency as a share of its bound, if known, and the longest backlog of a source."""
     late = latency_ratio(latest, bound)
     sources = (m for n, m in latest.pipelines.items() if n in latest.source_pipelines)
     waiting = max((m.backlog_seconds or 0.0 for m in sources), default=0.0)

@@ -40,13 +40,13 @@ from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
 from penstock.drawing.figures import Mark
 from penstock.engines.simulator.distributions import Exponential
-from penstock.engines.simulator.model import Keys, Model, Node, Step, Timing
-from penstock.engines.simulator.scenario import Scenario
+from penstock.engines.simulator.model import Keys, Machine, Model, OperatorCost, Timing
 from penstock.plan.plan import Pipeline, Plan
 from penstock.policies.es_stream.policy import EsStream
 from penstock_lab.experiments import reading
 from penstock_lab.experiments.experiment import Data, Record
 from penstock_lab.experiments.rivals import DynamicAllocation, scaled
+from penstock_lab.experiments.scenario import Scenario
 
 PAPER = "Es-Stream: elastic scaling of stateful operators over fluctuating data streams"
 
@@ -122,9 +122,9 @@ def scenario(
     total = sum(instances.values())
     used = nodes or min(NODES, -(-total // INSTANCES))
     model = Model(
-        {n: Step(Exponential(s), keys=Keys(5000)) for n, s in app.services.items()},
+        {n: OperatorCost(Exponential(s), keys=Keys(5000)) for n, s in app.services.items()},
         nodes=NODES,
-        node=Node(cores=CORES, memory=2e9, room=INSTANCES),
+        node=Machine(cores=CORES, memory=2e9, room=INSTANCES),
         between=BETWEEN,
         timing=Timing(executor_start=1.0, instance_start=0.5, restart=RESTART),
         stays=True,

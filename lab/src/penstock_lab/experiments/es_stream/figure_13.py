@@ -25,8 +25,7 @@ from functools import partial
 import numpy as np
 
 from penstock.drawing.figures import Bars, Figure, Level, Panel
-from penstock.engines.simulator.machines import place
-from penstock.engines.simulator.scenario import Scenario
+from penstock.engines.simulator.executors import place
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
 from penstock.policies.baselines.drs import Drs
@@ -45,6 +44,7 @@ from penstock_lab.experiments.experiment import (
 )
 from penstock_lab.experiments.play import Play
 from penstock_lab.experiments.rivals import scaled
+from penstock_lab.experiments.scenario import Scenario
 
 ROOM = common.NODES * common.INSTANCES
 FEW = 24

@@ -19,7 +19,6 @@ from dataclasses import replace
 from statistics import fmean
 
 from penstock.drawing.figures import Figure, Level, Mark, Panel
-from penstock.engines.simulator.scenario import Scenario
 from penstock.plan.limits import Limits
 from penstock.policies.baselines.drs import Drs
 from penstock.policies.es_stream import marginal_analysis
@@ -37,6 +36,7 @@ from penstock_lab.experiments.experiment import (
     simulated,
 )
 from penstock_lab.experiments.play import Play
+from penstock_lab.experiments.scenario import Scenario
 
 APPS = (COUNT, TOP)
 START = {"COMMCount": 16, "Top_N": 17}

@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from penstock.drawing.figures import Bars, Figure, Line, Panel
-from penstock.engines.simulator.scenario import Scenario
 from penstock.plan.limits import Limits
 from penstock.policies.baselines.drs import Drs
 from penstock_lab.experiments.es_stream import best_static, chain_spark, common
@@ -31,6 +30,7 @@ from penstock_lab.experiments.experiment import (
     simulated,
 )
 from penstock_lab.experiments.play import Play
+from penstock_lab.experiments.scenario import Scenario
 
 RIVALS = ("drs", "r-storm", "even")
 RISING = ("drs", "even")

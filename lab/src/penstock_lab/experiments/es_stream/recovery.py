@@ -24,15 +24,15 @@ from penstock.dataflow import load_profile as loads
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
-from penstock.engines.simulator.changes import Failure
+from penstock.engines.simulator.changes import InjectedFailure
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.model import Keys, Step, Timing
-from penstock.engines.simulator.scenario import Scenario, never
+from penstock.engines.simulator.model import Keys, OperatorCost, Timing
 from penstock.plan.plan import Pipeline
 from penstock_lab.experiments.es_stream import common
 from penstock_lab.experiments.es_stream.common import COUNT
 from penstock_lab.experiments.experiment import Record, Setting
 from penstock_lab.experiments.rivals import scaled
+from penstock_lab.experiments.scenario import Scenario, never
 
 RATE = 1800
 INSTANCES = {"read": 3, "views": 6, "count": 5}
@@ -73,7 +73,7 @@ class SimulatedFault:
             away += self.interval * busy
             timing = Timing(detection=away, instance_start=0.0)
             scenario = replace(steady, model=replace(steady.model, timing=timing))
-            failures = [Failure(AT, pipeline="count")]
+            failures = [InjectedFailure(AT, pipeline="count")]
         else:
             away += self.state / CHECKPOINT
             scenario = replace(steady, load=self._again(away))
@@ -116,7 +116,7 @@ class Scaled:
         engine = SimulatorEngine(
             replace(steady.model, timing=Timing(detection=away, instance_start=0.0)),
             load={"clicks": loads.parse(steady.load), "kept": loads.parse(self._again(away))},
-            failures=[Failure(AT, None, "count", at) for at in range(INSTANCES["count"])],
+            failures=[InjectedFailure(AT, None, "count", at) for at in range(INSTANCES["count"])],
             seed=setting.seed,
             step=0.02,
         )
@@ -180,7 +180,7 @@ class Moved:
         # both go over all of the state, not only over what moves
         rate = links * LINK if self.way == "parts" else CHECKPOINT
         rate *= keys.moved(self.parallelism, self.parallelism + 1)
-        step = Step(found.model.step("count").service, keys=keys)
-        steps = {**found.model.steps, "count": step}
+        step = OperatorCost(found.model.cost("count").service, keys=keys)
+        steps = {**found.model.costs, "count": step}
         timing = Timing(instance_start=0.0, restart=0.0, state_rate=rate)
-        return replace(found, model=replace(found.model, steps=steps, timing=timing))
+        return replace(found, model=replace(found.model, costs=steps, timing=timing))

@@ -16,12 +16,12 @@ from functools import cached_property
 
 from penstock.dataflow.operators import State
 from penstock.dataflow.regions import regions
-from penstock.engines.simulator.scenario import Scenario
 from penstock.plan.plan import Plan
 from penstock_lab.experiments.experiment import Record, Setting
 from penstock_lab.experiments.joker import common
 from penstock_lab.experiments.play import Play
 from penstock_lab.experiments.rivals import scaled
+from penstock_lab.experiments.scenario import Scenario
 
 Segment = tuple[str, ...]
 """Consecutive operators of a region that share a thread."""
@@ -103,7 +103,7 @@ class BestPlan:
             return 1 / instances
         known = self._shares.setdefault(keyed[0], {})
         if instances not in known:
-            keys = self.scenario.model.step(keyed[0]).keys
+            keys = self.scenario.model.cost(keyed[0]).keys
             known[instances] = float(keys.shares(instances).max())
         return known[instances]
 
@@ -114,7 +114,7 @@ class BestPlan:
     @cached_property
     def _sources(self) -> float:
         """Tuples per second that the slowest source can emit."""
-        steps = [self.scenario.model.step(o.name) for o in self.scenario.graph.sources]
+        steps = [self.scenario.model.cost(o.name) for o in self.scenario.graph.sources]
         return 1 / max(step.service.mean for step in steps)
 
     def _work(self, segment: Segment, instances: int = 1) -> float:
@@ -125,8 +125,8 @@ class BestPlan:
         hop = each * self._rows[first] if graph[first].inputs else 0.0
         if graph[first].inputs:
             readers = [r for r in graph.successors[last] if graph[r] not in graph.sinks]
-            hop += model.send * self._rows[last] * model.step(last).selectivity * len(readers)
-        return hop + sum(self._rows[n] * model.step(n).service.mean for n in segment)
+            hop += model.send * self._rows[last] * model.cost(last).selectivity * len(readers)
+        return hop + sum(self._rows[n] * model.cost(n).service.mean for n in segment)
 
     @cached_property
     def _rows(self) -> Mapping[str, float]:
@@ -135,7 +135,7 @@ class BestPlan:
         for name in graph.topological:
             before = graph[name].inputs
             found[name] = (
-                sum(found[b] * self.scenario.model.step(b).selectivity for b in before)
+                sum(found[b] * self.scenario.model.cost(b).selectivity for b in before)
                 if before
                 else 1.0
             )

@@ -40,13 +40,13 @@ from penstock.dataflow.graph import Graph
 from penstock.drawing.figures import Mark
 from penstock.engines.simulator.arrivals import Deterministic
 from penstock.engines.simulator.distributions import Gamma
-from penstock.engines.simulator.model import Keys, Model, Node, Step, Timing
-from penstock.engines.simulator.scenario import Scenario
+from penstock.engines.simulator.model import Keys, Machine, Model, OperatorCost, Timing
 from penstock.plan import fusion
 from penstock.plan.plan import Plan
 from penstock.policies.joker.policy import Organic
 from penstock_lab.experiments import reading
 from penstock_lab.experiments.experiment import Case, Data, Job, Read, Record, Setting
+from penstock_lab.experiments.scenario import Scenario
 
 PAPER = "Joker: elastic stream processing with organic adaptation"
 
@@ -92,9 +92,11 @@ OURS = Organic(sources=False)
 """Our policy, with the sources of the paper, which have one thread each."""
 
 
-def multiplying(multiplications: float, selectivity: float = 1.0, fixed: float = FIXED) -> Step:
+def multiplying(
+    multiplications: float, selectivity: float = 1.0, fixed: float = FIXED
+) -> OperatorCost:
     """The cost of an operator with this many multiplications."""
-    return Step(Gamma(fixed + multiplications * MULTIPLICATION, 0.1), selectivity, KEYS)
+    return OperatorCost(Gamma(fixed + multiplications * MULTIPLICATION, 0.1), selectivity, KEYS)
 
 
 def workload(name: str, **options: Any) -> Graph:
@@ -104,7 +106,7 @@ def workload(name: str, **options: Any) -> Graph:
 
 def scenario(
     graph: Graph,
-    steps: Mapping[str, Step],
+    steps: Mapping[str, OperatorCost],
     seconds: float,
     *,
     load: float | str = 1.2 / SOURCE,
@@ -123,11 +125,11 @@ def scenario(
     so much cheaper; finer where costly ones are too few to be dealt evenly, coarser where cheap
     ones are too many.
     """
-    sources = {o.name: Step(Gamma(source / grain, 0.1)) for o in graph.sources}
+    sources = {o.name: OperatorCost(Gamma(source / grain, 0.1)) for o in graph.sources}
     whole = (hop + sum(step.service.mean for step in steps.values())) / grain
     model = Model(
         {**sources, **{name: _ground(step, grain) for name, step in steps.items()}},
-        node=Node(cores=THREADS),
+        node=Machine(cores=THREADS),
         arrivals=Deterministic(),
         hop=hop / grain,
         crowding=crowding / grain,
@@ -139,7 +141,7 @@ def scenario(
     return Scenario(graph, plan or fusion.region_plan(graph), model, rate, seconds)
 
 
-def _ground(step: Step, grain: float) -> Step:
+def _ground(step: OperatorCost, grain: float) -> OperatorCost:
     """An operator with more and cheaper tuples."""
     mean = step.service.mean / grain
     return step if grain == 1.0 or not mean else replace(step, service=Gamma(mean, 0.1))

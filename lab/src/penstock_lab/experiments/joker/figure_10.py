@@ -26,7 +26,6 @@ from typing import Literal
 
 from penstock.drawing.figures import Bars, Figure, Level, Panel
 from penstock.engines.simulator.model import Keys
-from penstock.engines.simulator.scenario import Scenario
 from penstock_lab.experiments import reading
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock_lab.experiments.joker import common
@@ -34,6 +33,7 @@ from penstock_lab.experiments.joker.best_static import BestPlan
 from penstock_lab.experiments.joker.common import MULTIPLICATION, ONE_MACHINE, PAPER, STATIC
 from penstock_lab.experiments.play import Play
 from penstock_lab.experiments.rivals import scaled
+from penstock_lab.experiments.scenario import Scenario
 
 COUNTS = (1024, 256, 1024, 2048)
 FACTORS = (4.0, 0.25, 0.5)

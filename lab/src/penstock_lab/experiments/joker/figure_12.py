@@ -17,8 +17,7 @@ from dataclasses import replace
 
 from penstock.drawing.figures import Bars, Figure, Level, Line, Panel
 from penstock.engines.simulator.distributions import Gamma
-from penstock.engines.simulator.model import Step
-from penstock.engines.simulator.scenario import Scenario
+from penstock.engines.simulator.model import OperatorCost
 from penstock_lab.experiments import reading
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock_lab.experiments.joker import common
@@ -26,6 +25,7 @@ from penstock_lab.experiments.joker.best_static import BestPlan
 from penstock_lab.experiments.joker.common import ONE_MACHINE, PAPER, STATIC, middle, repeated
 from penstock_lab.experiments.joker.figure_5 import region
 from penstock_lab.experiments.play import Play
+from penstock_lab.experiments.scenario import Scenario
 
 # --- figure 12 ----------------------------------------------------------------------------------
 
@@ -151,8 +151,8 @@ def shared(
     """Two operators with these shares of the time of a thread that does 100 ktps."""
     graph = common.workload("region-4", multiplications="1,1")
     steps = {
-        "multiply-1": Step(Gamma(first / _THREAD, 0.1), keys=common.KEYS),
-        "multiply-2": Step(Gamma(second / _THREAD, 0.1), keys=common.KEYS),
+        "multiply-1": OperatorCost(Gamma(first / _THREAD, 0.1), keys=common.KEYS),
+        "multiply-2": OperatorCost(Gamma(second / _THREAD, 0.1), keys=common.KEYS),
     }
     hop = (1 - first - second) / _THREAD
     found = common.scenario(

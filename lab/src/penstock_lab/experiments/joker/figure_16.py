@@ -22,7 +22,6 @@ from dataclasses import dataclass, replace
 
 from penstock.dataflow.regions import regions
 from penstock.drawing.figures import Bars, Figure, Line, Panel
-from penstock.engines.simulator.scenario import Scenario
 from penstock.plan import fusion
 from penstock.plan.plan import Plan
 from penstock_lab.experiments import reading
@@ -32,6 +31,7 @@ from penstock_lab.experiments.joker.best_static import BestPlan
 from penstock_lab.experiments.joker.common import ONE_MACHINE, PAPER, STATIC
 from penstock_lab.experiments.play import Play
 from penstock_lab.experiments.rivals import best_static, scaled
+from penstock_lab.experiments.scenario import Scenario
 from penstock_lab.workloads.regions import OPERATORS
 
 # --- figure 16 ----------------------------------------------------------------------------------
@@ -250,13 +250,13 @@ class Modelled:
         rows = dict.fromkeys(graph.topological, 1.0)
         for name in graph.topological:
             for before in graph[name].inputs:
-                rows[name] = rows[before] * model.step(before).selectivity
+                rows[name] = rows[before] * model.cost(before).selectivity
         slowest = 0.0
         for one in plan.pipelines:
             head = one.operators[0]
             each = model.hop + model.crowding * (one.parallelism - 1)
             hop = each * rows[head] if graph[head].inputs else 0.0
-            work = hop + sum(rows[n] * model.step(n).service.mean for n in one.operators)
+            work = hop + sum(rows[n] * model.cost(n).service.mean for n in one.operators)
             slowest = max(slowest, work / one.parallelism)
         return 1 / slowest
 

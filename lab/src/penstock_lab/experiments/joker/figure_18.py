@@ -27,8 +27,7 @@ from dataclasses import replace
 
 from penstock.drawing.figures import Figure, Level, Line, Panel
 from penstock.engines.simulator.distributions import Gamma
-from penstock.engines.simulator.model import Keys, Step
-from penstock.engines.simulator.scenario import Scenario
+from penstock.engines.simulator.model import Keys, OperatorCost
 from penstock_lab.experiments import reading
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock_lab.experiments.joker import common
@@ -37,11 +36,12 @@ from penstock_lab.experiments.joker.common import ONE_MACHINE, PAPER, STATIC, af
 from penstock_lab.experiments.joker.figure_10 import attempts, levels
 from penstock_lab.experiments.play import Play
 from penstock_lab.experiments.rivals import scaled
+from penstock_lab.experiments.scenario import Scenario
 
 
-def step(ktps: float, selectivity: float = 1.0, keys: Keys | None = None) -> Step:
+def step(ktps: float, selectivity: float = 1.0, keys: Keys | None = None) -> OperatorCost:
     """An operator of which one thread does so much."""
-    return Step(Gamma(1 / ktps, 0.1), selectivity, keys or common.KEYS)
+    return OperatorCost(Gamma(1 / ktps, 0.1), selectivity, keys or common.KEYS)
 
 
 CROWDING = (1 / (3200 * Keys(20_000).shares(8).max()) - 1 / 640) / 7
@@ -70,7 +70,7 @@ def monitoring(seconds: float) -> Scenario:
 
 
 def _scenario(
-    name: str, steps: dict[str, Step], seconds: float, source: float, crowding: float = 0.0
+    name: str, steps: dict[str, OperatorCost], seconds: float, source: float, crowding: float = 0.0
 ) -> Scenario:
     graph = common.workload(name)
     return common.scenario(

@@ -15,12 +15,12 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.drawing.figures import Bars, Figure, Level, Panel
-from penstock.engines.simulator.scenario import Scenario
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock_lab.experiments.joker import common, figure_18, fission_spark
 from penstock_lab.experiments.joker.best_static import BestPlan
 from penstock_lab.experiments.joker.common import ONE_MACHINE, PAPER, STATIC
 from penstock_lab.experiments.play import Play
+from penstock_lab.experiments.scenario import Scenario
 
 ORDERS = {
     "fusion only": "fusion",

@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from penstock.drawing.figures import Bars, Figure, Level, Panel
-from penstock.engines.simulator.model import Step
-from penstock.engines.simulator.scenario import Scenario
+from penstock.engines.simulator.model import OperatorCost
 from penstock_lab.experiments import reading
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock_lab.experiments.joker import common
@@ -29,6 +28,7 @@ from penstock_lab.experiments.joker.common import (
     repeated,
 )
 from penstock_lab.experiments.play import Play
+from penstock_lab.experiments.scenario import Scenario
 
 REGIONS = {
     "tree": (("root",), ("to-left",), ("to-right",)),
@@ -61,7 +61,11 @@ def topology(
     first, *rest = REGIONS[name]
     steps = {op: common.multiplying(cost) for op in first}
     steps |= {op: common.multiplying(cost / ratio) for region in rest for op in region}
-    steps |= {"gather": Step(selectivity=0.5 if pairs else 1.0)} if name == "reverse-tree" else {}
+    steps |= (
+        {"gather": OperatorCost(selectivity=0.5 if pairs else 1.0)}
+        if name == "reverse-tree"
+        else {}
+    )
     if grain is None:
         grain = 1 if cost < FINE else MEET if name == "reverse-tree" else GRAIN
     return common.scenario(graph, steps, seconds, grain=grain)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from penstock.dataflow.graph import Graph
-from penstock.engines.simulator.scenario import Scenario
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Pipeline, Plan
 from penstock.policies.base.policy import Context
@@ -18,6 +17,7 @@ from penstock_lab.experiments import reading
 from penstock_lab.experiments.experiment import Data, Record, Setting
 from penstock_lab.experiments.play import Play
 from penstock_lab.experiments.rivals import DynamicAllocation, best_static, scaled
+from penstock_lab.experiments.scenario import Scenario
 
 PAPER = "Nephele: elastic stream processing with latency guarantees"
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from penstock.drawing.figures import Figure, Level, Line, Panel
-from penstock.engines.simulator.scenario import Scenario, prime_tester
 from penstock_lab.experiments import reading
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read, Record
 from penstock_lab.experiments.nephele.common import (
@@ -23,6 +22,7 @@ from penstock_lab.experiments.nephele.common import (
     short,
 )
 from penstock_lab.experiments.play import Play
+from penstock_lab.experiments.scenario import Scenario, prime_tester
 
 RATES = tuple(range(10_000, 90_000, 10_000))
 """Numbers per second, step by step.

@@ -6,12 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 
 from penstock.drawing.figures import Figure, Level, Line, Panel
-from penstock.engines.simulator.scenario import (
-    PRIME_RATES,
-    PRIME_SERVICE,
-    Scenario,
-    prime_tester,
-)
 from penstock_lab.experiments import reading
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read, Record
 from penstock_lab.experiments.nephele import prime_tester_spark
@@ -26,6 +20,12 @@ from penstock_lab.experiments.nephele.common import (
     short,
 )
 from penstock_lab.experiments.play import Play
+from penstock_lab.experiments.scenario import (
+    PRIME_RATES,
+    PRIME_SERVICE,
+    Scenario,
+    prime_tester,
+)
 
 # --- figure 6 -----------------------------------------------------------------------------------
 

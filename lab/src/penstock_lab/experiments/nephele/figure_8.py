@@ -18,8 +18,7 @@ from dataclasses import replace
 from statistics import fmean
 
 from penstock.drawing.figures import Figure, Level, Line, Panel
-from penstock.engines.simulator.model import Step
-from penstock.engines.simulator.scenario import TWEETS_PEAK, Scenario, twitter_sentiment
+from penstock.engines.simulator.model import OperatorCost
 from penstock_lab.experiments import reading
 from penstock_lab.experiments.experiment import (
     Case,
@@ -42,6 +41,7 @@ from penstock_lab.experiments.nephele.common import (
 )
 from penstock_lab.experiments.play import Play
 from penstock_lab.experiments.rivals import scaled
+from penstock_lab.experiments.scenario import TWEETS_PEAK, Scenario, twitter_sentiment
 
 TOPICS, MOOD = "hot-topics->filter", "filter->sink"
 ELASTIC = ("hot-topics", "filter", "sentiment")
@@ -103,8 +103,8 @@ def _near(peak: bool = True) -> dict[float, float]:
 def _sentiments_alone() -> Scenario:
     """A scenario in which all tweets have passed the filter; topics and filters take no time."""
     whole = twitter_sentiment(tasks={"sentiment": 8})
-    free = {"hot-topics": Step(selectivity=0.009, window=0.2), "filter": Step()}
-    return replace(whole, model=replace(whole.model, steps={**whole.model.steps, **free}))
+    free = {"hot-topics": OperatorCost(selectivity=0.009, window=0.2), "filter": OperatorCost()}
+    return replace(whole, model=replace(whole.model, costs={**whole.model.costs, **free}))
 
 
 def _loaded(scenario: Scenario, rates: Mapping[float, float]) -> Scenario:
@@ -118,7 +118,7 @@ def provisioned(scenario: Scenario) -> Scenario:
     Somebody who knows load and costs would provision it; the paper does not have it.
     """
     share = {"hot-topics": 1.0, "filter": 1.0, "sentiment": 0.2}
-    steps = scenario.model.steps
+    steps = scenario.model.costs
     wanted = {n: -int(-6734 * share[n] * steps[n].service.mean // 0.7) for n in ELASTIC}
     return replace(scenario, plan=scaled(scenario.plan, wanted))
 

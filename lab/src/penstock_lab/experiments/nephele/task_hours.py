@@ -9,13 +9,7 @@ from functools import partial
 
 from penstock.drawing.figures import Bars, Figure, Level, Panel
 from penstock.engines.simulator.distributions import Gamma
-from penstock.engines.simulator.model import Step
-from penstock.engines.simulator.scenario import (
-    PRIME_RATES,
-    PRIME_SERVICE,
-    Scenario,
-    prime_tester,
-)
+from penstock.engines.simulator.model import OperatorCost
 from penstock_lab.experiments import reading
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read, simulated
 from penstock_lab.experiments.nephele import prime_tester_spark
@@ -29,6 +23,12 @@ from penstock_lab.experiments.nephele.common import (
 )
 from penstock_lab.experiments.nephele.figure_6 import PEAK, SMALL, SMOOTH, bounded, hours_beside
 from penstock_lab.experiments.play import Play
+from penstock_lab.experiments.scenario import (
+    PRIME_RATES,
+    PRIME_SERVICE,
+    Scenario,
+    prime_tester,
+)
 
 BOUNDS = (20, 30, 40, 50, 100)
 HOURS = {30: 46.4, 40: 44.3, 50: 41.8, 100: 37.6}
@@ -64,8 +64,8 @@ RESERVE = ", with a reserve"
 def uneven(bound: int, step: float) -> Scenario:
     """Test times are exponentially distributed, unlike in the paper."""
     scenario = bounded(bound, step)
-    steps = {"test": Step(Gamma(PRIME_SERVICE, 1.0))}
-    return replace(scenario, model=replace(scenario.model, steps=steps))
+    steps = {"test": OperatorCost(Gamma(PRIME_SERVICE, 1.0))}
+    return replace(scenario, model=replace(scenario.model, costs=steps))
 
 
 def _saved(long: str, short: str) -> Read:

@@ -23,9 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.engines.simulator.changes import Failure
-from penstock.engines.simulator.layout import Layout, slots
-from penstock.engines.simulator.scenario import Scenario
+from penstock.engines.simulator.changes import InjectedFailure
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
 from penstock.policies.base.policy import Context
@@ -33,6 +31,8 @@ from penstock.policies.stela import policy as stela
 from penstock_lab.experiments.experiment import Case, Data, Record, Setting
 from penstock_lab.experiments.play import Play
 from penstock_lab.experiments.rivals import best_static, scaled
+from penstock_lab.experiments.scenario import Scenario
+from penstock_lab.experiments.stela.layout import Layout, slots
 
 PAPER = "Stela: scale-in and scale-out on demand"
 
@@ -217,12 +217,14 @@ def missed_after(scenario: Scenario, seconds: float = REBALANCING) -> Scenario:
     return replace(scenario, model=replace(scenario.model, timing=timing))
 
 
-def broken(machines: Iterable[Any], comes_back: bool = True) -> tuple[Failure, ...]:
+def broken(machines: Iterable[Any], comes_back: bool = True) -> tuple[InjectedFailure, ...]:
     """Machines that stop with all that is on them when the request has come.
 
     In a rebalance of Storm's they come back as they were.
     """
-    return tuple(Failure(AT + 1.0, executor=str(one), comes_back=comes_back) for one in machines)
+    return tuple(
+        InjectedFailure(AT + 1.0, executor=str(one), comes_back=comes_back) for one in machines
+    )
 
 
 def cases(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.engines.simulator.topologies import MICRO, STAR
 from penstock_lab.experiments.experiment import Case, Experiment, simulated
 from penstock_lab.experiments.stela import scale_out_spark
 from penstock_lab.experiments.stela.common import AT_ONCE, FIXED, PAPER, Bounds, cases
@@ -18,6 +17,7 @@ from penstock_lab.experiments.stela.scale_out import (
     seconds,
     slower,
 )
+from penstock_lab.experiments.stela.topologies import MICRO, STAR
 
 RANGES: dict[str, Bounds] = {", alike": (0.03, 0.05), ", apart": (0.01, 0.1)}
 """Other bounds between which times are drawn, by what is said behind the name of a layout."""

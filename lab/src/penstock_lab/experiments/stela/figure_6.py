@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from penstock.engines.simulator.layout import Layout
-from penstock.engines.simulator.topologies import APPLICATIONS, EVEN, NETWORK, PAUSED, WAITING
 from penstock_lab.experiments import reading
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock_lab.experiments.stela.common import (
@@ -20,6 +18,7 @@ from penstock_lab.experiments.stela.common import (
     draws,
     named,
 )
+from penstock_lab.experiments.stela.layout import Layout
 from penstock_lab.experiments.stela.scale_out import (
     SAME,
     after,
@@ -33,6 +32,7 @@ from penstock_lab.experiments.stela.scale_out import (
     seconds,
     slower,
 )
+from penstock_lab.experiments.stela.topologies import APPLICATIONS, EVEN, NETWORK, PAUSED, WAITING
 
 _GRAPHS = (
     "The simulation has the layouts of the paper's figure 5 as its authors published them, with "

@@ -11,9 +11,8 @@ from statistics import fmean
 from typing import Any
 
 from penstock.drawing.figures import Bars, Figure, Level, Line, Mark, Panel
-from penstock.engines.simulator.changes import Failure
-from penstock.engines.simulator.machines import packed
-from penstock.engines.simulator.topologies import SCALING
+from penstock.engines.simulator.changes import InjectedFailure
+from penstock.engines.simulator.executors import packed
 from penstock.plan.decision import Decision
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
@@ -45,6 +44,7 @@ from penstock_lab.experiments.stela.common import (
     missed_after,
     named,
 )
+from penstock_lab.experiments.stela.topologies import SCALING
 
 GONE = SCALING.machines[0] - SCALING.machines[1]
 NEVER = 1e6
@@ -87,7 +87,7 @@ class ScaleInDraw:
         elif way in SOME:
             scenario = missed_after(scenario, NEVER)
             homeless = self._homeless(setting, scenario.plan, group, SOME[way])
-            options["failures"] = tuple(Failure(AT + 1.0, None, *one) for one in homeless)
+            options["failures"] = tuple(InjectedFailure(AT + 1.0, None, *one) for one in homeless)
         else:
             scenario = replace(scenario, plan=replace(scenario.plan, executors=SCALING.machines[1]))
         limits = Limits(executor_slots=64)

@@ -8,11 +8,11 @@ from statistics import fmean
 from typing import Any
 
 from penstock.drawing.figures import Bars, Figure, Line, Mark, Panel
-from penstock.engines.simulator.layout import Layout
 from penstock_lab.experiments import reading
 from penstock_lab.experiments.experiment import Claim, Data, Read
 from penstock_lab.experiments.stela import scale_out_spark
 from penstock_lab.experiments.stela.common import AFTER, AT, AT_ONCE, POLICIES, draws, named
+from penstock_lab.experiments.stela.layout import Layout
 
 SAME = (
     "Given: the default scheduler and least link load, which move executors and add none, "

@@ -16,8 +16,6 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from penstock.drawing.figures import Bars, Figure, Line, Mark, Panel
-from penstock.engines.simulator.layout import Layout
-from penstock.engines.simulator.topologies import CHAIN, STAR
 from penstock.plan.decision import Decision
 from penstock.policies.base.policy import Context
 from penstock.policies.shared import scaling
@@ -29,6 +27,8 @@ from penstock_lab.experiments.experiment import Case, Claim, Data, Read, Record,
 from penstock_lab.experiments.play import SparkPlay
 from penstock_lab.experiments.rivals import best_static, scaled
 from penstock_lab.experiments.stela.common import Once
+from penstock_lab.experiments.stela.layout import Layout
+from penstock_lab.experiments.stela.topologies import CHAIN, STAR
 from penstock_lab.experiments.waiting import Part
 
 BEFORE = (

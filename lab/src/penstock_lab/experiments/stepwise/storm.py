@@ -35,7 +35,7 @@ from penstock.dataflow.flow import Dataflow, Stream
 from penstock.dataflow.graph import Graph
 from penstock.engines.simulator.distributions import Gamma
 from penstock.engines.simulator.engine import SimulatorEngine
-from penstock.engines.simulator.model import Keys, Model, Node, Step, Timing
+from penstock.engines.simulator.model import Keys, Machine, Model, OperatorCost, Timing
 from penstock.errors import InvalidInput
 
 _VARIES = 0.3  # coefficient of variation of what takes time
@@ -44,10 +44,10 @@ _WORDS = Keys(100_000, skew=1.0)
 
 UPKEEP = 0.01
 
-CPU = Step(Gamma(1e-3, _VARIES))
-IO = Step(Gamma(1e-3, _VARIES), cpu=0.3)
-WAIT = Step(Gamma(5.05e-3, _VARIES), cpu=0.05 / 5.05)
-FETCH = Step(Gamma(0.25e-3, _VARIES), cpu=0.2)
+CPU = OperatorCost(Gamma(1e-3, _VARIES))
+IO = OperatorCost(Gamma(1e-3, _VARIES), cpu=0.3)
+WAIT = OperatorCost(Gamma(5.05e-3, _VARIES), cpu=0.05 / 5.05)
+FETCH = OperatorCost(Gamma(0.25e-3, _VARIES), cpu=0.2)
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class App:
     """
 
     graph: Graph
-    steps: Mapping[str, Step]
+    steps: Mapping[str, OperatorCost]
     load: str
     interference: float = 0.0
 
@@ -68,7 +68,7 @@ class App:
         model = Model(
             self.steps,
             nodes=nodes,
-            node=Node(cores=2, interference=self.interference, upkeep=upkeep),
+            node=Machine(cores=2, interference=self.interference, upkeep=upkeep),
             delay=0.0002,
             queue=1024,
             timing=Timing(executor_start=0.0, instance_start=0.0, restart=0.0, state_rate=1e12),
@@ -161,10 +161,10 @@ def word_count(wait: bool = False, load: str = "30000/s") -> App:
     flow.constrain("wait" if wait else "parse", "count", latency="500ms", window=1.0)
     steps = {
         "tweets": FETCH,
-        "wait": Step(Gamma(1.05e-3, _VARIES), cpu=0.05 / 1.05),
-        "parse": Step(Gamma(0.3e-3, _VARIES)),
-        "split": Step(Gamma(0.3e-3, _VARIES), 12.0),
-        "count": Step(Gamma(0.04e-3, _VARIES), 0.1, _WORDS),
+        "wait": OperatorCost(Gamma(1.05e-3, _VARIES), cpu=0.05 / 1.05),
+        "parse": OperatorCost(Gamma(0.3e-3, _VARIES)),
+        "split": OperatorCost(Gamma(0.3e-3, _VARIES), 12.0),
+        "count": OperatorCost(Gamma(0.04e-3, _VARIES), 0.1, _WORDS),
     }
     known = {o.name for o in flow.graph.operators}
     return App(flow.graph, {n: s for n, s in steps.items() if n in known}, load)
@@ -185,16 +185,16 @@ def sentiment(load: str = "30000/s") -> App:
     ranked.map("publish", _never, schema=_RECORD).sink("ranking", Discard())
     flow.constrain("language", "average", latency="500ms", window=1.0)
     flow.constrain("language", "tag-count", latency="500ms", window=1.0)
-    cheap = Step(Gamma(0.04e-3, _VARIES), 0.01, _WORDS)
+    cheap = OperatorCost(Gamma(0.04e-3, _VARIES), 0.01, _WORDS)
     told = replace(cheap, selectivity=1.0)
     steps = {
         "tweets": FETCH,
         "store": FETCH,
-        "language": Step(Gamma(0.4e-3, _VARIES), 0.6),
-        "mood": Step(Gamma(0.45e-3, _VARIES)),
+        "language": OperatorCost(Gamma(0.4e-3, _VARIES), 0.6),
+        "mood": OperatorCost(Gamma(0.45e-3, _VARIES)),
         "average": cheap,
         "report": told,
-        "hashtags": Step(Gamma(0.1e-3, _VARIES), 0.6),
+        "hashtags": OperatorCost(Gamma(0.1e-3, _VARIES), 0.6),
         "tag-count": cheap,
         "rank-part": told,
         "rank-all": told,
@@ -203,7 +203,7 @@ def sentiment(load: str = "30000/s") -> App:
     return App(flow.graph, steps, load)
 
 
-def _both_draw(steps: Mapping[str, Step]) -> float:
+def _both_draw(steps: Mapping[str, OperatorCost]) -> float:
     """Probability that two threads on processors both draw random numbers."""
     work = {name: step.service.mean * step.cpu for name, step in steps.items()}
     return (sum(work[n] for n, step in steps.items() if step is CPU) / sum(work.values())) ** 2
