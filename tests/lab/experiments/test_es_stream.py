@@ -172,7 +172,7 @@ def test_r_storm_has_shorter_ways_than_an_even_plan_and_the_same_queues() -> Non
 
 def test_what_the_beginning_of_figure_14_follows_from_is_not_counted_as_found() -> None:
     claims = [c for c in es_stream_15.FIGURE_15.claims if "of all operators" in c.what]
-    assert [(c.seed, c.basis) for c in claims] == [(14 / 16, "given"), (18 / 17, "given")]
+    assert [(c.paper, c.basis) for c in claims] == [(14 / 16, "given"), (18 / 17, "given")]
     first = [c for c in es_stream_15.FIGURE_15.claims if "of the first operator" in c.what]
     assert len(first) == 2
     assert [c.basis for c in first] == ["given", "given"], "beginnings are chosen so"
