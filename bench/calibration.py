@@ -319,7 +319,7 @@ def compared(case: Case, run_dir: Path, folder: Path) -> list[dict[str, Any]]:
     moments = [m for m in whole.windows if any(a + WINDOW < m.at <= b for a, b in chosen)]
     calibration = fit([replace(whole, windows=tuple(moments))])
     rows = []
-    seen = [*history.seen(run_dir)]
+    seen = [*history.recorded_snapshots(run_dir)]
     for at, ((_, end), trial) in enumerate(zip(spans, case.trials, strict=True)):
         late = end - trial.last  # by then the backlog of the change before is gone
         mine = [one for one in seen if late < one.snapshot.at <= end and one.snapshot.settled]

@@ -13,10 +13,10 @@ from typing import Any
 from bench.queries import Reports, throughput
 from bench.result import Claim, Result
 from penstock import Dataflow, Discard, Generator
-from penstock.control.loop import Tick
 from penstock.engines.spark.engine import SparkEngine
 from penstock.plan import fusion
 from penstock.store.recorder import History
+from penstock.store.turn import Tick
 from penstock.workloads import build
 
 _FEW = 15

@@ -21,7 +21,7 @@ from penstock.engines.spark.engine import SparkEngine
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Pipeline, Plan
 from penstock.store import history
-from penstock.store.history import Seen
+from penstock.store.history import RecordedSnapshot
 from penstock_lab.workloads import costs
 
 MASTER = "local[16]"
@@ -119,7 +119,7 @@ def best_plan(spark: Any, folder: Path) -> tuple[tuple[int, int, int], float]:
     return best, found[best]
 
 
-def delivered(seen: list[Seen], end: float) -> float:
+def delivered(seen: list[RecordedSnapshot], end: float) -> float:
     """Rows a second into the sink before a time, over whole batches, and if it can be of one plan.
 
     A batch comes at once, so what counts is from the first that came to the last.
@@ -142,7 +142,7 @@ def delivered(seen: list[Seen], end: float) -> float:
     return (rows - first) / (last - begin)
 
 
-def _instances(seen: list[Seen], at: float) -> int:
+def _instances(seen: list[RecordedSnapshot], at: float) -> int:
     """Instances of the plan in force at a time."""
     return [s.plan.slots for s in seen if s.snapshot.at <= at][-1]
 
@@ -160,7 +160,7 @@ def _policy(
         limits=Limits(slots=slots),
         run_dir=folder / "run",
     )
-    seen = list(history.seen(folder / "run"))
+    seen = list(history.recorded_snapshots(folder / "run"))
     return {
         "policy": policy,
         "rows/s": round(min(delivered(seen, high), rate), 1),  # a backlog brings more for a while

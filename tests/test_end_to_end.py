@@ -48,8 +48,11 @@ def until(condition: Callable[[], bool], process: subprocess.Popen[str], what: s
 
 def ingested(run_dir: Path) -> int:
     """By the last snapshot; it is read while the run goes on, and after it was killed."""
-    turns = [one.turn for one in history.moments(run_dir)]
-    return max((one.snapshot.rows_ingested for one in history.seen(run_dir, turns[-1:])), default=0)
+    turns = [one.turn for one in history.turn_times(run_dir)]
+    return max(
+        (one.snapshot.rows_ingested for one in history.recorded_snapshots(run_dir, turns[-1:])),
+        default=0,
+    )
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.store.history import moments
+from penstock.store.history import turn_times
 from tests.processes import command, of_session
 
 ROOT = Path(__file__).parent.parent
@@ -115,7 +115,7 @@ class Process:
         )
 
     def _snapshots(self) -> int:
-        return max((one.turn for one in moments(self._run_dir)), default=0)
+        return max((one.turn for one in turn_times(self._run_dir)), default=0)
 
     def wait_until_running(self) -> None:
         end = time.monotonic() + PATIENCE

@@ -6,6 +6,7 @@ This module is the public API, together with `penstock.testing`; see docs/stabil
 are loaded when they are first used, so that `import penstock` costs nothing.
 """
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,8 @@ if TYPE_CHECKING:
     from penstock.policies.base.policy import Context, Policy
     from penstock.predict.profiling import Profiled
     from penstock.store.mailbox import ask
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent unless penstock.log is used
 
 __version__ = "0.1.0"
 

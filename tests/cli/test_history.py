@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from penstock.store import timeline
-from penstock.store.history import FILE, moments
+from penstock.store.history import FILE, turn_times
 from penstock.testing import MemoryEngine
 
 from ..control.doubles import running
@@ -76,7 +76,7 @@ def test_one_moment_is_written_and_not_with_the_options_of_the_others(penstock: 
 def test_a_run_that_was_continued_is_told_as_two(
     mine: Path, penstock: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = len(moments(mine))
+    before = len(turn_times(mine))
     play(monkeypatch, MemoryEngine())
     penstock("run", "wordcount", "--for", "2s", "--run-dir", "mine")
     said = penstock("history", "mine")[1].splitlines()
@@ -99,7 +99,7 @@ def test_a_run_that_was_continued_is_told_as_two(
 
 def test_it_is_told_while_the_run_goes_on(penstock: Run) -> None:
     with running(Path("mine").absolute(), MemoryEngine()):
-        while not moments(Path("mine")):
+        while not turn_times(Path("mine")):
             time.sleep(0.02)
         assert len(penstock("history", "mine")[1].splitlines()) >= 2
         assert penstock("export", "mine", "--format", "csv")[0] == 0

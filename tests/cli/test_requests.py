@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +13,7 @@ from penstock.metrics.snapshot import Snapshot
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
 from penstock.policies.base.policy import Context
+from penstock.policies.stela.policy import Stela
 from penstock.testing import MemoryEngine
 
 from ..control.doubles import (
@@ -65,14 +64,14 @@ def test_words_that_cannot_be_asked_are_told_at_once(penstock: Run) -> None:
 def test_scaling_on_demand_and_switching_the_policy(
     penstock: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def scale_out(context: Context, executors: int) -> Decision:
+    def scale_out(self: Stela, context: Context, executors: int) -> Decision:
         return Decision(Plan(context.plan.pipelines, 1 + executors), "there is work for them")
 
-    def scale_in(context: Context, executors: int) -> Decision:
+    def scale_in(self: Stela, context: Context, executors: int) -> Decision:
         raise Refused("one executor is the least")
 
-    fake = SimpleNamespace(scale_out=scale_out, scale_in=scale_in)
-    monkeypatch.setitem(sys.modules, "penstock.policies.stela.policy", fake)
+    monkeypatch.setattr(Stela, "scale_out", scale_out)
+    monkeypatch.setattr(Stela, "scale_in", scale_in)
     engine = MemoryEngine()
     with running(Path("mine"), engine):
         code, out, _ = penstock("scale-out", "mine", "2", "--json")

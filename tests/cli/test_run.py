@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ import pytest
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
 from penstock.policies.base.policy import Context
+from penstock.policies.stela.policy import Stela
 from penstock.testing import MemoryEngine
 
 from ..control.doubles import (
@@ -293,12 +293,10 @@ def test_a_script_with_a_typing_error_does_not_start_spark(
 
 
 def test_scaling_on_demand_is_scripted(penstock: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def scale_out(context: Context, executors: int) -> Decision:
+    def scale_out(self: Stela, context: Context, executors: int) -> Decision:
         return Decision(Plan(context.plan.pipelines, 1 + executors), "there is work for them")
 
-    monkeypatch.setitem(
-        sys.modules, "penstock.policies.stela.policy", SimpleNamespace(scale_out=scale_out)
-    )
+    monkeypatch.setattr(Stela, "scale_out", scale_out)
     play(monkeypatch, MemoryEngine())
     code, out, _ = penstock(
         "run", "wordcount", "--for", "9s", "--json", "--change", "3s:scale-out 2"

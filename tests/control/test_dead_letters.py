@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from penstock.app import run
-from penstock.control.dead_letters import DeadLetters, limit
-from penstock.control.summary import Summary
+from penstock.control.run_input import dead_letter_limit
+from penstock.control.summary import DeadLetters, Summary
 from penstock.errors import InvalidInput
 from penstock.testing import fake_clock
 from penstock.views.live import LiveView
@@ -52,13 +52,13 @@ def test_a_tenth_is_too_many_unless_they_are_few(
     ("text", "share"), [("0.25", 0.25), (0, 0.0), ("5%", 0.05), ("100%", 1.0), (1, 1.0)]
 )
 def test_a_share_is_read(text: Any, share: float) -> None:
-    assert limit(text) == share
+    assert dead_letter_limit(text) == share
 
 
 @pytest.mark.parametrize("text", ["a tenth", "-0.1", "1.5", "nan", True, "200%"])
 def test_what_is_no_share_is_refused(text: Any) -> None:
     with pytest.raises(InvalidInput, match="from 0 to 1"):
-        limit(text)
+        dead_letter_limit(text)
 
 
 def test_the_summary_says_that_there_are_too_many(tmp_path: Any, monkeypatch: Any) -> None:

@@ -1,16 +1,14 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from penstock.control.guard import Guard
-from penstock.control.loop import Rules, Tick, control
-from penstock.control.requests import Asked
+from penstock.control.loop import ControlSettings, control
+from penstock.control.requests import decision_for
 from penstock.errors import FlowFailed, Refused
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan.decision import Decision
@@ -23,6 +21,7 @@ from penstock.policies.base.policy import Context
 from penstock.policies.baselines.static import Static
 from penstock.policies.es_stream.commit_interval import Interval, WithBackup
 from penstock.policies.stela.policy import Stela
+from penstock.store.turn import Tick, UserRequest
 from penstock.testing import MemoryEngine
 
 from .doubles import FailingEngine, flow
@@ -45,7 +44,7 @@ class Doubling:
         return Decision(plan, f"{now} is too few", {"was": now}), (memory or 0) + 1
 
 
-FREE = Rules(guard=Guard(cooldown=0, settle=0, undo=0))
+FREE = ControlSettings(guard=Guard(cooldown=0, settle=0, undo=0))
 """A policy may do what it likes, as often as it likes."""
 
 
@@ -55,12 +54,12 @@ def turns(
     number: int,
     run_dir: Path,
     keep: int = 9,
-    rules: Rules = FREE,
+    settings: ControlSettings = FREE,
     asked: Mapping[float, str] | None = None,
 ) -> list[Tick]:
     graph = flow().graph
     engine.start(graph, None, run_dir)
-    requests = {at: Asked("asked", parse(text)) for at, text in (asked or {}).items()}
+    requests = {at: UserRequest("asked", parse(text)) for at, text in (asked or {}).items()}
     ticks: list[Tick] = []
 
     def wait() -> bool:
@@ -77,8 +76,8 @@ def turns(
         wait=wait,
         record=ticks.append,
         keep=keep,
-        rules=rules,
-        asked=requests.get,
+        settings=settings,
+        requests=requests.get,
     )
     return ticks
 
@@ -142,7 +141,9 @@ def rules_of(tick: Tick) -> list[str]:
 
 def test_a_change_is_followed_by_a_cool_down(tmp_path: Path) -> None:
     policy = Doubling()
-    ticks = turns(MemoryEngine(), policy, 12, tmp_path, rules=Rules(guard=Guard(cooldown=10)))
+    ticks = turns(
+        MemoryEngine(), policy, 12, tmp_path, settings=ControlSettings(guard=Guard(cooldown=10))
+    )
     assert [t.at for t in ticks if t.transition is not None] == [1, 11]
     assert {tuple(rules_of(t)) for t in ticks[1:10]} == {("cool-down",)}
     assert [c.plan.slots for c in policy.contexts] == [1, *[2] * 10, 4]  # no vetoed plan is seen
@@ -170,15 +171,15 @@ def test_what_the_engine_has_found_out_since_ends_the_waiting(tmp_path: Path) ->
             return tuple(Transition(t.at, t.changes, 0.0, 0.0, settled=done) for t in self.made)
 
     guard = Guard(cooldown=2, settle=30, undo=0)
-    ticks = turns(Slow(), Doubling(), 6, tmp_path, rules=Rules(guard=guard))
+    ticks = turns(Slow(), Doubling(), 6, tmp_path, settings=ControlSettings(guard=guard))
     assert [t.at for t in ticks if t.transition is not None] == [1, 5]
     assert "has not settled" in ticks[3].review.vetoes[0].reason  # type: ignore[union-attr]
 
 
 def test_the_limits_reach_the_policy_and_bind_it(tmp_path: Path) -> None:
     policy, engine = Doubling(), MemoryEngine()
-    rules = Rules(Limits(slots=3), FREE.guard)
-    ticks = turns(engine, policy, 4, tmp_path, rules=rules)
+    settings = ControlSettings(Limits(slots=3), FREE.guard)
+    ticks = turns(engine, policy, 4, tmp_path, settings=settings)
     assert policy.contexts[0].limits == Limits(slots=3)
     assert engine.plan.slots == 3
     assert [rules_of(t) for t in ticks] == [[], [], ["budget"], ["budget"]]
@@ -193,7 +194,7 @@ def test_a_plan_that_starts_above_the_budget_is_cut_whoever_decides(tmp_path: Pa
             self.apply(self.plan.with_pipeline("numbers", parallelism=8))
 
     engine = Generous()
-    ticks = turns(engine, Static(), 2, tmp_path, rules=Rules(Limits(slots=2)))
+    ticks = turns(engine, Static(), 2, tmp_path, settings=ControlSettings(Limits(slots=2)))
     assert engine.plan.slots == 2
     assert [t.transition is not None for t in ticks] == [True, False]
 
@@ -207,7 +208,7 @@ def test_a_plan_that_was_refused_is_not_tried_again_at_once(tmp_path: Path) -> N
             raise Refused("not now")
 
     engine = Stubborn()
-    ticks = turns(engine, Doubling(), 7, tmp_path, rules=Rules(guard=Guard(undo=5)))
+    ticks = turns(engine, Doubling(), 7, tmp_path, settings=ControlSettings(guard=Guard(undo=5)))
     assert engine.tried == 2
     assert [t.refused for t in ticks] == ["not now", *[None] * 4, "not now", None]
     assert rules_of(ticks[1]) == ["refused"]
@@ -249,7 +250,7 @@ def test_a_policy_that_fails_does_not_end_the_flow(tmp_path: Path) -> None:
 
 def test_advice_is_given_and_not_taken(tmp_path: Path) -> None:
     engine = MemoryEngine()
-    ticks = turns(engine, Doubling(), 3, tmp_path, rules=Rules(mode=Mode.ADVISE))
+    ticks = turns(engine, Doubling(), 3, tmp_path, settings=ControlSettings(mode=Mode.ADVISE))
     assert engine.plan.slots == 1
     assert [t.transition for t in ticks] == [None] * 3
     assert [t.decision.plan.slots for t in ticks if t.decision and t.decision.plan] == [2, 2, 2]
@@ -276,7 +277,9 @@ def test_a_switch_that_comes_with_what_is_refused_is_not_made(tmp_path: Path) ->
 def test_a_person_waits_for_no_cool_down_but_keeps_bounds_and_budget(tmp_path: Path) -> None:
     engine = MemoryEngine()
     asked = {2.0: "double=3", 3.0: "double=1", 4.0: "double=9", 5.0: "double.ceiling=8"}
-    ticks = turns(engine, Doubling(), 5, tmp_path, rules=Rules(Limits(slots=4)), asked=asked)
+    ticks = turns(
+        engine, Doubling(), 5, tmp_path, settings=ControlSettings(Limits(slots=4)), asked=asked
+    )
     assert [t.plan.slots for t in ticks] == [1, 2, 3, 1, 1]
     assert ticks[3].refused == "9 instances, the budget is 4"
     assert "needs a stateful operator" in (ticks[4].refused or "")
@@ -284,7 +287,7 @@ def test_a_person_waits_for_no_cool_down_but_keeps_bounds_and_budget(tmp_path: P
 
 def test_who_is_above_the_budget_may_still_ask_for_less(tmp_path: Path) -> None:
     asked = {1.0: "double=2, executors=2", 2.0: "executors=1", 3.0: "double.cadence=1s"}
-    rules = Rules(Limits(slots=1), mode=Mode.OFF)
+    settings = ControlSettings(Limits(slots=1), mode=Mode.OFF)
 
     class Two(MemoryEngine):
         def start(self, graph: Any, plan: Any, run_dir: Path) -> None:
@@ -292,7 +295,7 @@ def test_who_is_above_the_budget_may_still_ask_for_less(tmp_path: Path) -> None:
             plan = Plan(self.plan.pipelines, 2)
             self.apply(plan.with_pipeline("numbers", parallelism=2))
 
-    ticks = turns(Two(), Static(), 3, tmp_path, rules=rules, asked=asked)
+    ticks = turns(Two(), Static(), 3, tmp_path, settings=settings, asked=asked)
     assert [t.refused for t in ticks] == [None, None, None]
 
 
@@ -304,7 +307,7 @@ OWN = Stela(congested=1.0, by="gain")
     [
         (OWN, (1.0, "gain")),
         (WithBackup(OWN, Interval(0.1, 1.0)), (1.0, "gain")),
-        (Static(), ()),
+        (Static(), (Stela().congested, "etp")),
     ],
 )
 def test_scaling_on_demand_is_by_the_settings_of_the_run_s_own_stela(
@@ -320,7 +323,7 @@ def test_scaling_on_demand_is_by_the_settings_of_the_run_s_own_stela(
     monkeypatch.setattr("penstock.policies.stela.policy.scale_in", decide)
     context = Context(flow().graph, default_plan(flow().graph, 1), (), 1.0)
     for request in (ScaleOut(1), ScaleIn(2)):
-        Asked("asked", request).decide(context, policy)
+        decision_for(UserRequest("asked", request), context, policy)
     assert seen == [(1, *settings), (2, *settings[:1])]
 
 
@@ -329,17 +332,17 @@ def test_scaling_on_demand_is_decided_from_the_context(
 ) -> None:
     seen: list[tuple[Context, int]] = []
 
-    def scale_out(context: Context, executors: int) -> Decision:
+    def scale_out(self: Stela, context: Context, executors: int) -> Decision:
         seen.append((context, executors))
         plan = Plan(context.plan.pipelines, context.plan.executors + executors)
         plan = plan.with_pipeline("numbers", parallelism=1 + executors)
         return Decision(plan, "numbers is congested 1.5 > 1.2", {"congestion": 1.5})
 
-    def scale_in(context: Context, executors: int) -> Decision:
+    def scale_in(self: Stela, context: Context, executors: int) -> Decision:
         raise ZeroDivisionError("no executors")
 
-    fake = SimpleNamespace(scale_out=scale_out, scale_in=scale_in)
-    monkeypatch.setitem(sys.modules, "penstock.policies.stela.policy", fake)
+    monkeypatch.setattr(Stela, "scale_out", scale_out)
+    monkeypatch.setattr(Stela, "scale_in", scale_in)
     engine = MemoryEngine()
     asked = {2.0: "scale-out 2", 3.0: "scale-in 1", 4.0: "executors=1, scale-out 1"}
     ticks = turns(engine, Static(), 4, tmp_path, asked=asked)

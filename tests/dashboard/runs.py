@@ -8,13 +8,13 @@ from pathlib import Path
 
 from penstock import workloads
 from penstock.app import run
-from penstock.control.loop import Tick
 from penstock.dataflow.graph import Graph
 from penstock.engines.simulator.engine import SimulatorEngine
 from penstock.engines.simulator.model import Model
 from penstock.plan.decision import Decision
 from penstock.predict import operator_costs
 from penstock.store.history import History, keep_dataflow
+from penstock.store.turn import Tick
 from penstock.testing import MemoryEngine
 
 WALL = 1_700_000_000.0

@@ -18,7 +18,7 @@ from penstock.metrics.snapshot import (
 )
 from penstock.plan.plan import Pipeline, Plan
 from penstock.store import history
-from penstock.store.history import Seen
+from penstock.store.history import RecordedSnapshot
 from tests.control.doubles import flow
 
 GRAPH = flow().graph
@@ -54,7 +54,7 @@ SNAPSHOT = Snapshot(
 
 
 def shown(snapshot: Snapshot = SNAPSHOT, plan: Plan = PLAN, **more: Any) -> dict[str, Any]:
-    return frame(GRAPH, Seen(snapshot, plan, True, 9, 9.0), **more)
+    return frame(GRAPH, RecordedSnapshot(snapshot, plan, True, 9, 9.0), **more)
 
 
 def pipeline(**given: Any) -> PipelineMetrics:
@@ -137,7 +137,7 @@ def test_only_what_is_possible_is_offered() -> None:
 
 def test_any_moment_of_a_real_run_can_be_drawn(past: Path) -> None:
     graph = history.dataflow(past)
-    for seen in history.seen(past):
+    for seen in history.recorded_snapshots(past):
         made = frame(graph, seen)
         assert [one["name"] for one in made["operators"]] == [o.name for o in graph.operators]
         assert len(made["edges"]) == 4

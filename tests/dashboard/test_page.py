@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from penstock.control.guard import Reviewed, Veto
 from penstock.dashboard.serving import listen
 from penstock.plan.decision import Decision
 from penstock.store import history
 from penstock.store.mailbox import is_running
+from penstock.store.turn import Review, Veto
 from tests.control.doubles import flow
 
 from .browser import FLAGS, TOKEN, chromium, dashboard, served
@@ -107,7 +107,7 @@ def test_the_graph_is_drawn(look: Open, replayed: str, past: Path) -> None:
     expect(page.locator("#phase")).to_have_text("over")
     expect(page.locator(".operator")).to_have_count(5)
     expect(page.locator(".flow")).to_have_count(4)
-    last = [*history.seen(past)][-1]
+    last = [*history.recorded_snapshots(past)][-1]
     expect(page.locator(".pipeline")).to_have_count(len(last.plan.pipelines))
     for pipeline in last.plan.pipelines:
         box = page.locator(f'.pipeline[data-pipeline="{pipeline.name}"]')
@@ -144,7 +144,7 @@ def test_a_replayed_run_shows_the_decisions_of_its_history(
         item.get_by_role("button", name="Show this moment").click()
         expect(item).to_have_class(re.compile("now"))
         expect(page.locator("#current")).to_contain_text(reason)
-        before = next(history.seen(past, [one.turn])).plan
+        before = next(history.recorded_snapshots(past, [one.turn])).plan
         expect(page.locator(".pipeline")).to_have_count(len(before.pipelines))
 
 
@@ -216,7 +216,7 @@ def test_nothing_in_a_run_becomes_markup(look: Open, tmp_path: Path) -> None:
         turns[1].plan.with_pipeline("double", parallelism=2), f"<b>{evil}</b>", {evil: 1.5}
     )
     turns[1] = replace(
-        turns[1], decision=replace(wanted, plan=None), review=Reviewed(wanted, wanted, (veto,))
+        turns[1], decision=replace(wanted, plan=None), review=Review(wanted, wanted, (veto,))
     )
     turns[2] = replace(turns[2], error=f"boom {evil}", refused=None)
     hostile = replace(
@@ -349,4 +349,4 @@ def test_a_lost_connection_is_told_and_comes_back_without_a_gap(look: Open, live
         # a point for every turn, also for those that came while nobody listened
         drawn = "one => one.getAttribute('d').split(/[ML]/).length - 1"
         points = page.locator("path.line.sustained").evaluate(drawn)
-        assert points >= len(history.moments(live_dir)) - 5 > 10
+        assert points >= len(history.turn_times(live_dir)) - 5 > 10

@@ -33,7 +33,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_points_are_the_lines_of_the_history(past: Path) -> None:
     found = Recording(past).since(0).points
-    lines = [*timeline.lines(history.seen(past))]
+    lines = [*timeline.lines(history.recorded_snapshots(past))]
     assert len(found) == len(lines) > 100
     running = [n for n, one in enumerate(lines) if one.offered is not None and one.offered >= 0]
     assert len(running) > 100

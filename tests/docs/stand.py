@@ -26,7 +26,7 @@ from penstock.engines.simulator.engine import SimulatorEngine
 from penstock.engines.simulator.model import Model, OperatorCost
 from penstock.plan.plan import Plan
 from penstock.predict import operator_costs
-from penstock.store.history import moments
+from penstock.store.history import turn_times
 from penstock.store.mailbox import is_running
 from penstock.testing import MemoryEngine, fake_clock
 from penstock.views.prometheus import Exporter
@@ -107,7 +107,7 @@ def live(home: Path) -> Iterator[Exporter]:
     thread.start()
     try:
         until = time.monotonic() + 30
-        while not (is_running(home) and len(moments(home)) > 2):
+        while not (is_running(home) and len(turn_times(home)) > 2):
             assert time.monotonic() < until, "the run does not start"
             time.sleep(0.01)
         yield exporter

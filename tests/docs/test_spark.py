@@ -83,7 +83,7 @@ def _run(words: list[str], beside: list[Block]) -> int:
 
     def other_terminal() -> None:
         home = Path(beside[0].text.split()[2])
-        while not (is_running(home) and history.moments(home)):
+        while not (is_running(home) and history.turn_times(home)):
             time.sleep(0.1)
         for block in beside:
             for asked in block.commands():

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock.control.guard import Guard, Reviewed
-from penstock.control.past_changes import Made, Past
+from penstock.control.guard import Guard
+from penstock.control.past_changes import AppliedChange, PastChanges
 from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.plan import fusion
 from penstock.plan.change import Change
@@ -24,6 +24,7 @@ from penstock.policies.shared import rates
 from penstock.policies.shared.topology import Topology
 from penstock.policies.stela.policy import Stela
 from penstock.policies.stela.strategies import LeastLinkLoad, RoundRobin, RoundRobinMemory
+from penstock.store.turn import Review
 from tests.policies import dags
 from tests.policies.queues import chain
 
@@ -78,12 +79,12 @@ CASES: dict[str, tuple[Any, Callable[[], Context], Any, str]] = {
 }
 
 
-def reviewed(context: Context, decision: Decision, held: float) -> Reviewed:
+def reviewed(context: Context, decision: Decision, held: float) -> Review:
     """What the guard makes of it where such a change has held output for so many seconds."""
     assert decision.plan is not None, decision.reason
     change = Change(context.plan, decision.plan)
     cost = Transition(-1e4, ("x",), held, held, settled=True)
-    return Guard().review(decision, context, Past((Made(-1e4, change, cost),)))
+    return Guard().review(decision, context, PastChanges((AppliedChange(-1e4, change, cost),)))
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.control.guard import Guard
-from penstock.control.past_changes import Made, Past
+from penstock.control.past_changes import AppliedChange, PastChanges
 from penstock.dataflow.graph import Constraint
 from penstock.metrics.snapshot import ExecutorMetrics, PipelineMetrics
 from penstock.plan.change import Change
@@ -141,10 +141,12 @@ def test_the_guard_reviews_a_change_of_everything(instances: int) -> None:
         return replace(seen.plan, pipelines=tuple(alike))
 
     seen = replace(with_loads(many(chain=True), 2, 0.5, 0.5), now=20.0)
-    made = Made(0.0, Change(plan(1), plan(2)), Transition(0.0, ("o0",), 0.1, 0.1, settled=True))
+    made = AppliedChange(
+        0.0, Change(plan(1), plan(2)), Transition(0.0, ("o0",), 0.1, 0.1, settled=True)
+    )
     wanted = Decision(plan(instances), "all of them")
-    assert within(2, lambda: Guard().review(wanted, seen, Past((made,))))
-    reviewed = Guard().review(wanted, seen, Past((made,)))
+    assert within(2, lambda: Guard().review(wanted, seen, PastChanges((made,))))
+    reviewed = Guard().review(wanted, seen, PastChanges((made,)))
     assert [v.rule for v in reviewed.vetoes] == (["undo"] if instances == 1 else [])
     assert sum(len(v.reason) for v in reviewed.vetoes) < 1000
 

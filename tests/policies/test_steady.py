@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from penstock import policies
-from penstock.control.loop import Tick, control
+from penstock.control.loop import control
 from penstock.engines.simulator.distributions import Constant
 from penstock.engines.simulator.engine import SimulatorEngine
 from penstock.engines.simulator.model import Machine, MicroBatch, Model, OperatorCost
+from penstock.store.turn import Tick
 from tests.engines.simulator.flows import apart, chain
 
 COSTS = {"a": 0.006, "b": 0.015, "c": 0.009}

@@ -20,7 +20,7 @@ from penstock.policies.shared import rates
 from penstock.policies.shared.topology import Topology
 from penstock.predict.advice import advise, replay
 from penstock.store import history, run_options
-from penstock.store.history import dataflow, seen, transitions
+from penstock.store.history import dataflow, recorded_snapshots, transitions
 from penstock.testing import MemoryEngine, fake_clock
 from tests.policies import dags
 
@@ -57,7 +57,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_recorded_run_is_played_to_another_policy() -> None:
     played("mine", seconds=9, changes=["5s:double=4"])
     home = Path("mine")
-    found = [*replay(Patient(), dataflow(home), seen(home), Limits())]
+    found = [*replay(Patient(), dataflow(home), recorded_snapshots(home), Limits())]
     wanted = {round(a.at): str(a.change) for a in found if a.change is not None}
     assert wanted[3] == wanted[4] == "numbers: parallelism 1 -> 2"
     assert wanted[8] == "numbers: parallelism 4 -> 5"
@@ -70,10 +70,10 @@ def test_a_recorded_run_is_played_to_another_policy() -> None:
 
 def test_nobody_is_asked_while_a_run_ends() -> None:
     played("mine")
-    recorded = [one.snapshot.ending for one in seen(Path("mine"))]
+    recorded = [one.snapshot.ending for one in recorded_snapshots(Path("mine"))]
     assert recorded[-1]
     assert not any(recorded[:-1])
-    found = [*replay(Patient(), dataflow(Path("mine")), seen(Path("mine")), Limits())]
+    found = [*replay(Patient(), dataflow(Path("mine")), recorded_snapshots(Path("mine")), Limits())]
     assert len(found) == len(recorded) - 1
 
 
@@ -81,7 +81,7 @@ def test_what_is_played_twice_is_the_same_twice() -> None:
     played("mine")
     home = Path("mine")
     first, second = (
-        [a.to_json() for a in replay(Patient(), dataflow(home), seen(home), Limits())]
+        [a.to_json() for a in replay(Patient(), dataflow(home), recorded_snapshots(home), Limits())]
         for _ in range(2)
     )
     assert first == second
@@ -92,7 +92,7 @@ def test_what_would_be_decided_in_a_run_is_what_it_advises() -> None:
     played("mine", policy=Patient(), advise=True, guard=Guard(cooldown=0, settle=0, undo=0))
     home = Path("mine")
     advised = [(d["reason"], d["plan"]) for d in history.decisions(home)]
-    replayed = [*replay(Patient(), dataflow(home), seen(home), Limits())]
+    replayed = [*replay(Patient(), dataflow(home), recorded_snapshots(home), Limits())]
     assert len(advised) >= 6
     assert advised == [
         (a.review.decision.reason, a.to_json()["plan"]) for a in replayed[: len(advised)]
@@ -102,7 +102,7 @@ def test_what_would_be_decided_in_a_run_is_what_it_advises() -> None:
 def test_the_budget_is_kept_in_advice() -> None:
     played("mine")
     home = Path("mine")
-    found = [*replay(Patient(), dataflow(home), seen(home), Limits(slots=1))]
+    found = [*replay(Patient(), dataflow(home), recorded_snapshots(home), Limits(slots=1))]
     assert [v.rule for v in found[-1].review.vetoes] == ["budget"]
     assert found[-1].change is None
 
@@ -114,10 +114,10 @@ def test_every_run_of_a_directory_is_played_under_its_own_budget() -> None:
     later = replace(clock, wall=lambda: clock.wall() + 100)
     run(flow(), engine=engine, seconds=8, run_dir=home, clock=later)
 
-    def budget(one: history.Seen) -> Limits:
+    def budget(one: history.RecordedSnapshot) -> Limits:
         return run_options.limits(home, one.time)
 
-    found = [*replay(Patient(), dataflow(home), seen(home), budget)]
+    found = [*replay(Patient(), dataflow(home), recorded_snapshots(home), budget)]
     rules = [[v.rule for v in one.review.vetoes] for one in found]
     assert rules[3] == ["budget"]
     assert ["budget"] not in rules[len(rules) // 2 :]
@@ -125,7 +125,7 @@ def test_every_run_of_a_directory_is_played_under_its_own_budget() -> None:
 
 
 def test_a_run_that_was_continued_begins_anew() -> None:
-    from penstock.control.loop import Tick
+    from penstock.store.turn import Tick
 
     graph = flow().graph
     plan = Plan((Pipeline(("numbers", "double", "out")),))
@@ -135,7 +135,7 @@ def test_a_run_that_was_continued_begins_anew() -> None:
             measured = {"numbers": PipelineMetrics("numbers", 1, batches=1)}
             written.append(Tick(at, plan, Snapshot(at, 1.0, None, 0, 0, 0, measured)))
         written.close()
-    found = [*replay(Patient(), graph, seen(Path()), Limits())]
+    found = [*replay(Patient(), graph, recorded_snapshots(Path()), Limits())]
     assert [a.review.decision.reason for a in found] == ["look 1", "look 2", "look 3"] * 2
 
 
@@ -147,10 +147,10 @@ PLAN = Plan((Pipeline(("numbers", "double", "out")),))
 def shots(*found: tuple[float, int]) -> tuple[Snapshot, ...]:
     """Snapshots at these times, with so many instances."""
 
-    def seen(instances: int) -> dict[str, PipelineMetrics]:
+    def recorded(instances: int) -> dict[str, PipelineMetrics]:
         return {"numbers": PipelineMetrics("numbers", instances, batches=1, rate_in=1.0)}
 
-    return tuple(Snapshot(at, 1.0, None, 0, 0, 0, seen(n)) for at, n in found)
+    return tuple(Snapshot(at, 1.0, None, 0, 0, 0, recorded(n)) for at, n in found)
 
 
 def test_a_case_is_played_from_its_first_snapshot_to_its_last() -> None:
@@ -182,7 +182,7 @@ def test_what_was_measured_under_another_plan_is_no_turn_of_a_case() -> None:
 def test_a_case_and_a_play_of_the_same_turns_agree() -> None:
     played("mine")
     home = Path("mine")
-    turns = [*seen(home)][:-1]  # the last look is of an instant
+    turns = [*recorded_snapshots(home)][:-1]  # the last look is of an instant
     recent = tuple(one.snapshot for one in turns)
     context = Context(dataflow(home), turns[-1].plan, recent, recent[-1].at)
     last = [*replay(Patient(), dataflow(home), turns, Limits())][-1]

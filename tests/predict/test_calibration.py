@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.control.loop import Tick
 from penstock.engines.simulator.arrivals import Deterministic
 from penstock.engines.simulator.batch_time import SharedProcessors
 from penstock.engines.simulator.engine import SimulatorEngine
@@ -23,6 +22,7 @@ from penstock.predict import batch_fit, calibration, model_file, observations
 from penstock.predict.calibration import Calibration
 from penstock.predict.least_squares import group_numbers, group_weights, nonnegative, robust
 from penstock.store.history import History, keep_dataflow
+from penstock.store.turn import Tick
 from penstock.workloads import build
 from tests.strategies import few
 

@@ -44,7 +44,7 @@ def test_the_same_question_has_the_same_answer(run_dir: Path) -> None:
     assert first.to_json() == again.to_json()
     assert first.steered.policy == "ds2"
     assert first.alone.policy == "static"
-    assert first.alone.plan == [*history.seen(run_dir)][-1].plan
+    assert first.alone.plan == [*history.recorded_snapshots(run_dir)][-1].plan
 
 
 def test_more_load_never_makes_it_better(run_dir: Path) -> None:

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from penstock.app import run
-from penstock.control.loop import Tick
 from penstock.errors import FlowFailed
 from penstock.metrics.events import Event, EventKind
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Pipeline, Plan
-from penstock.store import thinning
+from penstock.store import recorder
 from penstock.store.history import FILE, History, RecordedEvent, events
+from penstock.store.turn import Tick
 from penstock.testing import MemoryEngine, fake_clock
 from penstock.views.export import export
 from tests.control.doubles import FailingEngine, flow
@@ -60,7 +60,7 @@ def test_a_second_run_continues_the_numbers(tmp_path: Path) -> None:
 
 
 def test_only_the_newest_events_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thinning, "NEWS", 3)
+    monkeypatch.setattr(recorder, "NEWS", 3)
     history = History(tmp_path, lambda: 1.7e9, pytest.fail)
     for at in range(5):
         history.append(tick(at, Event(at, "x", "")))

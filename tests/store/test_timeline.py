@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from penstock.metrics.snapshot import ExecutorMetrics, LatencyMetrics, PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.transition import Transition
-from penstock.store.history import Changed, Moment, Seen
+from penstock.store.history import RecordedSnapshot, RecordedTransition, TurnTime
 from penstock.store.timeline import HEAD, Sample, chosen, events, in_order, lines, step
 
 PLAN = Plan((Pipeline(("a",), 3), Pipeline(("b",), 2)), 2)
 
 
-def seen(turn: int, at: float, rows: int, *, first: bool = False, **more: Any) -> Seen:
+def seen(turn: int, at: float, rows: int, *, first: bool = False, **more: Any) -> RecordedSnapshot:
     shot = Snapshot(at, 1.0, more.pop("offered", None), rows, 0, 0, **more)
-    return Seen(shot, PLAN, first, turn, 1.7e9 + at)
+    return RecordedSnapshot(shot, PLAN, first, turn, 1.7e9 + at)
 
 
 def decision(turn: int, **more: Any) -> dict[str, Any]:
@@ -28,8 +28,8 @@ def decision(turn: int, **more: Any) -> dict[str, Any]:
 # --- which turns get a line ---------------------------------------------------------------------
 
 
-def moments(*at: float, run: int = 1, first: int = 1) -> list[Moment]:
-    return [Moment(first + i, run, one, 0.0) for i, one in enumerate(at)]
+def moments(*at: float, run: int = 1, first: int = 1) -> list[TurnTime]:
+    return [TurnTime(first + i, run, one, 0.0) for i, one in enumerate(at)]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,9 @@ def test_what_is_told_again_and_again_stands_once() -> None:
     veto = [{"rule": "budget", "reason": "3 instances"}]
     more = [{"rule": "budget", "reason": "4 instances"}]
     other = [{"rule": "quiet", "reason": "not now"}]
-    change = Changed(5, 0.0, Transition(5.0, ("a: parallelism 1 -> 2",), 0.5, 0.1, "why not"))
+    change = RecordedTransition(
+        5, 0.0, Transition(5.0, ("a: parallelism 1 -> 2",), 0.5, 0.1, "why not")
+    )
     told = [
         decision(1, vetoes=veto),
         decision(2, vetoes=more),

@@ -7,7 +7,6 @@ import sys
 import time
 from pathlib import Path
 
-from penstock.control.loop import Tick
 from penstock.control.status import Status
 from penstock.control.summary import LatencySummary, Summary
 from penstock.dataflow.connectors import Discard, Generator
@@ -17,6 +16,7 @@ from penstock.metrics.snapshot import LatencyMetrics, PipelineMetrics, Snapshot
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.transition import Transition
+from penstock.store.turn import Tick
 
 
 def graph() -> Graph:

@@ -12,7 +12,6 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from penstock.control.guard import Reviewed, Veto
 from penstock.errors import InvalidInput
 from penstock.metrics.catalog import CATALOG, Unit
 from penstock.metrics.snapshot import (
@@ -23,6 +22,7 @@ from penstock.metrics.snapshot import (
     PipelineMetrics,
 )
 from penstock.plan.decision import Decision
+from penstock.store.turn import Review, Veto
 from penstock.views.prometheus import Exporter, family
 
 from . import statuses
@@ -181,7 +181,7 @@ def test_what_happened_is_counted_once_a_turn(exporter: Exporter) -> None:
     for _ in range(3):  # the same turn is shown again while nothing is new
         exporter.show(changed)
     vetoes = (Veto("budget", "too much"), Veto("quiet", "not now"))
-    review = Reviewed(Decision(None, "no"), Decision(None, "no"), vetoes)
+    review = Review(Decision(None, "no"), Decision(None, "no"), vetoes)
     for second in (11.0, 12.0):
         status = statuses.status(second)
         assert status.tick is not None

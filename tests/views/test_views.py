@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from penstock.control.guard import Reviewed, Veto
-from penstock.control.requests import Asked
 from penstock.control.status import Status
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import Operator, Union
@@ -17,6 +15,7 @@ from penstock.metrics.snapshot import PipelineMetrics
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.request import Mode, SetPolicyMode
+from penstock.store.turn import Review, UserRequest, Veto
 from penstock.views.live import LiveView
 from penstock.views.plain_lines import PlainView
 from penstock.views.summary_table import summary_table
@@ -160,7 +159,7 @@ BUSY = Decision(MORE, "count is busy 0.93 > 0.80")
 def vetoed(second: float, *rules: str, wanted: Decision = BUSY) -> Status:
     vetoes = tuple(Veto(rule, f"{second:.1f} s") for rule in rules)
     nothing = replace(wanted, plan=None)
-    return turn(second, decision=nothing, review=Reviewed(nothing, wanted, vetoes))
+    return turn(second, decision=nothing, review=Review(nothing, wanted, vetoes))
 
 
 def lines(*seen: Status) -> list[str]:
@@ -195,7 +194,7 @@ def test_a_veto_is_told_again_only_if_something_else_is_wanted_or_in_the_way() -
 
 
 def test_advice_is_told_once() -> None:
-    advice = {"decision": BUSY, "review": Reviewed(BUSY, BUSY), "mode": Mode.ADVISE}
+    advice = {"decision": BUSY, "review": Review(BUSY, BUSY), "mode": Mode.ADVISE}
     told = lines(turn(1, **advice), turn(2, **advice))
     assert told == [
         "[ 0:01] wordcount: would change: count: parallelism 4 -> 5: count is busy 0.93 > 0.80"
@@ -209,9 +208,9 @@ def test_a_policy_that_fails_is_told_once() -> None:
 
 
 def test_a_switch_is_told() -> None:
-    asked = Asked("asked", SetPolicyMode(Mode.OFF))
-    assert lines(turn(1, asked=asked)) == ["[ 0:01] wordcount: policy: off"]
-    assert lines(turn(1, asked=asked, refused="no\nroom")) == [
+    asked = UserRequest("asked", SetPolicyMode(Mode.OFF))
+    assert lines(turn(1, request=asked)) == ["[ 0:01] wordcount: policy: off"]
+    assert lines(turn(1, request=asked, refused="no\nroom")) == [
         "[ 0:01] wordcount: refused: no room"
     ]
 

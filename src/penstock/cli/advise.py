@@ -62,7 +62,7 @@ def _replay(streams: Streams, run_dir: str, policy: Policy, limits: Limits) -> i
     home = local(run_dir)
     graph = history.dataflow(home)
     budget = (lambda one: run_options.limits(home, one.time)) if limits == Limits() else limits
-    found = [*advice.replay(policy, graph, history.seen(home), budget)]
+    found = [*advice.replay(policy, graph, history.recorded_snapshots(home), budget)]
     wanted = sum(one.change is not None for one in found)
     shown = {
         "flow": graph.name,

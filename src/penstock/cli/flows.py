@@ -195,13 +195,13 @@ def session(master: str | None) -> Iterator[None]:
 @contextmanager
 def run_directory(reference: Reference, run_dir: str | Path | None) -> Iterator[str | Path | None]:
     """The run directory, chosen before the flow is built, since a workload writes into it."""
-    from penstock.store import directory_choice
+    from penstock.store import run_directory
     from penstock.store.run_directory import local
 
     if reference.file is not None or run_dir is not None:
         yield None if run_dir is None else local(run_dir)
         return
-    chosen = directory_choice.choose(reference.name, None, time.time())
+    chosen = run_directory.choose(reference.name, None, time.time())
     try:
         yield chosen
     finally:

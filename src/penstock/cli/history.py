@@ -62,7 +62,7 @@ def command(
     step = timeline.step(moments) if every is None else duration.seconds(every)
     if step <= 0:
         raise InvalidInput(f"there is no line every '{every}'")
-    lines = [*timeline.lines(history.seen(home, timeline.chosen(moments, step)))]
+    lines = [*timeline.lines(history.recorded_snapshots(home, timeline.chosen(moments, step)))]
     decisions, transitions = [*history.decisions(home, first)], [*history.transitions(home, first)]
     events = [*timeline.events(transitions, decisions)]
     shown = {
@@ -102,13 +102,13 @@ def _case(home: Path, run: int | None, at: str | None) -> dict[str, Any]:
     from penstock.store import context_file, history, run_options
 
     until = None if at is None else duration.seconds(at)
-    moments = history.moments(home)
+    moments = history.turn_times(home)
     number = turns.run_number(run, moments)
     measured = [m for m in moments if m.run == number and not m.ending]
     chosen = [m.turn for m in measured if until is None or m.at <= until]
     if not chosen:
         raise InvalidInput(f"nothing was measured in '{home}' by then")
-    found = [*history.seen(home, chosen[-_CASE:])]
+    found = [*history.recorded_snapshots(home, chosen[-_CASE:])]
     last = found[-1]
     recent = tuple(one.snapshot for one in found)
     limits = run_options.limits(home, last.time)

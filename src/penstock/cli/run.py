@@ -111,9 +111,8 @@ def command(
     """
     from penstock.app import run
     from penstock.cli import flows
-    from penstock.control import dead_letters
-    from penstock.control.run_input import in_time
-    from penstock.control.scripted_changes import parse_change
+    from penstock.control.requests import parse_change
+    from penstock.control.run_input import dead_letter_limit, in_time
     from penstock.dataflow.duration import seconds as parse_duration
     from penstock.dataflow.load_profile import parse
     from penstock.policies.es_stream.commit_interval import Interval
@@ -128,7 +127,7 @@ def command(
     interval = None if backup is None else Interval.parse(backup)
     script = [parse_change(text) for text in changes]
     in_time(script, None if seconds is None else parse_duration(seconds))
-    at_most = dead_letters.limit(dead_letters_at_most)
+    at_most = dead_letter_limit(dead_letters_at_most)
     with (
         flows.run_directory(reference, run_dir) as home,
         flows.session(spark.master),

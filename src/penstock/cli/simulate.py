@@ -64,7 +64,7 @@ def command(
     from penstock.cli import flows
     from penstock.dataflow.load_profile import parse
     from penstock.engines.simulator.engine import SimulatorEngine
-    from penstock.store import directory_choice
+    from penstock.store import run_directory
     from penstock.store.run_directory import local
     from penstock.views.summary_table import summary_table
 
@@ -73,7 +73,7 @@ def command(
     if load is not None:
         parse(load)
     given = run_dir and local(run_dir)
-    home = given or directory_choice.choose(reference.name, None, time.time())
+    home = given or run_directory.choose(reference.name, None, time.time())
     try:
         graph = (built := flows.loaded_lightly(reference)).graph
         engine = SimulatorEngine(cluster.simulated(built, nodes), load=load, seed=cluster.seed)

@@ -10,7 +10,7 @@ import click
 from penstock.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from penstock.store.history import Moment
+    from penstock.store.history import TurnTime
 
 since = click.option(
     "--since", metavar="DURATION", help="Start at this time of the last run, e.g. 90s or 5m."
@@ -23,12 +23,12 @@ run = click.option(
 )
 
 
-def selected(home: Path, since: str | None, run: int | None) -> list[Moment]:
+def selected(home: Path, since: str | None, run: int | None) -> list[TurnTime]:
     """The turns from a time of a run on; all of them if neither is given."""
     from penstock.dataflow import duration
     from penstock.store import history
 
-    moments = history.moments(home)
+    moments = history.turn_times(home)
     if since is None and run is None:
         return moments
     start = 0.0 if since is None else duration.seconds(since)
@@ -39,7 +39,7 @@ def selected(home: Path, since: str | None, run: int | None) -> list[Moment]:
     return found
 
 
-def run_number(run: int | None, moments: list[Moment]) -> int:
+def run_number(run: int | None, moments: list[TurnTime]) -> int:
     """The run with this number if there is one, the last run of the directory for None."""
     runs = sorted({m.run for m in moments})
     if run is None:

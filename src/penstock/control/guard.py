@@ -1,12 +1,11 @@
-"""The guard: a policy proposes, the guard disposes, and says why.
+"""The guard: reviews the decisions of a policy and says why one is not carried out.
 
-Each rule looks at one thing and either is silent or gives a reason. All rules are asked, so that
-a veto tells everything that stands against a change. What a policy may write into the numbers of
-its decision for the guard:
+Every rule is asked, so that a veto names everything against a change. A policy may write these
+numbers into its decision, for the guard:
 
-gain_rows      what the change is expected to gain, in rows per second that are taken in
-gain_seconds   what it is expected to take from the latency of every row
-undo           1 if it takes back a change on purpose, because that was measured and did not pay
+gain_rows      expected gain of the change, in rows per second that the sources take in
+gain_seconds   expected gain of the change, in seconds of latency of every row
+undo           1 if it takes back a change on purpose, because that one did not pay
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
-from penstock.control.past_changes import Made, Past, kind_of, light
+from penstock.control.past_changes import AppliedChange, PastChanges, is_light, kind_of
 from penstock.control.quiet_periods import Quiet, clock_text
 from penstock.dataflow import duration
 from penstock.errors import InvalidInput, InvalidPlan
@@ -26,47 +25,24 @@ from penstock.plan.change import Action, Change, ExecutorsChange, ParallelismCha
 from penstock.plan.decision import GAIN_ROWS, GAIN_SECONDS, UNDO, Decision
 from penstock.plan.plan import Plan
 from penstock.policies.base.policy import Context
+from penstock.store.turn import Review, Veto
 
-_FRESH = 2
-"""Windows after whose time a measurement says nothing of the flow any more."""
+_MAX_AGE = 2
+"""A measurement older than this many of its windows says nothing about the flow any more."""
 
-_NAMED = 12
-"""Of what stands against a change so many are named, and the rest is counted."""
-
-
-@dataclass(frozen=True)
-class Veto:
-    """A rule that stands against a change, and why."""
-
-    rule: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.rule}: {self.reason}"
-
-
-@dataclass(frozen=True)
-class Reviewed:
-    """The decision that is in force, what was wanted, and what came between.
-
-    With a veto the decision has no plan. `capped` says how a plan was cut to its budget.
-    """
-
-    decision: Decision
-    wanted: Decision
-    vetoes: tuple[Veto, ...] = ()
-    capped: str | None = None
+_LISTED = 12
+"""A reason lists at most so many pipelines or actions and gives the number of the others."""
 
 
 @dataclass(frozen=True)
 class Guard:
     """When a change may be made; all times in seconds.
 
-    cooldown: after a change, until the next one; settle: how long to wait at most for the
-    backlog of a change to be worked off, as long as it does not grow; undo: how long nothing
-    that was given or regrouped is turned back; horizon: the time over which a change has to pay
-    for itself; quiet: when nothing may change. Admission and cadence turn with the next batch
-    and restart nothing, so they neither start a cool-down nor wait for one.
+    cooldown: least time between two changes; settle: how long to wait at most until the backlog
+    of a change is worked off, unless it grows; undo: how long a change is not reversed; horizon:
+    the time in which a change has to pay for itself; quiet: periods without changes. Admission
+    and cadence take effect with the next batch and restart nothing, so they neither start a
+    cool-down nor wait for one.
     """
 
     cooldown: float = 10.0
@@ -81,48 +57,53 @@ class Guard:
             if one.name != "quiet" and not value >= 0:
                 raise InvalidInput(f"the guard's {one.name} is a time of 0 s or more, not {value}")
 
-    def review(self, decision: Decision, context: Context, past: Past) -> Reviewed:
-        """What a policy's decision comes to.
+    @property
+    def times(self) -> dict[str, float]:
+        """The times of this guard by name, all but the quiet periods."""
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.name != "quiet"}
 
-        A plan in force above its budget is cut, whatever the policy wants and whether it may have
-        it or not: a budget waits for no measurement and no cool-down, only for a quiet period.
+    def review(self, decision: Decision, context: Context, past: PastChanges) -> Review:
+        """Review a policy's decision: as it is, reduced to the budget, or with vetoes.
+
+        If the plan in force exceeds the budget, it is reduced whatever the policy decided: that
+        waits for no measurement and no cool-down, only for the end of a quiet period.
         """
-        reviewed = self._weighed(decision, context, past)
-        stays = reviewed.decision.plan in (None, context.plan)
+        review = self._by_rules(decision, context, past)
+        stays = review.decision.plan in (None, context.plan)
         if not stays or context.limits.exceeded(context.plan) is None:
-            return reviewed
-        cut = self._cut(decision, context, past)
-        return reviewed if cut.vetoes and reviewed.vetoes else cut
+            return review
+        reduced = self._reduce_current(decision, context, past)
+        return review if reduced.vetoes and review.vetoes else reduced
 
-    def _cut(self, decision: Decision, context: Context, past: Past) -> Reviewed:
-        """The plan in force, cut to its budget."""
+    def _reduce_current(self, decision: Decision, context: Context, past: PastChanges) -> Review:
+        """The review with the plan in force, reduced to the budget."""
         found = _capped(replace(decision, plan=context.plan), context)
         if isinstance(found, Veto) or found.plan is None:
-            return _reviewed(decision, found)
+            return _review_of(decision, found)
         rules = {
             "quiet": self._quiet(context, past),
             "refused": self._refused(Change(context.plan, found.plan), context, past),
         }
         vetoes = [Veto(rule, reason) for rule, reason in rules.items() if reason is not None]
-        return _vetoed(decision, *vetoes) if vetoes else _reviewed(decision, found)
+        return _forbidden(decision, *vetoes) if vetoes else _review_of(decision, found)
 
-    def _weighed(self, decision: Decision, context: Context, past: Past) -> Reviewed:
+    def _by_rules(self, decision: Decision, context: Context, past: PastChanges) -> Review:
         plan = decision.plan
         if plan is None or plan == context.plan:
-            return Reviewed(decision, decision)
+            return Review(decision, decision)
         broken = _bounds(plan, context)
         if broken is not None:
-            return _vetoed(decision, Veto("bounds", broken))
+            return _forbidden(decision, Veto("bounds", broken))
         capped = _capped(decision, context)
         if isinstance(capped, Veto):
-            return _vetoed(decision, capped)
+            return _forbidden(decision, capped)
         assert capped.plan is not None
         change = Change(context.plan, capped.plan)
         vetoes = tuple(self._vetoes(capped, change, context, past))
-        return _vetoed(decision, *vetoes) if vetoes else _reviewed(decision, capped)
+        return _forbidden(decision, *vetoes) if vetoes else _review_of(decision, capped)
 
     def permit(self, plan: Plan, context: Context) -> str | None:
-        """Why a person cannot have a plan: bounds and budget, nothing else stands against it."""
+        """Why a user cannot have a plan, or None; only bounds and budget count."""
         broken = _bounds(plan, context)
         before = context.plan
         if broken or (plan.slots <= before.slots and plan.executors <= before.executors):
@@ -130,12 +111,12 @@ class Guard:
         return context.limits.exceeded(plan)
 
     def _vetoes(
-        self, decision: Decision, change: Change, context: Context, past: Past
+        self, decision: Decision, change: Change, context: Context, past: PastChanges
     ) -> Iterator[Veto]:
         found = {
             "metrics": _unmeasured(context),
             "quiet": self._quiet(context, past),
-            "cool-down": None if light(change) else self._cooling(context, past),
+            "cool-down": None if is_light(change) else self._cooling(context, past),
             "undo": None if decision.numbers.get(UNDO) else self._undoing(change, context, past),
             "refused": self._refused(change, context, past),
             "cost": self._cost(decision, change, context, past),
@@ -146,17 +127,18 @@ class Guard:
 
     # --- the rules ------------------------------------------------------------------------------
 
-    def _quiet(self, context: Context, past: Past) -> str | None:
+    def _quiet(self, context: Context, past: PastChanges) -> str | None:
         for period in self.quiet:
-            if period.holds(context.now, past.time_of_day):
-                at = duration.text(round(context.now, 1))
+            now = context.now - past.began  # of this run, if it is a resumed one
+            if period.holds(now, past.time_of_day):
+                at = duration.text(round(now, 1))
                 if period.daily and past.time_of_day is not None:
                     at = clock_text(past.time_of_day)
                 return f"it is {at}, and nothing may change in {period}"
         return None
 
-    def _cooling(self, context: Context, past: Past) -> str | None:
-        last = next((m for m in reversed(past.made) if not light(m.change)), None)
+    def _cooling(self, context: Context, past: PastChanges) -> str | None:
+        last = next((m for m in reversed(past.made) if not is_light(m.change)), None)
         if last is None:
             return None
         since = context.now - last.at
@@ -170,20 +152,20 @@ class Guard:
             )
         return None
 
-    def _undoing(self, change: Change, context: Context, past: Past) -> str | None:
+    def _undoing(self, change: Change, context: Context, past: PastChanges) -> str | None:
         for made in reversed(past.made):
             since = context.now - made.at
             if since >= self.undo:
                 break
-            turned = [*_turned_back(change, made)]
-            if turned:
+            reversed_ = [*_reversed_actions(change, made)]
+            if reversed_:
                 return (
                     f"it turns back what was changed {since:.1f} s < {duration.text(self.undo)} "
-                    f"ago: {_few(turned)}"
+                    f"ago: {_few(reversed_)}"
                 )
         return None
 
-    def _refused(self, change: Change, context: Context, past: Past) -> str | None:
+    def _refused(self, change: Change, context: Context, past: PastChanges) -> str | None:
         attempt = past.refused
         if attempt is None or attempt.plan != change.after:
             return None
@@ -194,16 +176,18 @@ class Guard:
         again = duration.text(self.undo)
         return f"the engine refused this plan {since:.1f} s < {again} ago: {why}"
 
-    def _cost(self, decision: Decision, change: Change, context: Context, past: Past) -> str | None:
-        """Rows held up against rows gained, or the time they wait against the time they save.
+    def _cost(
+        self, decision: Decision, change: Change, context: Context, past: PastChanges
+    ) -> str | None:
+        """Compare the rows held up with the rows gained, or the waiting caused with that saved.
 
-        Who comes in an interruption of t seconds waits t/2 on average, and as much again is
-        waited while the backlog is worked off: rate x t x t row-seconds in all. Every row that
-        comes within the horizon saves the gain: rate x horizon x gain. The rate cancels.
+        A row that arrives in an interruption of t seconds waits t/2 on average, and again as long
+        while the backlog is worked off: rate x t x t row-seconds in all. Every row within the
+        horizon saves the gain: rate x horizon x gain. The rate cancels out.
         """
         if math.isinf(self.horizon):
-            return None  # in the end any gain pays
-        held, measured = past.expected(change)
+            return None  # any gain pays in the end
+        held, measured = past.expected_cost(change)
         basis = f"mean of {measured} in this run" if measured else "not measured yet, assumed"
         what = f"a change of this kind ({kind_of(change)}) holds output for {held:.2f} s ({basis})"
         over = duration.text(self.horizon)
@@ -231,9 +215,9 @@ class Guard:
 
 
 def _few(found: Sequence[object], between: str = "; ") -> str:
-    """The first few, and how many more there are."""
-    more = [f"{len(found) - _NAMED} more"] if len(found) > _NAMED else []
-    return between.join([*map(str, found[:_NAMED]), *more])
+    """The first few items, and the number of the others."""
+    more = [f"{len(found) - _LISTED} more"] if len(found) > _LISTED else []
+    return between.join([*map(str, found[:_LISTED]), *more])
 
 
 def _bounds(plan: Plan, context: Context) -> str | None:
@@ -245,7 +229,7 @@ def _bounds(plan: Plan, context: Context) -> str | None:
 
 
 def _capped(decision: Decision, context: Context) -> Decision | Veto:
-    """The decision with a plan within the budget, or why there is none."""
+    """The decision with its plan reduced to the budget, or a veto if that is impossible."""
     plan = decision.plan
     assert plan is not None
     excess = context.limits.exceeded(plan)
@@ -261,14 +245,14 @@ def _capped(decision: Decision, context: Context) -> Decision | Veto:
     return replace(decision, plan=nearest, reason=reason)
 
 
-def _reviewed(wanted: Decision, found: Decision | Veto) -> Reviewed:
+def _review_of(wanted: Decision, found: Decision | Veto) -> Review:
     if isinstance(found, Veto):
-        return _vetoed(wanted, found)
-    return Reviewed(found, wanted, capped=None if found == wanted else found.reason)
+        return _forbidden(wanted, found)
+    return Review(found, wanted, capped=None if found == wanted else found.reason)
 
 
-def _vetoed(wanted: Decision, *vetoes: Veto) -> Reviewed:
-    return Reviewed(replace(wanted, plan=None), wanted, vetoes)
+def _forbidden(wanted: Decision, *vetoes: Veto) -> Review:
+    return Review(replace(wanted, plan=None), wanted, vetoes)
 
 
 def _unmeasured(context: Context) -> str | None:
@@ -277,8 +261,8 @@ def _unmeasured(context: Context) -> str | None:
         return "nothing has been measured yet"
     window = duration.text(latest.window)
     old = context.now - latest.at
-    if old > _FRESH * latest.window + 1e-6:
-        return f"what was measured last is {old:.1f} s old, more than {_FRESH} windows of {window}"
+    if old > _MAX_AGE * latest.window + 1e-6:
+        return f"the last snapshot is {old:.1f} s old, more than {_MAX_AGE} windows of {window}"
     if not latest.settled:
         return f"the window of {window} still holds a change or its first batches"
     without = [
@@ -292,12 +276,12 @@ def _unmeasured(context: Context) -> str | None:
 
 
 def _measured(metrics: PipelineMetrics | None) -> bool:
-    """Whether it is known what a pipeline processes, or that there is nothing for it to do."""
+    """True if the rate of a pipeline is known, or that it has nothing to do."""
     return metrics is not None and (metrics.rate_in is not None or derived.idle(metrics))
 
 
 def _backlog_grows(context: Context, since: float) -> bool:
-    """Whether more rows wait now than when a change was made: then it was not enough."""
+    """True if more rows wait now than just after a change: it was not enough."""
     totals = [
         sum(p.backlog_rows or 0 for p in snapshot.pipelines.values())
         for snapshot in context.snapshots
@@ -306,11 +290,11 @@ def _backlog_grows(context: Context, since: float) -> bool:
     return len(totals) > 1 and totals[-1] > totals[0]
 
 
-def _turned_back(change: Change, made: Made) -> Iterator[Action]:
-    """What was done then and would be turned the other way now.
+def _reversed_actions(change: Change, made: AppliedChange) -> Iterator[Action]:
+    """Actions of an earlier change that this change would reverse.
 
-    What was taken away may be given back at once, because rows wait for it: that it is not taken
-    again as soon is enough to keep a plan from going to and fro.
+    Instances or executors that were removed may be added again at once, because rows wait for
+    them. That they are not removed again soon is enough to keep a plan from oscillating.
     """
     fewer = {
         a.pipeline

@@ -1,4 +1,4 @@
-"""Ctrl-C as a request that is counted, not as an exception in the middle of something."""
+"""Counts Ctrl-C instead of raising an exception in the middle of something."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupts:
-    """While entered, counts Ctrl-C (and termination) instead of raising.
+    """While entered, counts Ctrl-C (and SIGTERM) instead of raising.
 
-    The handler does nothing but count, because what it interrupts may hold any lock; the
-    caller asks. One request means finish, two mean stop at once. Should the caller not come to
-    look, the third raises `KeyboardInterrupt`. Outside the main thread, where Python has no
-    signal handlers, it counts nothing.
+    The handler only counts, because the code it interrupts may hold any lock; the caller polls.
+    One means finish, two mean stop at once. In case the caller does not poll, the third raises
+    `KeyboardInterrupt`. Outside the main thread, which alone has signal handlers, it counts none.
     """
 
     def __init__(self) -> None:
@@ -45,7 +44,7 @@ class Interrupts:
     ) -> None:
         while self._before:
             number, handler = self._before.popitem()
-            # None stands for a handler that was not installed from Python; it cannot be put back.
+            # None stands for a handler that was not installed from Python and cannot be restored.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:

@@ -1,17 +1,19 @@
-"""The control loop: observe, decide, review, apply, remember. It imports no engine and no clock."""
+"""The control loop: observe, decide, review, apply, record. It imports no engine and no clock."""
 
 from __future__ import annotations
 
+import logging
 import re
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from penstock.control.guard import Guard, Reviewed
-from penstock.control.past_changes import Attempt, Past
-from penstock.control.policy_call import decided, told
-from penstock.control.requests import Asked, nothing
+from penstock.control.guard import Guard
+from penstock.control.past_changes import PastChanges, RefusedPlan
+from penstock.control.requests import decision_for, no_request
 from penstock.dataflow.graph import Graph
 from penstock.engines.abilities import EventSource, Transitions
 from penstock.engines.port import Engine
@@ -23,45 +25,39 @@ from penstock.plan.decision import Decision
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
 from penstock.plan.request import Mode
-from penstock.plan.transition import Transition
 from penstock.policies.base.policy import Context, Policy
+from penstock.store.turn import Tick, UserRequest
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Tick:
-    """One turn of the loop. `plan` was in force while `snapshot` was measured.
-
-    decision: what was decided, and carried out unless `refused` says why not; review: what the
-    guard made of the policy's decision; mode: what the policy may do; error: how the policy
-    failed; asked: whether somebody asked for it; memory: what the policy remembers after it;
-    events: what happened since the turn before. A turn without a decision comes from a flow that
-    only drains.
-    """
-
-    at: float
-    plan: Plan
-    snapshot: Snapshot
-    decision: Decision | None = None
-    transition: Transition | None = None
-    refused: str | None = None
-    review: Reviewed | None = None
-    mode: Mode = Mode.ON
-    error: str | None = None
-    asked: Asked | None = None
-    memory: Any = None
-    events: tuple[Event, ...] = ()
-
-
-@dataclass(frozen=True)
-class Rules:
-    """What a run is held to: the budget, the guard, and what the policy may do at first."""
+class ControlSettings:
+    """The budget, the guard, and what the policy may do at first."""
 
     limits: Limits = field(default_factory=Limits)
     guard: Guard = field(default_factory=Guard)
     mode: Mode = Mode.ON
 
 
-USUAL = Rules()
+@dataclass(frozen=True)
+class LoopState:
+    """What the loop knows from one turn to the next; a resumed run continues with it.
+
+    now: the loop's time in seconds, which goes on where the run before ended; memory: what the
+    policy remembers; past: what was changed; recent: the last snapshots; snapshot_offset: seconds
+    from the engine's clock to the loop's. The times of `past` and `recent` are the loop's.
+    """
+
+    now: float = 0.0
+    memory: Any = None
+    past: PastChanges = field(default_factory=PastChanges)
+    recent: tuple[Snapshot, ...] = ()
+    snapshot_offset: float = 0.0
+
+
+DEFAULT_SETTINGS = ControlSettings()
+NEW = LoopState()
 
 
 def control(
@@ -72,50 +68,128 @@ def control(
     now: Callable[[], float],
     wait: Callable[[], bool],
     record: Callable[[Tick], None],
-    asked: Callable[[float], Asked | None] = nothing,
-    rules: Rules = USUAL,
+    requests: Callable[[float], UserRequest | None] = no_request,
+    settings: ControlSettings = DEFAULT_SETTINGS,
     time_of_day: Callable[[], float | None] = lambda: None,
     keep: int = 120,
+    state: LoopState = NEW,
+    save: Callable[[LoopState], None] = lambda state: None,
 ) -> None:
-    """Turn the loop as long as `wait` says so.
+    """Run the loop as long as `wait` returns True.
 
-    `wait` blocks until the next turn is due and returns False when the run is to end; `now`
-    is the time of the run in seconds; every turn goes to `record`. In a turn for which somebody
-    has `asked` something, that is done, and the policy is not. A policy sees the last `keep`
-    snapshots. `FlowFailed` from the engine ends the loop and is passed on.
+    `wait` blocks until the next turn is due; `now` is the time of the run in seconds; every turn
+    goes to `record`, and what the next one needs to `save`. If `requests` returns a request, it is
+    carried out instead of the policy's decision. A policy sees the last `keep` snapshots.
+    `FlowFailed` from the engine ends the loop and is passed on.
     """
-    memory: Any = None
-    before: Tick | None = None
-    past, mode = Past(), rules.mode
-    recent: deque[Snapshot] = deque(maxlen=keep)
+    began, before = state.now, None
+    memory, past, mode = state.memory, state.past, settings.mode
+    recent: deque[Snapshot] = deque(state.recent, maxlen=keep)
     while wait():
         snapshot = engine.observe()
-        recent.append(snapshot)
-        context = Context(graph, engine.plan, tuple(recent), now(), rules.limits)
-        past = replace(_known_by_now(engine, past), time_of_day=time_of_day())
-        request = asked(context.now)
-        tick = Tick(context.now, context.plan, snapshot, mode=mode, asked=request, memory=memory)
+        recent.append(_shifted(snapshot, state.snapshot_offset))
+        at = now()
+        context = Context(graph, engine.plan, tuple(recent), began + at, settings.limits)
+        past = replace(_updated(past, engine, began), began=began, time_of_day=time_of_day())
+        request = requests(at)
+        tick = Tick(at, context.plan, snapshot, mode=mode, request=request, memory=memory)
         if request is not None:
-            tick = _executed(engine, _asked(request, policy, rules.guard, context, tick))
+            tick = _apply(engine, _decide_request(request, policy, settings.guard, context, tick))
             mode = mode if tick.refused is not None else request.mode or mode
         elif mode is Mode.OFF:
             tick = replace(tick, decision=Decision(None, f"policy '{policy.name}' is off"))
         else:
-            decision, memory, error = decided(policy, context, memory)
-            review = rules.guard.review(decision, context, past)
+            decision, memory, error = ask_policy(policy, context, memory)
+            review = settings.guard.review(decision, context, past)
             tick = replace(
                 tick, decision=review.decision, review=review, error=error, memory=memory
             )
-            tick = tick if mode is Mode.ADVISE else _executed(engine, tick)
-        past = _after(past, tick, engine.plan, now())
-        tick = replace(tick, events=(*taken_events(engine), *_own_events(tick, before)))
+            tick = tick if mode is Mode.ADVISE else _apply(engine, tick)
+        past = _with_turn(past, tick, engine.plan, began + now())
+        tick = replace(tick, events=(*take_events(engine), *_own_events(tick, before)))
+        save(LoopState(began + now(), memory, past, tuple(recent), state.snapshot_offset))
         record(tick)
         before = tick
+    save(LoopState(began + now(), memory, past, tuple(recent), state.snapshot_offset))
 
 
-def taken_events(engine: Engine) -> tuple[Event, ...]:
+def ask_policy(policy: Policy, context: Context, memory: Any) -> tuple[Decision, Any, str | None]:
+    """The policy's decision, its new memory, and how it failed, if it did.
+
+    A policy that fails decides nothing and keeps its memory: the flow goes on under its plan, and
+    the policy is asked again in the next turn.
+    """
+    try:
+        decision, after = policy.decide(context, memory)
+        if not isinstance(decision, Decision):
+            raise TypeError(f"decide returned {type(decision).__name__}, not a Decision")
+    except Exception as error:
+        log.debug("policy %r failed", policy.name, exc_info=True)
+        why = f"policy '{policy.name}' failed: {error_line(error)}"
+        return Decision(None, why), memory, why
+    return decision, after, None
+
+
+def error_line(error: Exception) -> str:
+    """An error of somebody else's code in one line, with the place where it was raised."""
+    message = " ".join(str(error).split())
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {message}{place}"
+
+
+def take_events(engine: Engine) -> tuple[Event, ...]:
     """The engine's events since they were last taken; none if it reports no events."""
     return engine.take_events() if isinstance(engine, EventSource) else ()
+
+
+def _decide_request(
+    request: UserRequest, policy: Policy, guard: Guard, context: Context, tick: Tick
+) -> Tick:
+    """The turn with the decision that was asked for, or with the reason why there is none."""
+    try:
+        decision = decision_for(request, context, policy)
+    except (InvalidPlan, Refused) as refusal:
+        return replace(tick, decision=Decision(None, request.reason), refused=str(refusal))
+    except Exception as error:  # a policy decides some requests: it must not end the flow
+        why = f"'{request.request}' cannot be decided: {error_line(error)}"
+        return replace(tick, decision=Decision(None, request.reason), refused=why)
+    why_not = None if decision.plan is None else guard.permit(decision.plan, context)
+    if why_not is not None:
+        return replace(tick, decision=replace(decision, plan=None), refused=why_not)
+    return replace(tick, decision=decision)
+
+
+def _apply(engine: Engine, tick: Tick) -> Tick:
+    """Carry the decision out. If the engine refuses it, the flow goes on under its plan."""
+    decision = tick.decision
+    if decision is None or decision.plan is None or decision.plan == tick.plan:
+        return tick
+    log.info("%s: %s", Change(tick.plan, decision.plan), decision.reason)
+    try:
+        return replace(tick, transition=engine.apply(decision.plan, decision.reason))
+    except (InvalidPlan, Refused) as refusal:
+        return replace(tick, refused=str(refusal))
+
+
+def _shifted(snapshot: Snapshot, offset: float) -> Snapshot:
+    return replace(snapshot, at=snapshot.at + offset) if offset else snapshot
+
+
+def _updated(past: PastChanges, engine: Engine, began: float) -> PastChanges:
+    """The past with what the engine has found out since about the changes of this run."""
+    if not isinstance(engine, Transitions):
+        return past
+    return past.with_outcomes(engine.transitions(), since=began)
+
+
+def _with_turn(past: PastChanges, tick: Tick, plan: Plan, now: float) -> PastChanges:
+    """The past with this turn in it; `plan` is in force after it."""
+    if tick.transition is not None and (change := Change(tick.plan, plan)):
+        return replace(past.with_change(now, change, tick.transition), refused=None)
+    if tick.refused is not None and tick.decision is not None and tick.decision.plan is not None:
+        return replace(past, refused=RefusedPlan(now, tick.decision.plan, tick.refused))
+    return past
 
 
 def _own_events(tick: Tick, before: Tick | None) -> Iterator[Event]:
@@ -131,42 +205,3 @@ def _own_events(tick: Tick, before: Tick | None) -> Iterator[Event]:
 def _is_new(text: str | None, before: str | None) -> bool:
     """True if there is a text and it differs from the one before in more than its numbers."""
     return text is not None and re.sub(r"\d+", "#", text) != re.sub(r"\d+", "#", before or "")
-
-
-def _asked(request: Asked, policy: Policy, guard: Guard, context: Context, tick: Tick) -> Tick:
-    """The decision that was asked for, or why it cannot be."""
-    try:
-        decision = request.decide(context, policy)
-    except (InvalidPlan, Refused) as refusal:
-        return replace(tick, decision=Decision(None, request.reason), refused=str(refusal))
-    except Exception as error:  # a policy decides some requests: it must not end the flow
-        why = f"'{request.request}' cannot be decided: {told(error)}"
-        return replace(tick, decision=Decision(None, request.reason), refused=why)
-    why_not = None if decision.plan is None else guard.permit(decision.plan, context)
-    if why_not is not None:
-        return replace(tick, decision=replace(decision, plan=None), refused=why_not)
-    return replace(tick, decision=decision)
-
-
-def _executed(engine: Engine, tick: Tick) -> Tick:
-    """Carry the decision out. A refusal is an outcome like any other: the flow goes on."""
-    decision = tick.decision
-    if decision is None or decision.plan is None or decision.plan == tick.plan:
-        return tick
-    try:
-        return replace(tick, transition=engine.apply(decision.plan, decision.reason))
-    except (InvalidPlan, Refused) as refusal:
-        return replace(tick, refused=str(refusal))
-
-
-def _known_by_now(engine: Engine, past: Past) -> Past:
-    return past.known_by_now(engine.transitions()) if isinstance(engine, Transitions) else past
-
-
-def _after(past: Past, tick: Tick, plan: Plan, now: float) -> Past:
-    """The past with this turn in it; `plan` is in force after it."""
-    if tick.transition is not None and (change := Change(tick.plan, plan)):
-        return replace(past.with_made(now, change, tick.transition), refused=None)
-    if tick.refused is not None and tick.decision is not None and tick.decision.plan is not None:
-        return replace(past, refused=Attempt(now, tick.decision.plan, tick.refused))
-    return past

@@ -1,4 +1,4 @@
-"""What has been changed in a run so far, and what it cost."""
+"""The changes made in a run so far, and what they cost."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ DEFAULT_COSTS: Mapping[str, float] = MappingProxyType(
         "regroup": 2.0,
     }
 )
-"""Seconds without output that a kind of action is taken to cost until a run has measured it.
+"""Assumed seconds without output by kind of action, until a run has measured it.
 
-The first three change with the next batch. The others stop pipelines, and were measured with
-state of up to a million keys (`bench/RESULTS.md`).
+The first three take effect with the next batch. The others stop pipelines; they were measured
+with state of up to a million keys (`bench/RESULTS.md`).
 """
 
 
 @dataclass(frozen=True)
-class Made:
-    """A change that was made; `at` is the second of the run from which on its plan was in force."""
+class AppliedChange:
+    """A change that was made; its plan is in force since `at`, in seconds of the loop."""
 
     at: float
     change: Change
@@ -42,12 +42,12 @@ class Made:
 
     @property
     def cost(self) -> float:
-        """Seconds without output, beyond those that pass between two batches anyway."""
+        """Seconds without output, beyond the usual gap between two batches."""
         return max(0.0, self.transition.interruption - (self.transition.usual_gap or 0.0))
 
 
 @dataclass(frozen=True)
-class Attempt:
+class RefusedPlan:
     """A plan that the engine refused, when, and why."""
 
     at: float
@@ -56,30 +56,36 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Past:
-    """The changes of a run, oldest first, and what the engine refused last.
+class PastChanges:
+    """The changes made so far, oldest first, and the plan that the engine refused last.
 
-    `time_of_day` is that of now, in seconds since midnight; None where nobody said.
+    began: when the run under way began, in seconds of the loop (above 0 if it is a resumed one);
+    time_of_day: now, in seconds since midnight, None if unknown.
     """
 
-    made: tuple[Made, ...] = ()
-    refused: Attempt | None = None
+    made: tuple[AppliedChange, ...] = ()
+    refused: RefusedPlan | None = None
+    began: float = 0.0
     time_of_day: float | None = None
 
-    def with_made(self, at: float, change: Change, transition: Transition) -> Past:
-        return replace(self, made=(*self.made[1 - _KEPT :], Made(at, change, transition)))
+    def with_change(self, at: float, change: Change, transition: Transition) -> PastChanges:
+        """These changes and one more; only the last 200 are kept."""
+        return replace(self, made=(*self.made[1 - _KEPT :], AppliedChange(at, change, transition)))
 
-    def known_by_now(self, transitions: Iterable[Transition]) -> Past:
-        """The same changes with what has been found out about them since."""
+    def with_outcomes(self, transitions: Iterable[Transition], since: float = 0.0) -> PastChanges:
+        """The same changes, with what is known by now of those made since a second."""
         latest = {t.at: t for t in transitions}
-        made = (replace(m, transition=latest.get(m.transition.at, m.transition)) for m in self.made)
+        made = (
+            replace(m, transition=latest.get(m.transition.at, m.transition)) if m.at >= since else m
+            for m in self.made
+        )
         return replace(self, made=tuple(made))
 
-    def expected(self, change: Change) -> tuple[float, int]:
-        """What a change will cost in seconds without output, and on how many that is based.
+    def expected_cost(self, change: Change) -> tuple[float, int]:
+        """Expected seconds without output of a change, and how many measurements that is based on.
 
-        A change costs what its dearest action costs: the mean of those of this kind, or with
-        none of them the default.
+        A change costs what its most expensive action costs: the mean over the changes of that
+        kind so far, or the default if there are none.
         """
         kind = kind_of(change)
         costs = [m.cost for m in self.made if kind_of(m.change) == kind]
@@ -87,10 +93,10 @@ class Past:
 
 
 def kind_of(change: Change) -> str:
-    """The kind of a change: that of its dearest action."""
+    """The kind of a change: that of its most expensive action."""
     return max((a.kind for a in change.actions), key=lambda k: (DEFAULT_COSTS[k], k))
 
 
-def light(change: Change) -> bool:
-    """Whether it turns admission and cadence only, which restarts nothing."""
+def is_light(change: Change) -> bool:
+    """True if a change sets admission and cadence only, which restarts nothing."""
     return all(isinstance(action, AdmissionChange | CadenceChange) for action in change.actions)

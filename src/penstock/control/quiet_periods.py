@@ -1,4 +1,4 @@
-"""Periods in which nothing may change."""
+"""Quiet periods, in which nothing may change."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _OF_DAY = re.compile(r"\s*(\d{1,2}):(\d{2})\s*")
 
 @dataclass(frozen=True)
 class Quiet:
-    """From `first` to `last`, in seconds of the run, or of every day if it is `daily`.
+    """From `first` until before `last`, in seconds of the run, or of every day if `daily`.
 
-    A daily period may go past midnight. Its end is no part of it.
+    A daily period may go past midnight.
     """
 
     first: float
@@ -33,7 +33,7 @@ class Quiet:
 
     @classmethod
     def parse(cls, text: str) -> Quiet:
-        """Read `22:00..06:00`, times of the day, or `10m..20m`, times of the run."""
+        """Read `22:00..06:00` (times of the day) or `10m..20m` (times of the run)."""
         first, dots, last = text.partition("..")
         if not dots:
             raise InvalidInput(
@@ -45,7 +45,7 @@ class Quiet:
         return cls(duration.seconds(first), duration.seconds(last))
 
     def holds(self, now: float, time_of_day: float | None) -> bool:
-        """Whether it is quiet at a second of the run and of the day (None: not known)."""
+        """True if it is quiet at a second of the run and of the day (None: unknown)."""
         if not self.daily:
             return self.first <= now < self.last
         if time_of_day is None:
@@ -60,7 +60,7 @@ class Quiet:
 
 
 def clock_text(time_of_day: float) -> str:
-    """`03:12`."""
+    """A time of the day as `03:12`."""
     minutes = int(time_of_day // 60)
     return f"{minutes // 60:02d}:{minutes % 60:02d}"
 

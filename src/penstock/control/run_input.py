@@ -1,10 +1,11 @@
-"""What a run is given, read and checked before anything starts."""
+"""Checks of the arguments of a run, before anything starts."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
-from penstock.control.scripted_changes import Script, Scripted, parse_change
+from penstock.control.requests import Script, ScriptedChange, parse_change
 from penstock.dataflow import duration
 from penstock.dataflow.connectors import Generator, Source
 from penstock.dataflow.flow import Dataflow
@@ -18,7 +19,7 @@ from penstock.plan.plan import Plan
 
 
 def graph(flow: Dataflow | Graph, load: str | None) -> Graph:
-    """The dataflow, under the load if one is given."""
+    """The graph of a dataflow, with another load for its generators if one is given."""
     found = flow.graph if isinstance(flow, Dataflow) else flow
     if load is None:
         return found
@@ -30,8 +31,8 @@ def graph(flow: Dataflow | Graph, load: str | None) -> Graph:
     return found.with_load(load)
 
 
-def script(changes: Iterable[str | Scripted], graph: Graph, lasting: float | None) -> Script:
-    """The script, if every change names operators that there are and comes before the end."""
+def script(changes: Iterable[str | ScriptedChange], graph: Graph, lasting: float | None) -> Script:
+    """The script, after a check that its changes name existing operators and come in time."""
     found = [parse_change(c) if isinstance(c, str) else c for c in changes]
     for change in found:
         request.check(change.request, graph)
@@ -39,8 +40,8 @@ def script(changes: Iterable[str | Scripted], graph: Graph, lasting: float | Non
     return Script(found)
 
 
-def in_time(changes: Iterable[Scripted], lasting: float | None) -> None:
-    """Raise if a change would come when the run has ended already."""
+def in_time(changes: Iterable[ScriptedChange], lasting: float | None) -> None:
+    """Raise `InvalidInput` if a change is scripted for after the end of the run."""
     for change in changes:
         if lasting is not None and change.at >= lasting:
             end = duration.text(lasting)
@@ -48,7 +49,7 @@ def in_time(changes: Iterable[Scripted], lasting: float | None) -> None:
 
 
 def check_budget(limits: Limits, graph: Graph, plan: Plan | None) -> None:
-    """Raise if the run is to begin above its budget, or could never be within it."""
+    """Raise `InvalidInput` if the first plan exceeds the budget, or every plan would."""
     excess = None if plan is None else limits.exceeded(plan)
     if excess is not None:
         raise InvalidInput(f"the plan to start with is more than the budget: {excess}")
@@ -60,8 +61,23 @@ def check_budget(limits: Limits, graph: Graph, plan: Plan | None) -> None:
             )
 
 
+def dead_letter_limit(given: float | str) -> float:
+    """Read the share of rows that may become dead letters: 0 to 1, or a percentage like `5%`."""
+    text = str(given).strip()
+    try:
+        share = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        share = math.nan
+    if isinstance(given, bool) or not 0 <= share <= 1:
+        raise InvalidInput(
+            f"the share of dead letters is '{given}': write a number from 0 to 1, e.g. 0.1, where "
+            "1 allows any number of them"
+        )
+    return share
+
+
 def rows_to_come(graph: Graph) -> int | None:
-    """How many records there will ever be, where that is known."""
+    """Total number of records that all generators will make, None if unbounded or unknown."""
     total = 0
     for source in _sources(graph):
         if not isinstance(source, Generator) or source.limit is None:

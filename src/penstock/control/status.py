@@ -1,4 +1,4 @@
-"""What a view is told while a flow runs."""
+"""The status of a run, and the interface of the views that show it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from penstock.control.loop import Tick
 from penstock.dataflow.graph import Graph
 from penstock.plan.plan import Plan
+from penstock.store.turn import Tick
 
 
 @dataclass(frozen=True)
 class Status:
-    """A moment of a run. `phase` is starting, running, draining, stopping or verifying.
+    """A run at one moment. `phase` is starting, running, draining, stopping or verifying.
 
-    `elapsed` and `seconds` (None: until stopped) count from the start of the flow; there is no
-    tick and no plan before the first snapshot. `trouble` is what went wrong beside the flow, which
-    goes on; `alarm` is what is wrong with its results.
+    elapsed, seconds (None: until stopped): since the start of the flow; tick, plan: None before
+    the first snapshot; trouble: a problem that does not affect the flow, such as a history that
+    cannot be written; alarm: a problem with its results.
     """
 
     graph: Graph
@@ -37,7 +37,7 @@ class View(Protocol):
     """Shows a run to somebody."""
 
     def show(self, status: Status) -> None:
-        """The run as it is now; called about once a second, from one thread."""
+        """Show the run as it is now; called about once a second, always from one thread."""
 
     def close(self) -> None:
-        """The run is over, well or not."""
+        """Called once, when the run is over or has failed."""

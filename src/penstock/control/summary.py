@@ -1,19 +1,61 @@
-"""The outcome of a run, as a value and as JSON."""
+"""The outcome of a run: its summary, and the totals and dead letters that it is made of."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.control.dead_letters import DeadLetters
 from penstock.dataflow.delivery import Delivery
-from penstock.metrics.snapshot import OperatorMetrics
+from penstock.dataflow.graph import Constraint
+from penstock.metrics.snapshot import LatencyMetrics, OperatorMetrics, Snapshot
 from penstock.notebook_display import Shown
 from penstock.plan.plan import Plan
 from penstock.plan.transition import Transition
+from penstock.store.turn import Tick
 
-_NONE = DeadLetters(0, 0)
+LEAST_DEAD_LETTERS = 10
+"""Fewer dead letters than this are never too many, so that one bad row of five is not."""
+
+
+@dataclass(frozen=True)
+class DeadLetters:
+    """The dead letters of a run, compared with the rows that its sources took in.
+
+    An operator that makes several rows of one can produce more dead letters than rows came in, so
+    `share` may be above 1. With `at_most` 1 there are never too many.
+    """
+
+    rows: int
+    entered: int
+    at_most: float = 0.1
+
+    @property
+    def share(self) -> float:
+        if self.entered > 0:
+            return self.rows / self.entered
+        return 1.0 if self.rows else 0.0
+
+    @property
+    def too_many(self) -> bool:
+        return self.at_most < 1 and self.rows >= LEAST_DEAD_LETTERS and self.share > self.at_most
+
+    @property
+    def alarm(self) -> str | None:
+        """What to show while there are too many; the text does not change with their number."""
+        if not self.too_many:
+            return None
+        return (
+            f"more than {100 * self.at_most:g}% of the rows became dead letters: see dead/ in the "
+            "run directory for the errors"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "share": round(self.share, 4),
+            "at_most": self.at_most,
+            "too_many": self.too_many,
+        }
 
 
 @dataclass(frozen=True)
@@ -41,18 +83,19 @@ class LatencySummary:
         }
 
 
+NO_DEAD_LETTERS = DeadLetters(0, 0)
+
+
 @dataclass(frozen=True)
 class Summary(Shown):
-    """What came of a run.
+    """The outcome of a run.
 
-    `seconds` runs from the start until the flow had drained. `throughput_mean` is rows ingested
-    over that time, `throughput_last` the last that was measured while the sources were on. `exact`
-    is None where nothing can be said, e.g. without expectation or generated input; `exact_reason`
-    says why it is not True. `dead_letters` sets those of this run against the rows that it took in.
-    `changes_left` are scripted changes that the run ended before. `operators` are those of the last
-    window that showed nothing but the plan in force.
-    `delivery` is what each sink promises; `rows_repeated` are rows of batches that a sink with less
-    than exactly once has got again, so up to so many are there more than once.
+    seconds: from the start until the flow had drained; throughput_mean: rows ingested over that
+    time; throughput_last: the last one measured while the sources were on; exact: None if it
+    cannot be told, e.g. without an expectation or generated input; exact_reason: why it is not
+    True; changes_left: scripted changes that the run ended before; operators: of the last window
+    without a change; delivery: the guarantee of each sink; rows_repeated: rows of batches that a
+    sink without exactly-once delivery was given again, so at most so many are duplicates.
     """
 
     flow: str
@@ -75,7 +118,7 @@ class Summary(Shown):
     interrupted: bool = False
     operators: Mapping[str, OperatorMetrics] = field(default_factory=dict)
     rows_late: int | None = None
-    dead_letters: DeadLetters = _NONE
+    dead_letters: DeadLetters = NO_DEAD_LETTERS
     changes_left: tuple[str, ...] = ()
     rows_repeated: int = 0
     delivery: Mapping[str, Delivery] = field(default_factory=dict)
@@ -130,3 +173,90 @@ def _rounded(value: float | None, factor: float = 1.0) -> float | None:
 
 def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else round(1000 * seconds, 3)
+
+
+# --- totals -------------------------------------------------------------------------------------
+
+
+class RunTotals:
+    """Sums over the turns of one run: latency, slot-seconds, throughput, transitions."""
+
+    def __init__(self, constraints: Iterable[Constraint]) -> None:
+        self._windows = {c.name: _Windows(c) for c in constraints}
+        self._at = 0.0
+        self.slot_seconds = 0.0
+        self.throughput_last: float | None = None
+        self.transitions: list[Transition] = []
+        self.snapshot: Snapshot | None = None
+        self.settled: Snapshot | None = None
+
+    def add(self, tick: Tick, *, running: bool = True) -> None:
+        """Add a turn; `running` is False once the sources have been told to stop."""
+        self.slot_seconds += max(0.0, tick.at - self._at) * tick.plan.slots
+        self._at = max(self._at, tick.at)
+        self.snapshot = tick.snapshot
+        if running:
+            if tick.snapshot.throughput is not None:
+                self.throughput_last = tick.snapshot.throughput
+            self.settled = tick.snapshot if tick.snapshot.settled else self.settled
+        if tick.transition is not None:
+            self.transitions.append(tick.transition)
+        for name, windows in self._windows.items():
+            windows.add(tick.at, tick.snapshot.latency.get(name))
+
+    def latency(
+        self, totals: Mapping[str, LatencyMetrics] | None = None
+    ) -> dict[str, LatencySummary]:
+        """Latency by constraint over the run; `totals` are the engine's own, if it has them."""
+        return {
+            name: windows.summary((totals or {}).get(name))
+            for name, windows in self._windows.items()
+        }
+
+
+@dataclass
+class _Windows:
+    """The windows of one constraint, one after the other.
+
+    Snapshots come about once a second and each covers a whole window, so only one per window
+    counts: with all of them every record would count several times.
+    """
+
+    constraint: Constraint
+    taken: list[LatencyMetrics] = field(default_factory=list)
+    rest: LatencyMetrics | None = None
+    since: float = 0.0
+    now: float = 0.0
+
+    def add(self, at: float, measured: LatencyMetrics | None) -> None:
+        self.now = at
+        if measured is None or measured.rows == 0:
+            return
+        self.rest = measured
+        if at - self.since >= self.constraint.window:
+            self.taken.append(measured)
+            self.since, self.rest = at, None
+
+    def all(self) -> list[LatencyMetrics]:
+        """The whole windows, and the last part if it is most of one or there is no other."""
+        if self.rest is None:
+            return self.taken
+        most = self.now - self.since >= self.constraint.window / 2
+        return [*self.taken, self.rest] if most or not self.taken else self.taken
+
+    def summary(self, total: LatencyMetrics | None) -> LatencySummary:
+        windows = self.all()
+        if total is not None and total.rows > 0:
+            mean, p50, p95, p99 = total.mean, total.p50, total.p95, total.p99
+        elif windows:
+            rows = sum(w.rows for w in windows)
+            # Means can be averaged exactly. Percentiles cannot: this is an approximation for
+            # engines that keep no figures over the run.
+            mean = sum(w.mean * w.rows for w in windows) / rows
+            p50 = sum(w.p50 * w.rows for w in windows) / rows
+            p95 = sum(w.p95 * w.rows for w in windows) / rows
+            p99 = sum(w.p99 * w.rows for w in windows) / rows
+        else:
+            return LatencySummary(self.constraint.latency)
+        met = sum(w.met for w in windows) / len(windows) if windows else None
+        return LatencySummary(self.constraint.latency, mean, p50, p95, p99, met)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from penstock.store.history import Changed
+from penstock.store.history import RecordedTransition
 
 Entry = dict[str, Any]
 
@@ -14,7 +14,7 @@ KEPT = "kept"
 """A decision to leave everything as it is, by far the most of them."""
 
 
-def entry(decision: Mapping[str, Any], change: Changed | None = None) -> Entry:
+def entry(decision: Mapping[str, Any], change: RecordedTransition | None = None) -> Entry:
     """A decision and what became of it.
 
     kind: changed, refused, failed (the policy), vetoed, advised or kept; `turn` to `last`: the
@@ -38,7 +38,9 @@ def entry(decision: Mapping[str, Any], change: Changed | None = None) -> Entry:
 
 
 def grouped(
-    decisions: Iterable[Mapping[str, Any]], changes: Mapping[int, Changed], before: Entry | None
+    decisions: Iterable[Mapping[str, Any]],
+    changes: Mapping[int, RecordedTransition],
+    before: Entry | None,
 ) -> list[Entry]:
     """Decisions that say the same one after the other as one; the first may go on with `before`."""
     found: list[Entry] = [] if before is None else [dict(before)]
@@ -52,7 +54,7 @@ def grouped(
     return found
 
 
-def _outcome(decision: Mapping[str, Any], change: Changed | None) -> tuple[str, str]:
+def _outcome(decision: Mapping[str, Any], change: RecordedTransition | None) -> tuple[str, str]:
     if change is not None:
         return "changed", "; ".join(change.transition.changes) or "no change"
     if decision["refused"]:

@@ -25,7 +25,7 @@ from penstock.plan import fusion
 from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.request import Fuse, Split
 from penstock.policies.shared.rates import CONGESTED
-from penstock.store.history import Seen
+from penstock.store.history import RecordedSnapshot
 from penstock.store.serialization import plain
 
 WARM, HOT = 0.7, 0.9
@@ -37,7 +37,7 @@ SKEWED = 1.5
 Frame = dict[str, Any]
 
 
-def frame(graph: Graph, seen: Seen, *, offers: bool = False) -> Frame:
+def frame(graph: Graph, seen: RecordedSnapshot, *, offers: bool = False) -> Frame:
     """The flow at one turn; `offers`: with what could be asked for."""
     plan, snapshot = seen.plan, seen.snapshot
     made: Frame = plain(

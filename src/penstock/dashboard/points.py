@@ -7,14 +7,14 @@ from itertools import islice, tee
 from typing import Any
 
 from penstock.store import timeline
-from penstock.store.history import Seen
+from penstock.store.history import RecordedSnapshot
 from penstock.store.serialization import plain
 from penstock.store.timeline import Sample
 
 Point = dict[str, Any]
 
 
-def points(seen: Iterable[Seen], before: Point | None = None) -> Iterator[Point]:
+def points(seen: Iterable[RecordedSnapshot], before: Point | None = None) -> Iterator[Point]:
     """A point for each turn; rates are means since the one before. None is not measured.
 
     A turn of the same instant as the one before, as the last of a run may be, has its rates.
@@ -30,7 +30,7 @@ def points(seen: Iterable[Seen], before: Point | None = None) -> Iterator[Point]
         yield made
 
 
-def _point(line: Sample, now: Seen) -> Point:
+def _point(line: Sample, now: RecordedSnapshot) -> Point:
     shown: Point = plain(
         {
             "turn": line.turn,
@@ -62,7 +62,7 @@ def _rate(value: float | None) -> float | None:
     return None if value is None or value < 0 else value
 
 
-def _backlog(now: Seen) -> Iterator[tuple[str, int]]:
+def _backlog(now: RecordedSnapshot) -> Iterator[tuple[str, int]]:
     """Rows that wait: in each channel, and where there is none before a pipeline as a whole."""
     snapshot = now.snapshot
     home = {name: p.name for p in now.plan.pipelines for name in p.operators}

@@ -19,7 +19,7 @@ from penstock.dataflow.graph import CycleError, Graph
 from penstock.drawing.layout import layout
 from penstock.errors import PenstockError, RunDirectoryError
 from penstock.store import history, mailbox, run_directory, run_options, timeline
-from penstock.store.history import Changed, Moment
+from penstock.store.history import RecordedTransition, TurnTime
 
 DRAWN = 300
 """Operators that a page draws; more are a table, not a picture."""
@@ -50,7 +50,7 @@ def check(run_dir: Path) -> None:
         if (run_dir / "run.json").exists() and not (run_dir / history.DATAFLOW).exists():
             return  # it has just begun
         _ = history.dataflow(run_dir).topological
-        history.moments(run_dir)
+        history.turn_times(run_dir)
 
 
 @contextmanager
@@ -86,7 +86,7 @@ class Recording:
         self._entries: list[Entry] = []
         self._x: dict[int, float] = {}
         self._shift = 0.0
-        self._last: Moment | None = None
+        self._last: TurnTime | None = None
         self._mixed = False
         self._trouble: str | None = None
 
@@ -125,7 +125,7 @@ class Recording:
                 return None
             newest = turn is None or turn >= self._last.turn
             wanted = self._last.turn if turn is None or newest else turn
-            found = next(history.seen(self.run_dir, [wanted]), None)
+            found = next(history.recorded_snapshots(self.run_dir, [wanted]), None)
             if found is None:
                 raise RunDirectoryError(f"turn {wanted} is not in the history any more")
             made = frame(self._graph, found, offers=newest and self._running())
@@ -175,7 +175,7 @@ class Recording:
             _ = graph.topological  # says so if there is a cycle, before anybody draws it
             self._graph = graph
         since = self._last.turn if self._last else 0
-        found = history.moments(self.run_dir, since)
+        found = history.turn_times(self.run_dir, since)
         if self._last is not None and (not found or found[0].turn != self._last.turn):
             self._begin()  # another history than before
             self._read()
@@ -187,7 +187,7 @@ class Recording:
             self._last = new[-1]
         self._add_entries(new)
 
-    def _place(self, new: list[Moment]) -> None:
+    def _place(self, new: list[TurnTime]) -> None:
         """Turns on one axis: a run that continues another begins where that ended."""
         before = self._last
         for one in new:
@@ -198,19 +198,19 @@ class Recording:
             self._x[one.turn] = round(one.at + self._shift, 3)
             before = one
 
-    def _add_points(self, found: list[Moment], new: list[Moment]) -> None:
+    def _add_points(self, found: list[TurnTime], new: list[TurnTime]) -> None:
         """Rates are between two turns, so the turn before the first new one is read again."""
         if len(found) > _FULL:
             turns = timeline.chosen(found, timeline.step(found, _FULL // 2))
-            seen = history.seen(self.run_dir, turns)
+            seen = history.recorded_snapshots(self.run_dir, turns)
         else:
-            seen = history.seen(self.run_dir, since=found[0].turn)
+            seen = history.recorded_snapshots(self.run_dir, since=found[0].turn)
         for one in points(seen, self._points[-1] if self._points else None):
             self._points.append({**one, "x": self._x[one["turn"]]})
         if len(self._points) > _FULL:
             self._points = self._points[:-1:2] + self._points[-1:]
 
-    def _add_entries(self, new: list[Moment]) -> None:
+    def _add_entries(self, new: list[TurnTime]) -> None:
         """Changes of before are read again until it is known what they cost."""
         first = new[0].turn if new else None
         waiting = [e["turn"] for e in self._entries if _open(e)]
@@ -225,7 +225,7 @@ class Recording:
             known = (one for one in told if one["turn"] in self._x)
             self._entries += self._placed(grouped(known, changes, before))
 
-    def _settle(self, changes: dict[int, Changed]) -> None:
+    def _settle(self, changes: dict[int, RecordedTransition]) -> None:
         for n, one in enumerate(self._entries):
             if _open(one) and one["turn"] in changes:
                 made = changes[one["turn"]].transition.to_json()

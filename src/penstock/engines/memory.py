@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from penstock import files
 from penstock.dataflow import load_profile, validation
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import State
@@ -257,9 +258,7 @@ class MemoryEngine:
             "queues": [[*edge, rows] for edge, rows in self._queues.items() if rows],
         }
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        draft = self._file.with_suffix(".tmp")
-        draft.write_text(json.dumps(data, indent=1))
-        draft.replace(self._file)
+        files.write_json(self._file, data)
 
 
 def _kept(file: Path, graph: Graph) -> dict[str, Any]:

@@ -7,17 +7,18 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.control.guard import Guard, Reviewed
-from penstock.control.past_changes import Past
-from penstock.control.policy_call import decided
+from penstock.control.guard import Guard
+from penstock.control.loop import ask_policy
+from penstock.control.past_changes import PastChanges
 from penstock.dataflow.graph import Graph
 from penstock.metrics.snapshot import Snapshot
 from penstock.plan.change import Change
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
 from penstock.policies.base.policy import Context, Policy
-from penstock.store.history import Seen
+from penstock.store.history import RecordedSnapshot
 from penstock.store.serialization import plain
+from penstock.store.turn import Review
 
 NO_WAITING = Guard(cooldown=0, settle=0, undo=0)
 """Vetoes nothing for waiting times: advice is not applied, so there is no change to wait for."""
@@ -29,7 +30,7 @@ class Advice:
 
     at: float
     plan: Plan
-    review: Reviewed
+    review: Review
     error: str | None = None
 
     @property
@@ -61,10 +62,10 @@ def advise(policy: Policy, context: Context, guard: Guard = NO_WAITING) -> Advic
     """
     memory: Any = None
     for turn in _turns(context):
-        decision, after, error = decided(policy, turn, memory)
+        decision, after, error = ask_policy(policy, turn, memory)
         if decision.plan in (None, context.plan):
             memory = after
-    review = guard.review(decision, context, Past())
+    review = guard.review(decision, context, PastChanges())
     return Advice(context.now, context.plan, review, error)
 
 
@@ -91,8 +92,8 @@ def _shows(snapshot: Snapshot, plan: Plan) -> bool:
 def replay(
     policy: Policy,
     graph: Graph,
-    seen: Iterable[Seen],
-    limits: Limits | Callable[[Seen], Limits],
+    seen: Iterable[RecordedSnapshot],
+    limits: Limits | Callable[[RecordedSnapshot], Limits],
     keep: int = 120,
 ) -> Iterator[Advice]:
     """Yield a policy's decision at each turn of a record, under the recorded plans.
@@ -112,6 +113,6 @@ def replay(
             continue
         recent.append(one.snapshot)
         context = Context(graph, one.plan, tuple(recent), one.snapshot.at, held)
-        decision, memory, error = decided(policy, context, memory)
-        review = NO_WAITING.review(decision, context, Past())
+        decision, memory, error = ask_policy(policy, context, memory)
+        review = NO_WAITING.review(decision, context, PastChanges())
         yield Advice(context.now, context.plan, review, error)

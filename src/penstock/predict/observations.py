@@ -15,7 +15,7 @@ from penstock.metrics.snapshot import OperatorMetrics, PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.transition import Transition
 from penstock.store import history, run_directory
-from penstock.store.history import Seen
+from penstock.store.history import RecordedSnapshot
 
 _MOST = 500
 """Windows of a run that are used; more say nothing new."""
@@ -129,7 +129,7 @@ class RunRecord:
     windows: tuple[ObservedWindow, ...]
     plan: Plan
     now: Snapshot
-    today: Seen
+    today: RecordedSnapshot
     transitions: tuple[Transition, ...]
     missing: Mapping[str, int]
     channel: int | None = None
@@ -142,7 +142,7 @@ def read_run(run_dir: Path) -> RunRecord:
     if not (run_dir / history.FILE).exists():
         raise InvalidInput(f"'{run_dir}' holds no history of a run ({history.FILE})")
     graph = history.dataflow(run_dir)
-    seen = [*history.seen(run_dir)]
+    seen = [*history.recorded_snapshots(run_dir)]
     if not any(p.batches for one in seen for p in one.snapshot.pipelines.values()):
         raise InvalidInput(f"the run in '{run_dir}' has no batches, so there is nothing to fit")
     windows: list[ObservedWindow] = []
@@ -168,13 +168,13 @@ def read_run(run_dir: Path) -> RunRecord:
     return RunRecord(run_dir, graph, tuple(windows), plan, now, today, changed, missing, channel)
 
 
-def _today(seen: Sequence[Seen]) -> Seen:
+def _today(seen: Sequence[RecordedSnapshot]) -> RecordedSnapshot:
     """The last turn of a run before its sources were closed."""
     coming = [s for s in seen if not s.snapshot.ending]
     return (coming or seen)[-1]
 
 
-def _periods(seen: Sequence[Seen]) -> Iterator[tuple[Plan, list[Snapshot]]]:
+def _periods(seen: Sequence[RecordedSnapshot]) -> Iterator[tuple[Plan, list[Snapshot]]]:
     """The windows of each plan, in each start of the run."""
     begins = [
         at

@@ -12,7 +12,6 @@ from typing import Any
 from penstock import policies
 from penstock.control import run_input
 from penstock.control.guard import Guard
-from penstock.control.loop import Tick
 from penstock.control.summary import Summary
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
@@ -24,6 +23,7 @@ from penstock.policies.stepwise.profile import Profile
 from penstock.policies.stepwise.profiling_state import StepwiseMemory
 from penstock.predict import stress_load
 from penstock.store.serialization import plain
+from penstock.store.turn import Tick
 
 PROFILE, PLAN = "profile.json", "plan.json"
 

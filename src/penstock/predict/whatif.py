@@ -41,7 +41,7 @@ from penstock.predict.calibration import Quality, fit
 from penstock.predict.model_file import FittedModel
 from penstock.predict.observations import RunRecord, read_run
 from penstock.store import history, run_options
-from penstock.store.run_options import Terms
+from penstock.store.run_options import RunOptions
 
 _EXTRAPOLATED = 2.0
 """Multiple of the largest recorded batch of a task above which the cost of a row is a guess."""
@@ -211,13 +211,13 @@ def _policy(run_dir: Path, wanted: str | Policy | None) -> str | Policy:
     return wanted
 
 
-def _nodes(asked: Sequence[Terms], plan: Plan) -> int:
+def _nodes(asked: Sequence[RunOptions], plan: Plan) -> int:
     """The number of machines that the run has or may have."""
     allowed = asked[-1].limits.executors if asked else None
     return max(plan.executors, allowed or 1)
 
 
-def _start(seen: RunRecord, asked: Sequence[Terms], question: Question, nodes: int) -> _Start:
+def _start(seen: RunRecord, asked: Sequence[RunOptions], question: Question, nodes: int) -> _Start:
     today = seen.today
     return _Start(
         _endless(seen.graph),
@@ -284,7 +284,7 @@ def _slot_seconds(snapshots: Sequence[Snapshot], seconds: float) -> float:
 # --- load ---------------------------------------------------------------------------------------
 
 
-def _loads(seen: RunRecord, asked: Sequence[Terms], text: str) -> dict[str, Load]:
+def _loads(seen: RunRecord, asked: Sequence[RunOptions], text: str) -> dict[str, Load]:
     """The load of each source from now on."""
     names = [o.name for o in seen.graph.sources]
     factor = _FACTOR.fullmatch(text.strip())
@@ -346,7 +346,7 @@ def _endless(graph: Graph) -> Graph:
 # --- rules --------------------------------------------------------------------------------------
 
 
-def _rules(asked: Sequence[Terms], plan: Plan, nodes: int, at: float) -> _Rules:
+def _rules(asked: Sequence[RunOptions], plan: Plan, nodes: int, at: float) -> _Rules:
     """Limits, guard and commit interval of the run, from `at` on."""
     if not asked:
         return _Rules(Limits(executors=nodes), Guard())

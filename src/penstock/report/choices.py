@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.store.history import Changed
+from penstock.store.history import RecordedTransition
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,9 @@ class Choice:
 
 
 def choices(
-    told: Iterable[Mapping[str, Any]], made: Iterable[Changed], places: Mapping[int, float]
+    told: Iterable[Mapping[str, Any]],
+    made: Iterable[RecordedTransition],
+    places: Mapping[int, float],
 ) -> tuple[Choice, ...]:
     """The decisions in order; those that say the same one after the other are one."""
     changed = {one.turn for one in made}

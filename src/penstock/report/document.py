@@ -9,6 +9,7 @@ from penstock.drawing import files
 from penstock.drawing.charts import chart
 from penstock.drawing.diagram import diagram
 from penstock.errors import InvalidInput, PenstockError
+from penstock.files import write_text
 from penstock.report.curves import curves
 from penstock.report.page import page
 from penstock.report.story import Story
@@ -32,9 +33,7 @@ def write(story: Story, out: str | Path | None = None, now: float | None = None)
     if path.is_dir():
         raise InvalidInput(f"'{path}' is a directory: name a file, such as {path / 'report.html'}")
     try:
-        draft = path.with_name(f".{path.name}.draft")
-        draft.write_text(page(story, now), encoding="utf-8")
-        draft.replace(path)
+        write_text(path, page(story, now))
     except OSError as error:
         raise InvalidInput(f"cannot write to '{path}': {error.strerror}") from None
     try:

@@ -15,7 +15,7 @@ from penstock.report import prose
 from penstock.report.choices import Choice, merged
 from penstock.report.curves import curves
 from penstock.report.story import Level, Made, Story
-from penstock.store.run_options import Terms
+from penstock.store.run_options import RunOptions
 
 MOST = 1000
 """Rows of a table; of more, the first ones are shown and the rest is counted."""
@@ -139,7 +139,7 @@ def _asked(story: Story) -> Iterator[Child]:
     yield _figure(svg(diagram(story.graph, plan), inline=True), "The dataflow, and the first plan.")
 
 
-def _terms(one: Terms) -> Iterator[tuple[str, Child]]:
+def _terms(one: RunOptions) -> Iterator[tuple[str, Child]]:
     yield "engine", one.engine
     mode = {"on": "", "advise": " (to advise only)", "off": " (off)"}.get(
         one.mode, f" ({one.mode})"

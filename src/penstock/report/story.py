@@ -12,9 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from penstock.control.loop import Tick
-from penstock.control.summary import LatencySummary
-from penstock.control.tally import Tally
+from penstock.control.summary import LatencySummary, RunTotals
 from penstock.dataflow.graph import Graph
 from penstock.errors import RunDirectoryError
 from penstock.metrics.snapshot import Snapshot
@@ -23,9 +21,10 @@ from penstock.plan.transition import Transition
 from penstock.report.choices import Choice, choices
 from penstock.store import history, mailbox, run_directory, timeline
 from penstock.store import run_options as terms
-from penstock.store.history import Changed, Moment
-from penstock.store.run_options import Terms
+from penstock.store.history import RecordedTransition, TurnTime
+from penstock.store.run_options import RunOptions
 from penstock.store.timeline import Sample
+from penstock.store.turn import Tick
 
 MOST = 1500
 """Turns that are looked at; of a longer run an even choice of them."""
@@ -77,7 +76,7 @@ class Story:
     run_dir: Path
     graph: Graph
     state: str
-    terms: tuple[Terms, ...] = ()
+    terms: tuple[RunOptions, ...] = ()
     points: tuple[Point, ...] = ()
     choices: tuple[Choice, ...] = ()
     changes: tuple[Made, ...] = ()
@@ -117,9 +116,9 @@ def story(run_dir: str | Path) -> Story:
     home = run_directory.local(run_dir)
     _check(home)
     graph = history.dataflow(home)
-    moments = history.moments(home)
+    moments = history.turn_times(home)
     places = _places(moments)
-    seen = [*history.seen(home, _chosen(moments))]
+    seen = [*history.recorded_snapshots(home, _chosen(moments))]
     points = tuple(
         Point(places[line.turn], line, one.plan, one.snapshot)
         for line, one in zip(timeline.lines(seen), seen, strict=True)
@@ -163,12 +162,12 @@ def _check(home: Path) -> None:
 # --- turns --------------------------------------------------------------------------------------
 
 
-def _runs(moments: Sequence[Moment]) -> list[Moment]:
+def _runs(moments: Sequence[TurnTime]) -> list[TurnTime]:
     """The first turn of every run of the directory."""
     return [m for n, m in enumerate(moments) if n == 0 or m.run != moments[n - 1].run]
 
 
-def _places(moments: Iterable[Moment]) -> dict[int, float]:
+def _places(moments: Iterable[TurnTime]) -> dict[int, float]:
     """Seconds of running by turn: a run goes on where the one before ended."""
     found: dict[int, float] = {}
     shift = end = 0.0
@@ -181,20 +180,20 @@ def _places(moments: Iterable[Moment]) -> dict[int, float]:
     return found
 
 
-def _chosen(moments: Sequence[Moment]) -> list[int]:
+def _chosen(moments: Sequence[TurnTime]) -> list[int]:
     if len(moments) <= MOST:
         return [one.turn for one in moments]
     return timeline.chosen(moments, timeline.step(moments, MOST))
 
 
-def _tally(graph: Graph, points: Iterable[Point]) -> Tally:
-    tally = Tally(graph.constraints)
+def _tally(graph: Graph, points: Iterable[Point]) -> RunTotals:
+    tally = RunTotals(graph.constraints)
     for one in points:
         tally.add(Tick(one.x, one.plan, one.snapshot))
     return tally
 
 
-def _latency(tally: Tally, outcome: Mapping[str, Any]) -> dict[str, LatencySummary]:
+def _latency(tally: RunTotals, outcome: Mapping[str, Any]) -> dict[str, LatencySummary]:
     """The engine's own figures over the run where it was summed up, else those of the windows."""
     found = tally.latency()
     for name, one in outcome.get("latency", {}).items():
@@ -209,7 +208,7 @@ def _latency(tally: Tally, outcome: Mapping[str, Any]) -> dict[str, LatencySumma
 
 
 def _made(
-    made: Sequence[Changed], places: Mapping[int, float], points: Sequence[Point]
+    made: Sequence[RecordedTransition], places: Mapping[int, float], points: Sequence[Point]
 ) -> tuple[Made, ...]:
     at = [places[one.turn] for one in made]
     found = []

@@ -1,11 +1,11 @@
-"""A context as a JSON file: what a policy sees at one moment, to be asked about it anywhere.
+"""A context as a JSON file: what a policy sees at one moment, to ask any policy about it.
 
     {"dataflow": {...}, "plan": {...}, "snapshots": [{...}, ...], "limits": {...}, "now": 61.0}
 
-The dataflow is written as `penstock explain --json` prints its structure, the plan as everywhere,
-a snapshot with the names of `penstock.metrics.snapshot`; what was not measured is null or left
-out. `limits` and `now` may be left out: then there is no budget, and it is the time of the last
-snapshot. So may all that has a default or follows from the rest, e.g. names that stand as keys.
+The dataflow has the form that `penstock explain --json` prints, the plan the usual one, a snapshot
+the names of `penstock.metrics.snapshot`; what was not measured is null or missing. `limits` and
+`now` are optional: without them there is no budget, and now is the time of the last snapshot. So
+is everything that has a default or follows from the rest, such as a name that is also a key.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PARTS = ("dataflow", "plan", "snapshots")
 
 
 def to_json(context: Context) -> dict[str, Any]:
-    """A context as plain lists, dictionaries, texts and numbers."""
+    """A context as dictionaries, lists, texts and numbers."""
     return {
         "dataflow": structure.to_json(context.graph),
         "plan": context.plan.to_json(),
@@ -106,7 +106,7 @@ def _snapshot(data: Any, place: str, graph: Graph, plan: Plan) -> Snapshot:
 
 
 def _completed(data: Mapping[str, Any], graph: Graph, plan: Plan) -> dict[str, Any]:
-    """With what need not be written, because it is nothing or follows from the rest."""
+    """A snapshot completed with what need not be written."""
     instances = {p.name: {"parallelism": p.parallelism} for p in plan.pipelines}
     bounds = {c.name: {"bound": c.latency} for c in graph.constraints}
     rest = {"rows": 0, "p50": None, "p95": None, "p99": None}
@@ -131,7 +131,7 @@ def _completed(data: Mapping[str, Any], graph: Graph, plan: Plan) -> dict[str, A
 
 
 def _possible(snapshot: Snapshot, place: str) -> None:
-    """Whether the numbers can have been measured, and everything stands under its own name."""
+    """Raise `InvalidInput` for impossible numbers, and for a name that differs from its key."""
     for word, number in (("at", snapshot.at), ("window", snapshot.window)):
         if not 0 <= number < math.inf:
             raise InvalidInput(f"{place}.{word}: {number} is no time of 0 s or more")
@@ -156,14 +156,14 @@ def _possible(snapshot: Snapshot, place: str) -> None:
 
 
 _MOST = 1e100
-"""Products of any two are numbers too."""
+"""Largest number accepted; products of two are still finite."""
 
 _ROUNDING = 1e-6
-"""Differences of times that were measured may be so much below 0."""
+"""A difference of measured times may be this far below 0."""
 
 
 def _numbers(value: Any, place: str) -> Iterator[tuple[str, float]]:
-    """All numbers of what was measured, and where they stand."""
+    """All numbers of a snapshot with their places in the file."""
     if is_dataclass(value):
         for one in fields(value):
             yield from _numbers(getattr(value, one.name), f"{place}.{one.name}")
@@ -178,7 +178,7 @@ def _numbers(value: Any, place: str) -> Iterator[tuple[str, float]]:
 
 
 def _known(what: str, names: Iterable[tuple[str, str]], graph: Graph) -> None:
-    """Whether a part of a case is of this dataflow: all operators that it names are there."""
+    """Raise `InvalidInput` if a name is not an operator of this dataflow."""
     for name, place in names:
         if name not in graph:
             raise InvalidInput(
@@ -187,7 +187,7 @@ def _known(what: str, names: Iterable[tuple[str, str]], graph: Graph) -> None:
 
 
 def _named(snapshot: Snapshot, place: str) -> Iterator[tuple[str, str]]:
-    """All operators that a snapshot names, and where; a pipeline has that of its first one."""
+    """All operator names in a snapshot with their places; a pipeline is named by its first."""
     for name in snapshot.pipelines:
         yield name, f"{place}.pipelines"
     for name in snapshot.operators:

@@ -1,8 +1,8 @@
-"""Everything a run saw and did, in `history.db` in its directory: a file of SQLite.
+"""Reads the history of a run: the SQLite file `history.db` in its directory.
 
-One turn is one transaction, so the death of the process loses the turn under way at most, and
-another process may read at any time. A turn without news goes when it is old (`thinning.py`), so
-the file stays small. The dataflow that ran is in `dataflow.json`, without its functions.
+One turn is one transaction, so a crash loses at most the turn under way, and another process may
+read at any time. `recorder.py` writes it and thins out old turns. The dataflow of the run is in
+`dataflow.json`, without its functions.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
+from penstock import files
 from penstock.dataflow import structure
 from penstock.dataflow.graph import Graph
 from penstock.errors import InvalidInput, RunDirectoryError
@@ -31,20 +32,21 @@ from penstock.store.tables import FILE, PARTS, Table
 __all__ = [
     "DATAFLOW",
     "FILE",
-    "Changed",
     "History",
-    "Moment",
     "RecordedEvent",
-    "Seen",
+    "RecordedSnapshot",
+    "RecordedTransition",
+    "TurnTime",
     "dataflow",
     "decisions",
     "events",
     "keep_dataflow",
-    "moments",
+    "loop_state",
     "opened",
-    "seen",
+    "recorded_snapshots",
     "snapshots",
     "transitions",
+    "turn_times",
 ]
 
 DATAFLOW = "dataflow.json"
@@ -53,7 +55,7 @@ _PATIENCE = 5.0  # seconds that a reader waits where the file has to be recovere
 
 @contextmanager
 def opened(run_dir: Path) -> Iterator[sqlite3.Connection | None]:
-    """The history of a run as it is at this moment, to be read only; None if there is none."""
+    """The history of a run as of now, to be read only; None if there is none."""
     path = run_dir / FILE
     if not path.exists():
         yield None
@@ -69,7 +71,7 @@ def opened(run_dir: Path) -> Iterator[sqlite3.Connection | None]:
 def _readable(path: Path) -> sqlite3.Connection:
     uri = path.absolute().as_uri()
     modes = ["mode=ro"]
-    if not os.access(path.parent, os.W_OK):  # no room for locks, and no need of them
+    if not os.access(path.parent, os.W_OK):  # a read-only directory: no locks, and none needed
         modes.append("mode=ro&immutable=1")
     for mode in modes:
         connection = sqlite3.connect(
@@ -86,10 +88,11 @@ def _readable(path: Path) -> sqlite3.Connection:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A snapshot as it was recorded, and the plan that was in force; `first`: of its run.
+class RecordedSnapshot:
+    """A snapshot, and the plan in force while it was measured.
 
-    `turn` numbers the turns of a directory, `time` is in seconds since 1970.
+    first: it is the first of its run; turn: number of the turn in the directory; time: in seconds
+    since 1970.
     """
 
     snapshot: Snapshot
@@ -100,10 +103,10 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Moment:
-    """When a turn was: `at` of which run of the directory, and in seconds since 1970.
+class TurnTime:
+    """The time of a turn: `at` seconds of a run of the directory, and `time` since 1970.
 
-    ending: its sources had been told to stop.
+    ending: the sources had been told to stop.
     """
 
     turn: int
@@ -113,18 +116,20 @@ class Moment:
     ending: bool = False
 
 
-def moments(run_dir: Path, since: int = 0) -> list[Moment]:
-    """The turns that are there, oldest first, or those from one on."""
+def turn_times(run_dir: Path, since: int = 0) -> list[TurnTime]:
+    """The times of the recorded turns from a number on, oldest first."""
     with opened(run_dir) as connection:
         if connection is None:
             return []
-        names = [one.name for one in fields(Moment)]
+        names = [one.name for one in fields(TurnTime)]
         rows = tables.SNAPSHOTS.read(connection, since, names=names)
-        return [Moment(**row) for row in rows]
+        return [TurnTime(**row) for row in rows]
 
 
-def seen(run_dir: Path, turns: Iterable[int] | None = None, since: int = 0) -> Iterator[Seen]:
-    """What was measured under which plan, oldest first: in all turns since one, or in some."""
+def recorded_snapshots(
+    run_dir: Path, turns: Iterable[int] | None = None, since: int = 0
+) -> Iterator[RecordedSnapshot]:
+    """Snapshots with their plans, oldest first: of all turns from a number on, or of `turns`."""
     with opened(run_dir) as connection:
         if connection is None:
             return
@@ -135,7 +140,7 @@ def seen(run_dir: Path, turns: Iterable[int] | None = None, since: int = 0) -> I
             if row["plan"] not in plans:
                 raise RunDirectoryError(f"the snapshots in {run_dir} do not say under which plan")
             first, run = row["run"] != run, row["run"]
-            yield Seen(snapshot, plans[row["plan"]], first, row["turn"], row["time"])
+            yield RecordedSnapshot(snapshot, plans[row["plan"]], first, row["turn"], row["time"])
 
 
 def snapshots(run_dir: Path) -> Iterator[Snapshot]:
@@ -146,7 +151,7 @@ def snapshots(run_dir: Path) -> Iterator[Snapshot]:
 
 
 def decisions(run_dir: Path, since: int = 0) -> Iterator[dict[str, Any]]:
-    """The decisions of a run directory and what became of each, oldest first."""
+    """The decisions of a run directory and their outcomes, oldest first."""
     with opened(run_dir) as connection:
         if connection is None:
             return
@@ -156,20 +161,20 @@ def decisions(run_dir: Path, since: int = 0) -> Iterator[dict[str, Any]]:
 
 
 @dataclass(frozen=True)
-class Changed:
-    """A change as it was recorded."""
+class RecordedTransition:
+    """A change of plan as it was recorded."""
 
     turn: int
     time: float
     transition: Transition
 
 
-def transitions(run_dir: Path, since: int = 0) -> Iterator[Changed]:
+def transitions(run_dir: Path, since: int = 0) -> Iterator[RecordedTransition]:
     """The changes of a run directory, oldest first."""
     with opened(run_dir) as connection:
         if connection is not None:
             for row in tables.TRANSITIONS.read(connection, since):
-                yield Changed(row["turn"], row["time"], tables.TRANSITIONS.value(row))
+                yield RecordedTransition(row["turn"], row["time"], tables.TRANSITIONS.value(row))
 
 
 @dataclass(frozen=True)
@@ -196,6 +201,13 @@ def events(run_dir: Path, after: int = 0) -> Iterator[RecordedEvent]:
                 yield RecordedEvent(row["number"], row["run"], row["turn"], row["time"], event)
 
 
+def loop_state(run_dir: Path) -> Any:
+    """What the control loop of the last run left for the next one; None if there is nothing."""
+    with opened(run_dir) as connection:
+        rows = [] if connection is None else [*tables.LOOP_STATE.read(connection)]
+        return rows[0]["data"] if rows else None
+
+
 def _plans(connection: sqlite3.Connection) -> dict[int, Plan]:
     return {row["plan"]: Plan.from_json(row["json"]) for row in tables.PLANS.read(connection)}
 
@@ -213,7 +225,7 @@ def _snapshots(
 
 
 class _Parts:
-    """One kind of part of the snapshots, read along with them."""
+    """One kind of part of the snapshots, read in step with them."""
 
     def __init__(self, table: Table, rows: Iterator[dict[str, Any]]) -> None:
         self._table = table
@@ -232,12 +244,12 @@ class _Parts:
 
 
 def keep_dataflow(run_dir: Path, graph: Graph) -> None:
-    """Write down which dataflow runs here."""
-    (run_dir / DATAFLOW).write_text(json.dumps(structure.to_json(graph), indent=1) + "\n")
+    """Store the dataflow of a run, without its functions."""
+    files.write_json(run_dir / DATAFLOW, structure.to_json(graph))
 
 
 def dataflow(run_dir: Path) -> Graph:
-    """The dataflow that ran in a directory, without its functions."""
+    """The dataflow of a run, without its functions."""
     try:
         data = json.loads((run_dir / DATAFLOW).read_text())
     except OSError as error:

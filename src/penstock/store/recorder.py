@@ -1,8 +1,15 @@
-"""Writing the history of a run: one turn of the loop is one transaction."""
+"""Writes the history of a run; one turn of the loop is one transaction.
+
+Old turns without news are thinned out: the newest 3600 are all kept, of the 36,000 before them
+every 10th, of the 360,000 before those every 100th, and so on. At a turn a second that is an
+hour, then ten hours, then four days, so a history grows by 3600 turns each time a run gets ten
+times longer.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
 import re
 import sqlite3
 import sys
@@ -11,13 +18,21 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from penstock.control.loop import Tick
 from penstock.metrics.events import Event
 from penstock.plan.plan import Plan
 from penstock.plan.transition import Transition
-from penstock.store import tables, thinning
+from penstock.store import tables
+from penstock.store.turn import Tick
 
-_PATIENCE = 0.5  # seconds that a turn waits for somebody who writes to the file by hand
+FULL = 3600
+"""The newest turns, which are all kept."""
+
+NEWS = 10_000
+"""Turns with news, and events, are kept whatever their age, but at most so many."""
+
+_PATIENCE = 0.5  # seconds that a turn waits for another process that writes to the file
+log = logging.getLogger(__name__)
+
 _ORPHANS = """DELETE FROM plans WHERE plan NOT IN (
     SELECT plan FROM snapshots WHERE plan IS NOT NULL
     UNION SELECT plan FROM decisions WHERE plan IS NOT NULL
@@ -28,9 +43,9 @@ _OLDEST_NEWS = """DELETE FROM snapshots WHERE turn = (
 
 
 class History:
-    """Writes the history of one run. A directory that has one already gets a longer one.
+    """Writes the history of one run, after those of earlier runs of the directory.
 
-    What cannot be written is lost, which is told once, and the run goes on.
+    If it cannot be written the run goes on without; `tell` is called once with the reason.
     """
 
     def __init__(
@@ -38,7 +53,7 @@ class History:
     ) -> None:
         self._path = run_dir / tables.FILE
         self._wall = wall
-        self._tell: Callable[[str], None] | None = tell or _complain
+        self._tell: Callable[[str], None] | None = tell or _to_stderr
         self._connection: sqlite3.Connection | None = None
         self._closed = False
         self._turn = self._run = 0
@@ -53,7 +68,7 @@ class History:
         return self._run > 1
 
     def append(self, tick: Tick) -> None:
-        """Keep one turn of the loop."""
+        """Record one turn of the loop."""
         if self._closed:
             return
         with self._forgiving():
@@ -75,8 +90,18 @@ class History:
             with connection:
                 self._write_events(connection, self._turn, (event,))
 
+    def save_loop_state(self, data: Mapping[str, Any]) -> None:
+        """Replace what the control loop needs to go on when the run is resumed."""
+        if self._closed:
+            return
+        with self._forgiving():
+            connection = self._connection or self._open()
+            with connection:
+                row = (1, self._run, json.dumps(data, allow_nan=False))
+                connection.execute(tables.LOOP_STATE.insert.replace("INSERT", "REPLACE", 1), row)
+
     def settle(self, transitions: Iterable[Transition]) -> None:
-        """Put in what has been found out since about the changes of this run."""
+        """Update the recorded changes of this run with what is known about them by now."""
         for one in transitions if self._unsettled and self._connection else ():
             turn, time, known = self._unsettled.get(one.at, (0, 0.0, one))
             if one != known and self._connection is not None:
@@ -91,7 +116,7 @@ class History:
     def close(self) -> None:
         """Close the file; harmless when done twice."""
         self._closed = True
-        self._let_go()
+        self._disconnect()
 
     def _open(self) -> sqlite3.Connection:
         try:
@@ -99,7 +124,7 @@ class History:
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):
                 raise
-            aside = self._put_aside()  # a run must not fail for what is only told of it
+            aside = self._put_aside()  # a run must not fail because of its records
             self._told(f"{self._path} was no history; it is {aside} now, and a new one begins")
             self._connection = _opened(self._path)
         if self._run == 0:
@@ -108,7 +133,7 @@ class History:
         return self._connection
 
     def _put_aside(self) -> str:
-        """The file and what SQLite keeps beside it, which it would take for the new one's."""
+        """Rename the file, and SQLite's files beside it, which would be taken for the new one's."""
         aside = f"{tables.FILE}.broken-{int(self._wall())}"
         for suffix in ("-wal", "-shm", ""):
             with suppress(FileNotFoundError):
@@ -118,7 +143,7 @@ class History:
         return aside
 
     def _write(self, connection: sqlite3.Connection, turn: int, tick: Tick) -> None:
-        time = round(self._wall(), 3)  # tells runs of one directory apart: `at` begins at 0 in each
+        time = round(self._wall(), 3)  # `at` begins at 0 in every run of a directory
         news = self._is_news(tick)
         keys = (turn, self._run, time, _plan_id(connection, tick.plan), news)
         connection.execute(tables.SNAPSHOTS.insert, tables.SNAPSHOTS.row(keys, tick.snapshot))
@@ -134,10 +159,10 @@ class History:
             row = tables.TRANSITIONS.row((turn, time), tick.transition)
             connection.execute(tables.TRANSITIONS.insert, row)
         self._write_events(connection, turn, tick.events)
-        for old in thinning.leaving(turn):
+        for old in expired_turns(turn):
             connection.execute("DELETE FROM snapshots WHERE turn = ? AND NOT news", (old,))
         if news:
-            connection.execute(_OLDEST_NEWS, (thinning.NEWS,))
+            connection.execute(_OLDEST_NEWS, (NEWS,))
         if turn % 1000 == 0:
             connection.execute(_ORPHANS)
 
@@ -148,10 +173,10 @@ class History:
         rows = [tables.EVENTS.row((None, self._run, turn, time), one) for one in events]
         if rows:
             connection.executemany(tables.EVENTS.insert, rows)
-            connection.execute(_OLDEST_EVENTS, (thinning.NEWS,))
+            connection.execute(_OLDEST_EVENTS, (NEWS,))
 
     def _is_news(self, tick: Tick) -> bool:
-        """Whether a turn differs from the one before in more than its measurements."""
+        """True if a turn differs from the one before in more than its measurements."""
         return tick.transition is not None or _outcome(tick) != self._before
 
     @contextmanager
@@ -159,23 +184,33 @@ class History:
         try:
             yield
         except (sqlite3.Error, OSError, OverflowError) as error:
-            self._let_go()  # the next turn tries anew
+            self._disconnect()  # the next turn tries again
             self._told(f"cannot write to {self._path}, the flow goes on without: {error}")
 
     def _told(self, what: str) -> None:
+        log.warning("%s", what)
         if self._tell is not None:
             self._tell(what)
             self._tell = None
 
-    def _let_go(self) -> None:
+    def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(sqlite3.Error):
                 connection.close()
 
 
-def _complain(what: str) -> None:
-    print(f"penstock: {what}", file=sys.stderr, flush=True)
+def _to_stderr(text: str) -> None:
+    print(f"penstock: {text}", file=sys.stderr, flush=True)
+
+
+def expired_turns(turn: int, full: int = FULL) -> Iterator[int]:
+    """The turns to delete when a turn is written; called at every turn, this thins out all."""
+    step, age = 1, 0
+    while (age := age + full * step) < turn:
+        step *= 10
+        if (turn - age) % step:
+            yield turn - age
 
 
 def _opened(path: Path) -> sqlite3.Connection:
@@ -185,7 +220,7 @@ def _opened(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
         with connection:
-            for table in tables.ALL:
+            for table in (*tables.ALL, tables.LOOP_STATE):
                 table.prepare(connection)
             connection.execute("CREATE INDEX IF NOT EXISTS news ON snapshots (turn) WHERE news")
     except BaseException:
@@ -195,7 +230,7 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 
 def _plan_id(connection: sqlite3.Connection, plan: Plan | None) -> int | None:
-    """The number of a plan in this file."""
+    """The number of a plan in this file; adds the plan if it is new."""
     if plan is None:
         return None
     text = json.dumps(plan.to_json())
@@ -205,7 +240,7 @@ def _plan_id(connection: sqlite3.Connection, plan: Plan | None) -> int | None:
 
 
 def _decision(connection: sqlite3.Connection, tick: Tick) -> dict[str, Any]:
-    """A decision and what became of it; `wanted` is the policy's plan if it is another one."""
+    """A decision and its outcome; `wanted` is the policy's plan if another one is in force."""
     assert tick.decision is not None
     return {
         "at": tick.at,
@@ -228,7 +263,7 @@ def _wanted(tick: Tick) -> Plan | None:
 
 
 def _outcome(tick: Tick) -> object:
-    """What is not worth keeping a second time: the same but for the numbers in its words."""
+    """What has to differ for a turn to be news; numbers within texts do not count."""
     rules = () if tick.review is None else tuple(veto.rule for veto in tick.review.vetoes)
     words = tuple(re.sub(r"\d+", "#", text or "") for text in (tick.refused, tick.error))
     decided = None if tick.decision is None else tick.decision.plan

@@ -1,8 +1,8 @@
-"""The run directory: whose it is, who holds it, and which wiring is in force.
+"""The run directory: the dataflow it belongs to, its lock, and the wiring in force.
 
-run.json            what runs here, since when, in which version of this layout
-lock                held by the running process; let go by the system when it dies
-wirings/000003.json the plan in force and, for every pipeline, its checkpoint and where it began
+run.json            dataflow, engine, time of creation, version of this layout
+lock                held by the running process; released by the system when it dies
+wirings/000003.json the plan in force and, for every pipeline, its checkpoint and first rows
 control/  sources/  valves and generators, for the sources' processes
 channels/ checkpoints/ dead/
 """
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import unquote, urlsplit
 
+from penstock import files
 from penstock.dataflow.connectors import FileSink
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import Write
@@ -51,11 +52,49 @@ def local(given: str | Path) -> Path:
     return Path(unquote(parts.path))
 
 
+def choose(flow: str, given: str | Path | None, wall: float) -> Path:
+    """The directory given, made if missing, or a new one, `runs/<flow>-<date>-<time>`.
+
+    One that exists is not changed: the engine finds out whether its run can be resumed.
+    """
+    try:
+        if given is None:
+            return _new_directory(
+                Path("runs"), f"{flow}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(wall))}"
+            )
+        path = local(given)
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise RunDirectoryError(f"the run directory '{given}' is a file, not a directory") from None
+    except OSError as error:
+        where = "runs" if given is None else given
+        raise RunDirectoryError(
+            f"cannot make the run directory '{where}': {error.strerror}"
+        ) from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise RunDirectoryError(f"the run directory '{given}' cannot be written to")
+    return path
+
+
+def _new_directory(parent: Path, name: str) -> Path:
+    parent.mkdir(parents=True, exist_ok=True)
+    number = 1
+    while True:
+        path = parent / (name if number == 1 else f"{name}-{number}")
+        try:
+            path.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return path
+
+
 @dataclass(frozen=True)
 class Wired:
-    """How a pipeline is connected: its checkpoint, since which wiring, and where it began to read.
+    """How a pipeline is connected.
 
-    `first` maps each input to a row; `partitions` is into how many parts its state is cut.
+    checkpoint: its directory; epoch: the wiring since which it is so; first: the row from which
+    it reads, by input; partitions: number of its state partitions.
     """
 
     checkpoint: str
@@ -66,7 +105,7 @@ class Wired:
 
 @dataclass(frozen=True)
 class Wiring:
-    """A plan in force, with everything needed to start it again exactly where it was."""
+    """A plan in force, and what is needed to resume its pipelines exactly where they were."""
 
     number: int
     plan: Plan
@@ -95,9 +134,9 @@ class RunDirectory:
     def open(
         cls, path: Path, graph: Graph, engine: str, **settings: int | float | str
     ) -> RunDirectory:
-        """Take a new or an existing directory, or say why it cannot be taken.
+        """Open and lock a new or existing directory. Raises `RunDirectoryError`.
 
-        settings: what else is noted of the engine as it runs now.
+        settings: of the engine as it runs now, stored for those who read the directory.
         """
         path = local(path).absolute()
         head = path / "run.json"
@@ -123,7 +162,7 @@ class RunDirectory:
             raise RunDirectoryError(
                 f"{path} is in use by another process; wait for it or choose another directory"
             ) from None
-        if known is None and head.exists():  # another process was here between look and lock
+        if known is None and head.exists():  # another process took it in between
             lock.close()
             return cls.open(path, graph, engine, **settings)
         if known is None:
@@ -139,9 +178,9 @@ class RunDirectory:
                 "sinks": _sinks(path, graph),
                 "settings": settings,
             }
-            write_json(head, known)
+            files.write_json(head, known, durable=True)
         elif known["settings"] != settings:
-            write_json(head, {**known, "settings": settings})
+            files.write_json(head, {**known, "settings": settings}, durable=True)
         for name in ("wirings", "control", "sources", "channels", "checkpoints", "dead"):
             (path / name).mkdir(exist_ok=True)
         return cls(path, lock, known)
@@ -150,30 +189,21 @@ class RunDirectory:
         return self.path / name
 
     def wiring(self) -> Wiring | None:
-        """The wiring in force, None in a new directory."""
+        """The wiring in force; None in a new directory."""
         files = sorted((self.path / "wirings").glob("[0-9]*.json"))
         return Wiring.from_json(json.loads(files[-1].read_text())) if files else None
 
     def commit(self, wiring: Wiring) -> None:
-        """Put a wiring in force. This one file is the instant at which a change has happened."""
-        write_json(self.path / "wirings" / f"{wiring.number:06d}.json", wiring.to_json())
+        """Put a wiring in force. A change has happened as soon as this one file exists."""
+        file = self.path / "wirings" / f"{wiring.number:06d}.json"
+        files.write_json(file, wiring.to_json(), durable=True)
 
     def close(self) -> None:
         self._lock.close()
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write a file whole and on disk, or not at all."""
-    draft = path.with_name(f".{path.name}.draft")
-    with draft.open("w") as file:
-        json.dump(value, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-
-
 def _only_begun(path: Path) -> bool:
-    """Whether there is nothing but what a process leaves that died before it wrote run.json."""
+    """True if a directory holds only what a process leaves that dies before run.json exists."""
     return all(file.name in ("lock", ".run.json.draft") for file in path.iterdir())
 
 
@@ -188,7 +218,7 @@ def _read(head: Path) -> Mapping[str, Any]:
 
 
 def _take(lock: IO[str]) -> None:
-    """Lock a directory for good. Who only asks whether it is locked has it for a moment."""
+    """Lock a directory. `is_held` takes the lock for an instant, so retry."""
     for patience in (0.05, 0.1, 0.2, None):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -200,7 +230,7 @@ def _take(lock: IO[str]) -> None:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process has the directory open: the system lets its lock go when it dies."""
+    """True if a process has the directory open; its lock is released when it dies."""
     try:
         with (path / "lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -212,12 +242,12 @@ def is_held(path: Path) -> bool:
 
 
 def settings(path: Path) -> Mapping[str, Any]:
-    """What is noted of the engine that ran there last; nothing in older directories."""
+    """The settings of the engine that ran there last; empty in older directories."""
     return dict(_read(path / "run.json")["settings"]) if (path / "run.json").exists() else {}
 
 
 def check_version(path: Path) -> None:
-    """Raise `RunDirectoryError` for a directory of another layout; one without a head is let be."""
+    """Raise `RunDirectoryError` if a directory has another layout; without run.json it passes."""
     if (path / "run.json").exists():
         _check_version(path, _read(path / "run.json"))
 
@@ -247,7 +277,7 @@ def _check(path: Path, known: Mapping[str, Any], graph: Graph, engine: str) -> N
 
 
 def _sinks(path: Path, graph: Graph) -> dict[str, str]:
-    """Where file sinks write; what is inside the run directory is told relative to it."""
+    """The output paths of file sinks, relative if they are inside the run directory."""
     found = {}
     for operator in graph.sinks:
         sink = operator.body.sink if isinstance(operator.body, Write) else None

@@ -1,4 +1,4 @@
-"""What a run was asked for, in `asked.jsonl` in its directory: a line for each of its runs."""
+"""The options of each run of a directory: one line each in its `asked.jsonl`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from penstock.control.guard import Guard
 from penstock.dataflow.connectors import Generator
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.load_profile import parse
@@ -23,12 +22,12 @@ FILE = "asked.jsonl"
 
 
 @dataclass(frozen=True)
-class Terms:
-    """What somebody asked for when the run began, at `time` in seconds since 1970.
+class RunOptions:
+    """The options of a run that began at `time`, in seconds since 1970.
 
-    policy: its name, and the options that are not the usual ones, as they are written; mode: what
-    it may do at first; loads: of the generators, by source; seconds: how long (None: until it is
-    stopped); changes: what was scripted; guard: its times; quiet: when nothing may change.
+    policy: its name, and its options that are not the defaults, as a user writes them; mode: what
+    it may do at first; loads: of the generators, by source; seconds: duration (None: until
+    stopped); changes: scripted changes; guard: its times; quiet: periods without changes.
     """
 
     time: float
@@ -46,7 +45,7 @@ class Terms:
 
 
 def loads(graph: Graph) -> dict[str, str]:
-    """The load of every generator, in words that can be read anywhere."""
+    """The load of every generator, by source, in a form that needs no file of this machine."""
     return {
         o.name: parse(o.body.source.load).portable
         for o in graph.operators
@@ -55,7 +54,7 @@ def loads(graph: Graph) -> dict[str, str]:
 
 
 def policy(value: Any) -> str:
-    """A policy as somebody would write it: its name, and the options that are not the usual."""
+    """A policy as a user writes it: its name, and its options that are not the defaults."""
     name = str(getattr(value, "name", type(value).__name__))
     changed = [
         f"{f.name}={options.formatted(getattr(value, f.name))}"
@@ -65,33 +64,28 @@ def policy(value: Any) -> str:
     return f"{name}:{','.join(changed)}" if changed else name
 
 
-def guard(value: Guard) -> dict[str, float]:
-    """The times of a guard, by name."""
-    return {f.name: getattr(value, f.name) for f in fields(value) if f.name != "quiet"}
-
-
-def keep(run_dir: Path, terms: Terms) -> None:
-    """Write down what was asked, behind what was asked before."""
+def append(run_dir: Path, run: RunOptions) -> None:
+    """Add the options of a run to those of the runs before."""
     with (run_dir / FILE).open("a") as file:
-        file.write(json.dumps(plain(terms)) + "\n")
+        file.write(json.dumps(plain(run)) + "\n")
 
 
 def limits(run_dir: Path, time: float) -> Limits:
-    """The budget that a run of a directory had at a time, in seconds since 1970."""
-    begun = [terms.limits for terms in read(run_dir) if terms.time <= time]
+    """The budget in force in a run directory at a time, in seconds since 1970."""
+    begun = [run.limits for run in read(run_dir) if run.time <= time]
     return begun[-1] if begun else Limits()
 
 
-def read(run_dir: Path) -> list[Terms]:
-    """What was asked of every run of a directory, oldest first; a line cut short is passed over."""
+def read(run_dir: Path) -> list[RunOptions]:
+    """The options of every run of a directory, oldest first; an incomplete line is skipped."""
     try:
         lines = (run_dir / FILE).read_text(errors="replace").splitlines()
     except OSError:
-        return []  # a run from before they were kept
+        return []  # a run of a version that did not record them
     found = []
     for line in lines:
         try:
-            found.append(restored(Terms, json.loads(line)))
+            found.append(restored(RunOptions, json.loads(line)))
         except (ValueError, InvalidInput):
             continue
     return found

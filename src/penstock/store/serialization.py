@@ -1,4 +1,4 @@
-"""Our values as JSON has them, and back."""
+"""Dataclasses to JSON values and back; also from JSON that a person wrote."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Value = TypeVar("_Value")
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses and mappings as objects, the rest as arrays, texts and numbers."""
+    """A value as dictionaries, lists, texts and numbers; what is not finite becomes None."""
     if is_dataclass(value):
         return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Mapping):
@@ -25,18 +25,18 @@ def plain(value: Any) -> Any:
         return sorted(plain(v) for v in value)
     if isinstance(value, list | tuple):
         return [plain(v) for v in value]
-    if hasattr(value, "item"):  # a number of NumPy's
+    if hasattr(value, "item"):  # a NumPy number
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
-        return None  # JSON has no word for it, and "not measured" is what it means
+        return None  # JSON has no NaN, and it means "not measured"
     return value
 
 
 def restored(kind: type[_Value], data: Any) -> _Value:
-    """The value that `plain` wrote; what it does not know is left out. Raises `InvalidInput`.
+    """The value that `plain` wrote. Raises `InvalidInput`.
 
-    Fields that are missing have their defaults, so that values from before a field can be read. A
-    number that was not finite comes back as None, or as NaN where something has to stand.
+    Unknown keys are ignored and missing fields get their defaults, so that values of other
+    versions can be read. A number that was not finite is None, or NaN if the field requires one.
     """
     try:
         value: _Value = _restored(kind, data, None)
@@ -46,17 +46,16 @@ def restored(kind: type[_Value], data: Any) -> _Value:
 
 
 def read(kind: type[_Value], data: Any, place: str) -> _Value:
-    """The same of what a person may have written, at a place of a file.
+    """The same from JSON that a person may have written, at a place of a file.
 
-    Raises `InvalidInput` that names the place of what is wrong; a key that means nothing is, and
-    so is a number that is none.
+    Raises `InvalidInput` with the place of a mistake; unknown keys are mistakes, too.
     """
     value: _Value = _restored(kind, data, place)
     return value
 
 
 def keys(data: Any, known: Iterable[str], place: str) -> Mapping[str, Any]:
-    """An object that has no other keys than these. Raises `InvalidInput`."""
+    """The data, checked to be an object without unknown keys. Raises `InvalidInput`."""
     if not isinstance(data, Mapping):
         raise InvalidInput(f"{place}: {_shown(data)} where an object has to stand")
     names = tuple(known)
@@ -69,7 +68,7 @@ def keys(data: Any, known: Iterable[str], place: str) -> Mapping[str, Any]:
 
 
 def _restored(kind: Any, data: Any, place: str | None) -> Any:
-    """place: where it stands in a file of a person's; None if we wrote it ourselves."""
+    """place: position in a file that a person wrote; None if `plain` wrote the data."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is UnionType:
         if data is None and NoneType in inner:
@@ -96,7 +95,7 @@ def _restored(kind: Any, data: Any, place: str | None) -> Any:
 
 
 def _filled(kind: type, data: Any, place: str | None) -> Any:
-    """A dataclass with the fields that there are."""
+    """A dataclass with the fields that the data has."""
     if not isinstance(data, Mapping):
         raise _wrong(data, "an object", place)
     hints = _hints(kind)

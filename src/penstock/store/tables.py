@@ -1,9 +1,9 @@
-"""Values as tables of SQLite, made from their dataclasses.
+"""The SQLite tables of a history, derived from the dataclasses that they store.
 
-A field that holds a number, a text or a truth is a column of its own; any other is JSON in one.
-What a snapshot holds by name (pipelines, operators, ...) is a table each. A table that was made
-before a field was there gets its column when it is opened for writing; rows from before have the
-default of the field.
+A field with a number, a text or a truth value is a column; any other field is a JSON column. Each
+mapping of a snapshot from names to values (pipelines, operators, ...) is a table. A column that
+an older file lacks is added when the file is opened for writing; its old rows get the default of
+the field.
 """
 
 from __future__ import annotations
@@ -24,16 +24,13 @@ from penstock.store.serialization import plain, restored
 
 FILE = "history.db"
 JSON = "JSON"
-LAST = 2**63 - 1  # the turn after which none can come
+LAST = 2**63 - 1  # the highest turn that can be
 _TYPES: Mapping[Any, str] = {float: "REAL", int: "INTEGER", bool: "BOOLEAN", str: "TEXT"}
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column and its declared type; `more` is what else SQL has to know of it.
-
-    `hint` is the type of the field that it holds, if it holds one.
-    """
+    """A column: its declared type, more SQL of its declaration, and the type of its field."""
 
     name: str
     type: str
@@ -52,7 +49,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table: what identifies a row, then the fields of a value (`kind`; None: columns only)."""
+    """A table: columns that identify a row, then the fields of a dataclass `kind`, if any."""
 
     name: str
     keys: tuple[Column, ...]
@@ -74,7 +71,7 @@ class Table:
         return tuple((c.name, _as_json if c.type == JSON else _scalar) for c in self.columns)
 
     def row(self, keys: Sequence[Any], value: Any) -> tuple[Any, ...]:
-        """What `insert` takes: the keys, and the fields of a dataclass or a mapping."""
+        """The row for `insert`: the keys, then the fields of a dataclass or a mapping."""
         if isinstance(value, Mapping):
             return (*keys, *(write(value[name]) for name, write in self._writers))
         return (*keys, *(write(getattr(value, name)) for name, write in self._writers))
@@ -84,12 +81,12 @@ class Table:
         return tuple((c.name, _reader(c)) for c in self.columns)
 
     def value(self, row: Mapping[str, Any]) -> Any:
-        """The dataclass of a row that `read` gave. Raises `InvalidInput`."""
+        """The dataclass stored in a row that `read` returned. Raises `InvalidInput`."""
         assert self.kind is not None
         return self.kind(**{name: read(row[name]) for name, read in self._readers if name in row})
 
     def prepare(self, connection: sqlite3.Connection) -> None:
-        """Make the table, or add to it the columns that it has not."""
+        """Create the table, or add the columns that it lacks."""
         parts = ", ".join(
             [*(c.sql for c in self.all), *([self.constraint] * bool(self.constraint))]
         )
@@ -108,14 +105,14 @@ class Table:
         names: Sequence[str] | None = None,
         by: str = "turn",
     ) -> Iterator[dict[str, Any]]:
-        """The rows of some turns, in order, as far as this version knows their columns.
+        """The rows in order, with the columns that this version knows.
 
-        `by` is the column that `first` and `last` are bounds of; ignored if the table has none.
+        first, last: bounds of the column `by`, ignored if the table has no such column.
         """
         known = {c.name: c for c in self.all if names is None or c.name in names}
         there = [row[1] for row in connection.execute(f"PRAGMA table_info({self.name})")]
         columns = [known[name] for name in there if name in known]
-        if not columns:  # a file from before the table
+        if not columns:  # an older file without this table
             return
         what = ", ".join(f'"{c.name}"' for c in columns)
         order = ", ".join(c.name for c in self.keys if c.name in ("number", "turn", "place")) or "1"
@@ -141,7 +138,7 @@ def _type(hint: Any) -> str:
 
 
 def _default(field: Field[Any]) -> str:
-    """For rows that were written before the field was there."""
+    """The SQL default of a field, for rows that are older than it."""
     value = field.default
     if value is MISSING and field.default_factory is not MISSING:
         value = field.default_factory()
@@ -154,7 +151,7 @@ def _default(field: Field[Any]) -> str:
 
 
 def _reader(column: Column) -> Callable[[Any], Any]:
-    """From what stands in a row to the field; a number that has to be there was not finite."""
+    """Column value to field value. NULL in a required float column stands for NaN or infinity."""
     if column.type == JSON:
         return lambda value: restored(column.hint, value)
     if column.hint is float:
@@ -165,7 +162,7 @@ def _reader(column: Column) -> Callable[[Any], Any]:
 def _scalar(value: Any) -> Any:
     if value is None or type(value) in (int, bool):
         return value
-    if not isinstance(value, float | str) and hasattr(value, "item"):  # a number of NumPy's
+    if not isinstance(value, float | str) and hasattr(value, "item"):  # a NumPy number
         value = value.item()
     if isinstance(value, float):
         return value if math.isfinite(value) else None  # "not measured", as in JSON
@@ -244,4 +241,11 @@ EVENTS = Table(
     _columns(Event),
     Event,
 )
+LOOP_STATE = Table(
+    "loop_state",
+    (Column("id", "INTEGER", "PRIMARY KEY CHECK (id = 1)"),),
+    (Column("run", "INTEGER"), Column("data", JSON)),
+)
+"""What the control loop needs to go on when the run is resumed; one row, for the last run."""
+
 ALL = (PLANS, SNAPSHOTS, *PARTS.values(), DECISIONS, TRANSITIONS, EVENTS)

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock import text
 from penstock.metrics.snapshot import LatencyMetrics, Snapshot
-from penstock.store.history import Changed, Moment, Seen
+from penstock.store.history import RecordedSnapshot, RecordedTransition, TurnTime
 
 HEAD = (
     f"{'time':>9} {'offered/s':>10} {'taken in/s':>10} {'latency':>9} {'bound':>9} "
@@ -67,7 +67,7 @@ class Event:
         return f"[{text.clock(self.at):>7}] {kind}{text.line(self.what)}"
 
 
-def step(moments: Iterable[Moment], lines: int = 30) -> float:
+def step(moments: Iterable[TurnTime], lines: int = 30) -> float:
     """The round time between two lines that gives about so many of them."""
     runs: dict[int, list[float]] = {}
     for one in moments:
@@ -76,10 +76,10 @@ def step(moments: Iterable[Moment], lines: int = 30) -> float:
     return next((s for s in _STEPS if whole / s <= lines), 3600 * max(1, whole // 3600 // lines))
 
 
-def chosen(moments: Iterable[Moment], every: float) -> list[int]:
+def chosen(moments: Iterable[TurnTime], every: float) -> list[int]:
     """The turns that get a line: one each `every` seconds of a run, and the last one of a run."""
     turns: list[int] = []
-    before: Moment | None = None
+    before: TurnTime | None = None
     first = due = 0.0
     for one in moments:
         if before is None or one.run != before.run:
@@ -95,7 +95,7 @@ def chosen(moments: Iterable[Moment], every: float) -> list[int]:
     return turns
 
 
-def lines(seen: Iterable[Seen]) -> Iterator[Sample]:
+def lines(seen: Iterable[RecordedSnapshot]) -> Iterator[Sample]:
     """A line for each snapshot."""
     before: Snapshot | None = None
     for one in seen:
@@ -120,7 +120,7 @@ def lines(seen: Iterable[Seen]) -> Iterator[Sample]:
         before = now
 
 
-def events(made: Iterable[Changed], told: Iterable[dict[str, Any]]) -> Iterator[Event]:
+def events(made: Iterable[RecordedTransition], told: Iterable[dict[str, Any]]) -> Iterator[Event]:
     """In the order in which they happened; what was told again and again stands once."""
     changes = {one.turn: one for one in made}
     decisions = {one["turn"]: one for one in told}

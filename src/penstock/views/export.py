@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock import files
 from penstock.errors import InvalidInput, RunDirectoryError
 from penstock.metrics.catalog import CATALOG, MetricLevel
 from penstock.store import history, tables
@@ -38,9 +39,8 @@ def export(run_dir: Path, out: Path, form: str, first: int = 0) -> dict[str, tup
             rows = [*table.read(connection, first)]
             try:
                 out.mkdir(parents=True, exist_ok=True)
-                draft = path.with_name(f".{path.name}.draft")
-                _WRITERS[form](table, rows, draft)
-                draft.replace(path)
+                with files.replacing(path) as draft:
+                    _WRITERS[form](table, rows, draft)
             except OSError as error:
                 why = error.strerror or error
                 raise InvalidInput(f"cannot write to '{path}': {why}") from None

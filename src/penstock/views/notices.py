@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from penstock.control.loop import Tick
 from penstock.plan.change import Change
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
 from penstock.plan.request import Mode
+from penstock.store.turn import Tick
 
 
 class News:
@@ -31,8 +31,8 @@ class News:
             yield "refused", " ".join(tick.refused.split())
         if tick.error is not None and self._first(tick.error):
             yield "error", tick.error
-        if tick.asked is not None and tick.asked.mode is not None and tick.refused is None:
-            yield "policy", tick.asked.mode.value
+        if tick.request is not None and tick.request.mode is not None and tick.refused is None:
+            yield "policy", tick.request.mode.value
         yield from self._reviewed(tick)
 
     def _first(self, error: str) -> bool:

@@ -6,8 +6,8 @@ import re
 from typing import TextIO
 
 from penstock import text
-from penstock.control.loop import Tick
 from penstock.control.status import Status
+from penstock.store.turn import Tick
 from penstock.views.notices import News
 
 

@@ -14,11 +14,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.control.loop import Tick
 from penstock.control.status import Status
 from penstock.errors import InvalidInput
 from penstock.metrics import derived
 from penstock.metrics.catalog import MetricDefinition, MetricLevel, Unit, metrics_of
+from penstock.store.turn import Tick
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

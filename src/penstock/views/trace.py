@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from penstock.control.loop import Tick
 from penstock.metrics.snapshot import Snapshot
+from penstock.store.turn import Tick
 
 _KEPT = 300
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock.control.loop import Tick
 from penstock.engines.simulator import distributions
 from penstock.engines.simulator.batch_time import SlotPool
 from penstock.engines.simulator.distributions import (
@@ -28,6 +27,7 @@ from penstock.metrics.snapshot import OperatorMetrics, PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
 from penstock.predict import operator_costs
 from penstock.store.history import History
+from penstock.store.turn import Tick
 from penstock.workloads import build
 
 from .flows import chain

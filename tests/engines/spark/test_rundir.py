@@ -15,9 +15,10 @@ from penstock.dataflow.connectors import Discard, Generator, Parquet
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
 from penstock.errors import RunDirectoryError
+from penstock.files import write_json
 from penstock.plan.plan import Pipeline, Plan
 from penstock.store import run_directory
-from penstock.store.run_directory import RunDirectory, Wired, Wiring, write_json
+from penstock.store.run_directory import RunDirectory, Wired, Wiring
 from tests.strategies import nothing
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from penstock.control.loop import Tick
 from penstock.control.status import Status
 from penstock.metrics.snapshot import ExecutorMetrics, PipelineMetrics, Snapshot
 from penstock.policies.base.policy import Context
 from penstock.policies.stela import policy
+from penstock.store.turn import Tick
 from penstock_lab import experiments
 from penstock_lab.experiments.experiment import Record, Setting
 from penstock_lab.experiments.play import Watch

@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import Dataflow, Discard, Pipeline, Plan
-from penstock.control.loop import Tick, control
+from penstock.control.loop import control
 from penstock.dataflow.graph import Graph
 from penstock.plan import fusion
 from penstock.plan.limits import Limits
 from penstock.policies.base.policy import Context
 from penstock.policies.joker.policy import Organic
+from penstock.store.turn import Tick
 from penstock.testing import MemoryEngine
 from tests.engines.spark.flows import source
 from tests.policies.joker.adapting import COSTS, shape, snapshot, turn, word_count

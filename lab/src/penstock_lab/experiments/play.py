@@ -12,16 +12,16 @@ from typing import Any
 from penstock import policies
 from penstock.app import run
 from penstock.control.guard import Guard
-from penstock.control.loop import Rules, Tick, control
-from penstock.control.scripted_changes import Scripted
+from penstock.control.loop import ControlSettings, control
+from penstock.control.requests import ScriptedChange
 from penstock.control.status import Status, View
-from penstock.control.summary import Summary
-from penstock.control.tally import Tally
+from penstock.control.summary import RunTotals, Summary
 from penstock.dataflow.flow import Dataflow
 from penstock.metrics.snapshot import LatencyMetrics, PipelineMetrics, Snapshot
 from penstock.plan.limits import Limits
 from penstock.plan.plan import Plan
 from penstock.policies.base.policy import Policy
+from penstock.store.turn import Tick
 from penstock_lab.experiments.experiment import Record, Setting
 from penstock_lab.experiments.scenario import Scenario
 
@@ -54,7 +54,7 @@ class Play:
         engine = scenario.engine(setting.seed, **self.options)
         policy = policies.get(self.policy) if isinstance(self.policy, str) else self.policy
         engine.start(scenario.graph, self.plan or scenario.plan, setting.scratch)
-        watch, tally = Watch(self.every), Tally(scenario.graph.constraints)
+        watch, tally = Watch(self.every), RunTotals(scenario.graph.constraints)
 
         def wait() -> bool:
             engine.advance(self.turn)
@@ -73,12 +73,12 @@ class Play:
             now=lambda: engine.now,
             wait=wait,
             record=record,
-            rules=Rules(self.limits, self.guard),
+            settings=ControlSettings(self.limits, self.guard),
         )
         return [*watch.records, summed_up(tally, engine.latency_totals())]
 
 
-def summed_up(tally: Tally, totals: Mapping[str, LatencyMetrics]) -> Record:
+def summed_up(tally: RunTotals, totals: Mapping[str, LatencyMetrics]) -> Record:
     """The summary of a simulated run; records in flight at the end are not waited for."""
     seen = tally.snapshot
     assert seen is not None
@@ -108,7 +108,7 @@ class SparkPlay:
     policy: str | Policy = "static"
     plan: Plan | None = None
     load: str | None = None
-    changes: tuple[str | Scripted, ...] = ()
+    changes: tuple[str | ScriptedChange, ...] = ()
     guard: Guard = FREE
     limits: Limits = field(default_factory=Limits)
     slots: int = 16

@@ -25,6 +25,7 @@ from typing import Any
 
 from penstock.drawing import figures
 from penstock.errors import InvalidInput, Refused
+from penstock.files import write_text
 from penstock_lab.experiments import drawn, provenance
 from penstock_lab.experiments.experiment import ENGINES, Data, EngineName, Experiment, Record
 from penstock_lab.experiments.table import Row, as_json, markdown, tabulate
@@ -156,12 +157,12 @@ class Store:
         found = self.data()
         rows = tabulate(experiment, found)
         text = markdown(experiment, rows, self.lacking(), self.withdrawn())
-        _write(self.home / "table.md", text)
-        _write(self.home / "table.json", _json(as_json(experiment, rows)))
+        write_text(self.home / "table.md", text)
+        write_text(self.home / "table.json", _json(as_json(experiment, rows)))
         for engine, data in found.items() if pictures else ():
             figure, base = experiment.picture(data.rounds[0]), self.home / f"picture-{engine}"
             files = figures.save(figure, base)
-            _write(base.with_suffix(".json"), _json(drawn.digests(figure, *files)))
+            write_text(base.with_suffix(".json"), _json(drawn.digests(figure, *files)))
         return rows
 
     def _data(self, engine: EngineName) -> Path:
@@ -207,7 +208,7 @@ class Store:
         gone = self.withdrawn() if self._exists() else {}
         gone.pop(engine, None)
         also = {"withdrawn": gone} if gone else {}
-        _write(self.home / "manifest.json", _json({**about, "engines": kept, **also}))
+        write_text(self.home / "manifest.json", _json({**about, "engines": kept, **also}))
 
 
 def _records(path: Path) -> Iterator[Record]:
@@ -220,10 +221,3 @@ def _records(path: Path) -> Iterator[Record]:
 
 def _json(value: Any) -> str:
     return json.dumps(value, indent=2) + "\n"
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file atomically."""
-    draft = path.with_name(f".{path.name}.draft")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock import files
 from penstock.dataflow.graph import Graph
 from penstock.engines.simulator.model import Keys
 from penstock.engines.simulator.network import Edge
@@ -193,9 +194,7 @@ class SavedState:
             ],
         }
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        draft = self._file.with_suffix(".tmp")
-        draft.write_text(json.dumps(data))
-        draft.replace(self._file)
+        files.write_json(self._file, data, indent=None)
 
 
 def _columns(records: Records) -> dict[str, Any]:

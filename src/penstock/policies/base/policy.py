@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from penstock.dataflow.graph import Graph
 from penstock.metrics.snapshot import Snapshot
@@ -46,3 +46,17 @@ class Policy(Protocol):
 
     def decide(self, context: Context, memory: Any) -> tuple[Decision, Any]:
         """Return a decision and the memory for the next turn."""
+
+
+@runtime_checkable
+class OnDemand(Protocol):
+    """A policy that can also be asked for more or fewer executors.
+
+    The decision has no plan if that is impossible; its reason says why.
+    """
+
+    def scale_out(self, context: Context, executors: int) -> Decision:
+        """A plan with so many executors more."""
+
+    def scale_in(self, context: Context, executors: int) -> Decision:
+        """A plan with so many executors fewer."""

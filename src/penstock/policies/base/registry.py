@@ -19,7 +19,7 @@ from typing import Any, get_type_hints
 
 from penstock.errors import InvalidInput, PenstockError
 from penstock.policies.base import options
-from penstock.policies.base.policy import Policy
+from penstock.policies.base.policy import OnDemand, Policy
 
 GROUP = "penstock.policies"
 
@@ -36,6 +36,9 @@ _OURS: Mapping[str, str] = {
     "stepwise": "penstock.policies.stepwise.policy:Stepwise",
     "threshold": "penstock.policies.baselines.threshold:Threshold",
 }
+
+_ON_DEMAND = "stela"
+"""The policy that is asked to scale out and in if the one of the run cannot."""
 
 _SOURCES: Mapping[str, str] = {
     "drs": "Fu and others, DRS: Dynamic Resource Scheduling for Real-Time Analytics over Fast "
@@ -97,6 +100,16 @@ def get(text: str) -> Policy:
         policy: Policy = made(**values)
     _whole(name, path, policy)
     return policy
+
+
+def on_demand(policy: Policy | None) -> OnDemand:
+    """A policy that scales on demand: the one given if it does, else the default for that."""
+    own = getattr(policy, "inner", policy)  # of a policy that wraps another one
+    if isinstance(own, OnDemand):
+        return own
+    default = get(_ON_DEMAND)
+    assert isinstance(default, OnDemand)
+    return default
 
 
 def describe(name: str) -> Description:

@@ -19,7 +19,6 @@ from penstock.app import profile, run
 from penstock.clock import Clock
 from penstock.control import run_input
 from penstock.control.guard import Guard
-from penstock.control.loop import Tick
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph
 from penstock.engines.port import Engine
@@ -30,6 +29,7 @@ from penstock.policies.shared import scaling
 from penstock.policies.stepwise.policy import Stepwise
 from penstock.policies.stepwise.profile import Feature, features
 from penstock.predict import stress_load
+from penstock.store.turn import Tick
 from penstock_lab.experiments.experiment import Case, Claim, Data, Read, Record, Setting
 from penstock_lab.experiments.stepwise.climb import Attempts, Grow, Rival, records, stela, threshold
 from penstock_lab.experiments.stepwise.common import final, rounds

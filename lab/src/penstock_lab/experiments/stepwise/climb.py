@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from statistics import pstdev
 from typing import Any
 
-from penstock.control.loop import Rules, Tick, control
+from penstock.control.loop import ControlSettings, control
 from penstock.errors import Refused
 from penstock.plan import fusion
 from penstock.plan.decision import Decision
@@ -24,6 +24,7 @@ from penstock.policies.stepwise.profile import Feature, ProfilingRound, features
 from penstock.policies.stepwise.profiling_state import StepwiseMemory
 from penstock.policies.stepwise.rounds import RoundObservation, observe, round_from
 from penstock.predict import stress_load
+from penstock.store.turn import Tick
 from penstock_lab.experiments.experiment import Record, Setting
 from penstock_lab.experiments.play import FREE, short
 from penstock_lab.experiments.stepwise import storm
@@ -158,7 +159,7 @@ class Climb:
             now=lambda: engine.now,
             wait=wait,
             record=record,
-            rules=Rules(Limits(), FREE),
+            settings=ControlSettings(Limits(), FREE),
         )
         if isinstance(memory, StepwiseMemory):
             assert memory.profile is not None

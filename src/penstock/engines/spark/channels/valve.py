@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from penstock import files
 from penstock.plan.plan import Pipeline
 
 
@@ -34,12 +35,11 @@ class Valve:
 
     def save(self, path: Path) -> None:
         """Put the valve in force. What sources said of an earlier one does not count any more."""
-        draft = path.with_name(f".{path.name}.draft")
-        draft.write_text(json.dumps(asdict(self)))
-        # Turns begin anew with every pipeline, so an old word could be taken for one of now.
-        for word in path.parent.glob(f"{path.name}.*.seen"):
-            word.unlink(missing_ok=True)
-        draft.replace(path)
+        with files.replacing(path) as draft:
+            draft.write_text(json.dumps(asdict(self)))
+            # Turns begin anew with every pipeline, so an old word could be taken for one of now.
+            for word in path.parent.glob(f"{path.name}.*.seen"):
+                word.unlink(missing_ok=True)
 
 
 class ValveFile:

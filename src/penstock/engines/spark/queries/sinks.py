@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from penstock import files
 from penstock.dataflow import connectors
 from penstock.dataflow import operators as op
 from penstock.dataflow.delivery import remembers_files
@@ -174,7 +175,6 @@ class RowCount:
             self._save()
 
     def _save(self) -> None:
-        draft = self._path.with_name(f".{self._path.name}.draft")
         data = {
             "tag": self._tag,
             "before": self._before,
@@ -183,8 +183,7 @@ class RowCount:
             "attempts": self._attempts,
             "repeated": self.repeated,
         }
-        draft.write_text(json.dumps(data))
-        draft.replace(self._path)
+        files.write_json(self._path, data, indent=None)
 
 
 class Folder(Protocol):

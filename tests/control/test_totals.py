@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.control.loop import Tick
-from penstock.control.tally import Tally
+from penstock.control.summary import RunTotals
 from penstock.dataflow.graph import Constraint
 from penstock.metrics.snapshot import LatencyMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
+from penstock.store.turn import Tick
 
 CONSTRAINT = Constraint("a", "b", latency=1.0, window=10.0)
 
@@ -21,14 +21,14 @@ def tick(at: float, mean: float | None = None, rows: int = 100, slots: int = 1) 
 
 
 def test_slots_are_summed_over_time() -> None:
-    tally = Tally(())
+    tally = RunTotals(())
     for one in (tick(1, slots=2), tick(3, slots=4)):
         tally.add(one)
     assert tally.slot_seconds == 1 * 2 + 2 * 4
 
 
 def test_each_window_counts_once_although_snapshots_overlap() -> None:
-    tally = Tally((CONSTRAINT,))
+    tally = RunTotals((CONSTRAINT,))
     for second in range(1, 31):
         tally.add(tick(second, mean=0.5 if second <= 20 else 2.0))
     found = tally.latency()["a->b"]
@@ -37,25 +37,25 @@ def test_each_window_counts_once_although_snapshots_overlap() -> None:
 
 
 def test_rows_weigh_the_mean() -> None:
-    tally = Tally((CONSTRAINT,))
+    tally = RunTotals((CONSTRAINT,))
     tally.add(tick(10, mean=1.0, rows=300))
     tally.add(tick(20, mean=2.0, rows=100))
     assert tally.latency()["a->b"].mean == pytest.approx(1.25)
 
 
 def test_a_run_shorter_than_a_window_still_has_a_latency() -> None:
-    tally = Tally((CONSTRAINT,))
+    tally = RunTotals((CONSTRAINT,))
     tally.add(tick(2, mean=0.5))
     assert tally.latency()["a->b"].met == 1.0
 
 
 def test_an_unmeasured_constraint_is_listed_without_numbers() -> None:
-    found = Tally((CONSTRAINT,)).latency()["a->b"]
+    found = RunTotals((CONSTRAINT,)).latency()["a->b"]
     assert (found.bound, found.mean, found.met) == (1.0, None, None)
 
 
 def test_the_engines_own_totals_win_over_the_mean_of_windows() -> None:
-    tally = Tally((CONSTRAINT,))
+    tally = RunTotals((CONSTRAINT,))
     tally.add(tick(10, mean=2.0))
     total = LatencyMetrics("a->b", 1.0, 0.9, 0.8, 0.95, 0.99, 1000)
     found = tally.latency({"a->b": total})["a->b"]

@@ -8,13 +8,12 @@ from penstock import policies
 from penstock.app import run
 from penstock.control.guard import Guard
 from penstock.control.quiet_periods import Quiet
-from penstock.control.scripted_changes import parse_change
+from penstock.control.requests import parse_change
 from penstock.plan.limits import Limits
 from penstock.store import run_options
-from penstock.store.run_options import Terms
+from penstock.store.run_options import RunOptions
 from penstock.testing import MemoryEngine, fake_clock
-
-from .doubles import flow
+from tests.control.doubles import flow
 
 
 def ask(home: Path, **more: object) -> None:
@@ -59,7 +58,7 @@ def test_a_policy_is_named_with_the_options_that_differ() -> None:
 
 
 def test_a_line_that_was_cut_short_is_passed_over(tmp_path: Path) -> None:
-    run_options.keep(tmp_path, Terms(1.0, "spark", "static"))
+    run_options.append(tmp_path, RunOptions(1.0, "spark", "static"))
     with (tmp_path / run_options.FILE).open("a") as file:
         file.write('{"time": 2.0, "engi')
     assert [one.time for one in run_options.read(tmp_path)] == [1.0]

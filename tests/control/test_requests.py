@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from penstock.app import run
-from penstock.control.requests import Asked
-from penstock.control.scripted_changes import Script, Scripted, parse_change
+from penstock.control.requests import Script, ScriptedChange, parse_change
 from penstock.control.summary import Summary
 from penstock.errors import InvalidInput, Refused
 from penstock.plan.request import RequestList, Scale, SetExecutors, Split
 from penstock.store.history import decisions, snapshots
+from penstock.store.turn import UserRequest
 from penstock.testing import MemoryEngine, fake_clock
 
 from .doubles import flow
@@ -32,15 +32,15 @@ def decided(run_dir: Path, how: str = "scripted") -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("text", "change"),
     [
-        ("20s:count=4", Scripted(20, Scale("count", 4))),
-        ("500ms:split count", Scripted(0.5, Split("count"))),
+        ("20s:count=4", ScriptedChange(20, Scale("count", 4))),
+        ("500ms:split count", ScriptedChange(0.5, Split("count"))),
         (
             "1m:count=4, executors=2",
-            Scripted(60, RequestList((Scale("count", 4), SetExecutors(2)))),
+            ScriptedChange(60, RequestList((Scale("count", 4), SetExecutors(2)))),
         ),
     ],
 )
-def test_a_change_is_read_and_written(text: str, change: Scripted) -> None:
+def test_a_change_is_read_and_written(text: str, change: ScriptedChange) -> None:
     assert parse_change(text) == change
     assert str(change) == text
 
@@ -48,7 +48,10 @@ def test_a_change_is_read_and_written(text: str, change: Scripted) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("count=4", "cannot read the change 'count=4': write when and what, 20s:count=4"),
+        (
+            "count=4",
+            "cannot read the change 'count=4': write the time and the change, as in 20s:count=4",
+        ),
         ("soon:count=4", "cannot read the duration 'soon'"),
         ("-1s:count=4", "comes before the start of the run"),
         ("20s:faster", "cannot read the request 'faster'"),
@@ -61,13 +64,15 @@ def test_what_cannot_be_read_is_told(text: str, message: str) -> None:
 
 
 def test_what_is_due_at_once_is_one_change_and_comes_once() -> None:
-    late, first, second = (Scripted(at, Scale("count", n)) for at, n in ((9, 8), (2, 2), (2, 4)))
+    late, first, second = (
+        ScriptedChange(at, Scale("count", n)) for at, n in ((9, 8), (2, 2), (2, 4))
+    )
     script = Script([late, first, second])
     assert not script.due(1.9)
     assert script.take(1.9) is None
-    assert script.take(2.0) == Asked("scripted", RequestList((first.request, second.request)))
+    assert script.take(2.0) == UserRequest("scripted", RequestList((first.request, second.request)))
     assert script.take(8.9) is None
-    assert script.take(99.0) == Asked("scripted", late.request)
+    assert script.take(99.0) == UserRequest("scripted", late.request)
     assert not script.due(99.0)
 
 

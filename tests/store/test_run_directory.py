@@ -9,9 +9,8 @@ import pytest
 from penstock import run
 from penstock.errors import RunDirectoryError
 from penstock.report.story import story
-from penstock.store.directory_choice import choose
 from penstock.store.mailbox import ask
-from penstock.store.run_directory import RunDirectory, local
+from penstock.store.run_directory import RunDirectory, choose, local
 from penstock.testing import MemoryEngine
 from tests.engines.spark.test_rundir import graph
 

@@ -15,34 +15,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock.control.guard import Reviewed, Veto
-from penstock.control.loop import Tick
 from penstock.errors import RunDirectoryError
 from penstock.metrics.snapshot import (
-    ChannelMetrics,
-    ExecutorMetrics,
-    InstanceMetrics,
-    LatencyMetrics,
-    OperatorMetrics,
     PipelineMetrics,
     Snapshot,
 )
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.transition import Transition
-from penstock.store import tables, thinning
+from penstock.store import tables
 from penstock.store.history import (
     FILE,
     History,
     decisions,
-    moments,
-    opened,
-    seen,
+    recorded_snapshots,
     snapshots,
     transitions,
+    turn_times,
 )
 from penstock.store.serialization import plain
-from tests.speed import within
+from penstock.store.turn import Tick
 
 PLAN = Plan((Pipeline(("a", "b"), 3),))
 OTHER = Plan((Pipeline(("a", "b"), 4),))
@@ -100,8 +92,8 @@ def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
 def test_a_second_run_appends_and_is_told_apart(tmp_path: Path) -> None:
     written(tmp_path, tick(1.0), tick(2.0))
     written(tmp_path, tick(1.0))
-    assert [one.first for one in seen(tmp_path)] == [True, False, True]
-    assert [(m.turn, m.run, m.at) for m in moments(tmp_path)] == [
+    assert [one.first for one in recorded_snapshots(tmp_path)] == [True, False, True]
+    assert [(m.turn, m.run, m.at) for m in turn_times(tmp_path)] == [
         (1, 1, 1.0),
         (2, 1, 2.0),
         (3, 2, 1.0),
@@ -120,8 +112,8 @@ def test_what_is_found_out_about_a_change_later_is_put_in(tmp_path: Path) -> Non
 
 
 def test_a_directory_without_a_history_has_no_turns(tmp_path: Path) -> None:
-    assert [*snapshots(tmp_path), *seen(tmp_path), *decisions(tmp_path)] == []
-    assert [*transitions(tmp_path), *moments(tmp_path)] == []
+    assert [*snapshots(tmp_path), *recorded_snapshots(tmp_path), *decisions(tmp_path)] == []
+    assert [*transitions(tmp_path), *turn_times(tmp_path)] == []
 
 
 def test_no_column_stands_for_two_things() -> None:
@@ -158,7 +150,7 @@ def test_what_a_later_version_has_added_is_left_out(tmp_path: Path) -> None:
 def test_it_is_read_while_it_is_written(tmp_path: Path) -> None:
     history = History(tmp_path, lambda: 1.7e9, pytest.fail)
     history.append(tick(1.0))
-    reader = seen(tmp_path)
+    reader = recorded_snapshots(tmp_path)
     next(reader)
     for at in (2.0, 3.0):
         history.append(tick(at))
@@ -181,7 +173,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from penstock.store.history import History
-from tests.control.test_history import tick
+from tests.store.test_history import tick
 
 history = History(Path(sys.argv[1]), lambda: 1.7e9)
 for at in range(50):
@@ -221,7 +213,7 @@ def test_a_full_disk_is_told_once_and_the_rest_is_kept(tmp_path: Path) -> None:
     history.append(tick(5.0))
     history.close()
     assert [s.at for s in snapshots(tmp_path)] == [1.0, 3.0, 5.0]
-    assert [m.turn for m in moments(tmp_path)] == [1, 2, 3]
+    assert [m.turn for m in turn_times(tmp_path)] == [1, 2, 3]
     (told,) = said
     assert told.startswith("cannot write to ")
     assert told.endswith("the flow goes on without: database or disk is full")
@@ -236,7 +228,7 @@ def test_a_file_that_cannot_be_made_is_told_and_made_later(
     (tmp_path / FILE).rmdir()
     history.append(tick(2.0))
     history.close()
-    assert [(s.snapshot.at, s.first) for s in seen(tmp_path)] == [(2.0, True)]
+    assert [(s.snapshot.at, s.first) for s in recorded_snapshots(tmp_path)] == [(2.0, True)]
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("penstock: cannot write to ")
 
@@ -276,137 +268,3 @@ def test_a_turn_does_not_wait_long_for_somebody_who_writes_by_hand(tmp_path: Pat
     history.close()
     assert [s.at for s in snapshots(tmp_path)] == [2.0]
     assert "the flow goes on without: database is locked" in said[0]
-
-
-# --- a long run ---------------------------------------------------------------------------------
-
-
-def kept(turns: int, full: int) -> set[int]:
-    """By the words: the newest whole, then each 10th of ten times as many, then each 100th..."""
-    found, newest, step = set(), turns, 1
-    while newest > 0:
-        found |= {t for t in range(max(1, newest - full * step + 1), newest + 1) if t % step == 0}
-        newest, step = newest - full * step, step * 10
-    return found
-
-
-@pytest.mark.parametrize("full", [1, 3, 20])
-def test_turns_leave_as_it_is_written(full: int) -> None:
-    there: set[int] = set()
-    for turn in range(1, 3000):
-        there.add(turn)
-        for old in thinning.leaving(turn, full):
-            there.discard(old)
-        if turn % 7 == 0:
-            assert there == kept(turn, full)
-
-
-def test_a_hundred_thousand_turns_are_a_few_thousand() -> None:
-    there: set[int] = set()
-    for turn in range(1, 100_001):
-        there.add(turn)
-        there.difference_update(thinning.leaving(turn))
-    assert len(there) == 3600 + 3600 + 604
-    assert {*range(100_000 - 3600 + 1, 100_001)} <= there
-
-
-def test_a_long_run_keeps_its_news_and_stays_small(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(thinning.leaving, "__defaults__", (20,))
-    wants = Decision(OTHER, "more")
-    special = {
-        333: tick(333.0, plan=OTHER),
-        555: tick(555.0, CHANGE),
-        777: tick(777.0, refused="no"),
-        888: tick(888.0, error="policy 'x' failed"),
-        999: tick(999.0, decision=wants),
-    }
-
-    def vetoed(turn: int) -> Tick:
-        veto = Veto("budget", f"load {turn}, the budget is 2")  # other numbers, no other news
-        return tick(0.0, review=Reviewed(Decision(None, "no"), wants, (veto,)))
-
-    history = History(tmp_path, lambda: 1.7e9, pytest.fail)
-    sizes = []
-    for turn in range(1, 1501):
-        usual = vetoed(turn) if 100 <= turn < 300 else tick(0.0)
-        one = special.get(turn, usual)
-        history.append(replace(one, snapshot=replace(one.snapshot, at=float(turn))))
-        sizes.append(sql(tmp_path, "PRAGMA page_count")[0][0] if turn % 500 == 0 else 0)
-    history.close()
-    found = {m.turn for m in moments(tmp_path)}
-    news = {1, 100, 300} | {t for turn in special for t in (turn, turn + 1)} - {556}
-    assert found == kept(1500, 20) | news
-    plans = {m.turn: one.plan for m, one in zip(moments(tmp_path), seen(tmp_path), strict=True)}
-    assert {turn for turn, plan in plans.items() if plan == OTHER} == {333}
-    assert sizes[1499] < 1.2 * sizes[499]
-    for table in tables.PARTS:
-        turns = {turn for (turn,) in sql(tmp_path, f"SELECT turn FROM {table}")}
-        assert turns <= found
-
-
-def test_news_are_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thinning, "NEWS", 5)
-    monkeypatch.setattr(thinning.leaving, "__defaults__", (3,))
-    written(tmp_path, *(tick(float(at), plan=(PLAN, OTHER)[at % 2]) for at in range(40)))
-    assert len(moments(tmp_path)) == 5
-
-
-def test_plans_of_turns_that_have_left_leave_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(thinning, "NEWS", 5)
-    monkeypatch.setattr(thinning.leaving, "__defaults__", (3,))
-    plans = [PLAN.with_pipeline("a", admission=n) for n in range(1000)]
-    written(tmp_path, *(tick(0.0, plan=plan) for plan in plans))
-    assert sql(tmp_path, "SELECT count(*) FROM plans") == [(5,)]
-    assert [one.plan for one in seen(tmp_path)] == plans[-5:]
-
-
-def twelve() -> Snapshot:
-    """A flow of twelve operators in four pipelines, everything measured."""
-    pipelines, operators = {}, {}
-    for p in range(4):
-        instances = tuple(InstanceMetrics(i, 500, 0.4, "1") for i in range(2))
-        pipelines[f"p{p}"] = PipelineMetrics(
-            f"p{p}", 2, 3, 1000, 900, 200.0, 180.0, 210.0, 0.01, 0.05, 1.0, 1.0, 0.4, 0.2, 0.1,
-            {"planning": 0.1, "log": 0.1, "work": 0.2, "commit": 0.1}, 0.5, 10, 0.1, 100, 1000,
-            instances,
-        )  # fmt: skip
-        for o in range(3):
-            name = f"p{p}o{o}"
-            operators[name] = OperatorMetrics(name, 1000, 900, 200.0, 180.0, 0.001, 1.0, 1.0, 0.3)
-    channels = {f"p{p}>p{p + 1}": ChannelMetrics(f"p{p}", f"p{p + 1}", 9, 0.1) for p in range(3)}
-    executors = {"1": ExecutorMetrics("1", 4, 0.5, 0.4, 0.3, 1e6, {"p0": 2}, {"p1": 2})}
-    latency = {"a->b": LatencyMetrics("a->b", 3.0, 1.0, 0.9, 1.9, 2.9, 900)}
-    return Snapshot(
-        1.0, 5.0, 5, 4, 3, 0, pipelines, latency, {"out": 3}, False, 0.5, frozenset({"p0"}),
-        operators, channels, executors, True, 8.0,
-    )  # fmt: skip
-
-
-def test_a_turn_is_written_in_less_than_two_milliseconds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(thinning.leaving, "__defaults__", (100,))
-    one = tick(1.0, snapshot=twelve())
-    history = History(tmp_path, lambda: 1.7e9, pytest.fail)
-
-    def fifty() -> None:
-        for _ in range(50):
-            history.append(one)
-
-    assert within(50 * 0.002, fifty)
-    history.close()
-
-
-def test_a_moment_is_one_moment_for_all_tables(tmp_path: Path) -> None:
-    history = History(tmp_path, lambda: 1.7e9, pytest.fail)
-    history.append(tick(1.0))
-    with opened(tmp_path) as connection:
-        assert connection is not None
-        assert len([*tables.SNAPSHOTS.read(connection)]) == 1
-        history.append(tick(2.0))
-        assert len([*tables.PARTS["pipelines"].read(connection)]) == 1
-    history.close()

@@ -1,35 +1,32 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from penstock.clock import Clock
-from penstock.control.loop import Tick
-from penstock.control.requests import Asked
 from penstock.errors import InvalidInput, PenstockError, Refused, RunDirectoryError
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Plan
 from penstock.plan.request import Pause, Scale
 from penstock.plan.transition import Transition
 from penstock.policies.base.policy import Context
+from penstock.policies.stela.policy import Stela
 from penstock.store.history import decisions
-from penstock.store.mailbox import Answer, Mailbox, ask
+from penstock.store.mailbox import Mailbox, Reply, ask
+from penstock.store.turn import Tick, UserRequest
 from penstock.testing import MemoryEngine
-
-from .doubles import SlowEngine, flow, running
+from tests.control.doubles import SlowEngine, flow, running
 
 
 @pytest.fixture
-def asker() -> Iterator[Callable[..., Future[Answer]]]:
+def asker() -> Iterator[Callable[..., Future[Reply]]]:
     """Ask from another thread."""
     with ThreadPoolExecutor() as pool:
         yield lambda *given: pool.submit(ask, *given)
@@ -68,7 +65,7 @@ def test_a_running_flow_changes_and_says_what_it_cost(tmp_path: Path) -> None:
         assert answer.message == "numbers: parallelism 1 -> 4 (0.00 s, interrupted 0 ms)"
         assert answer.transition is not None
         assert answer.transition["reason"] == "asked: double=4"
-        assert ask(tmp_path, "double=4") == Answer(True, "nothing to change: it is so already")
+        assert ask(tmp_path, "double=4") == Reply(True, "nothing to change: it is so already")
         assert ask(tmp_path, "split double, pause").transition is not None
         assert [p.admission for p in engine.plan.pipelines] == [0, None]
         assert ask(tmp_path, "resume").done
@@ -101,12 +98,10 @@ def test_what_is_impossible_is_refused_and_changes_nothing(tmp_path: Path) -> No
 def test_what_changes_no_plan_says_what_it_did_and_what_cannot_be_done_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def scale_out(context: Context, executors: int) -> Decision:
+    def scale_out(self: Stela, context: Context, executors: int) -> Decision:
         return Decision(None, f"nothing is congested, {executors} more would gain nothing")
 
-    monkeypatch.setitem(
-        sys.modules, "penstock.policies.stela.policy", SimpleNamespace(scale_out=scale_out)
-    )
+    monkeypatch.setattr(Stela, "scale_out", scale_out)
     with running(tmp_path, MemoryEngine()):
         assert ask(tmp_path, "policy off").message == "the policy of this run is now: off"
         assert ask(tmp_path, "policy advise, double=4").message.startswith("numbers: parallelism")
@@ -118,7 +113,7 @@ def test_what_changes_no_plan_says_what_it_did_and_what_cannot_be_done_is_refuse
 
 
 def test_a_second_change_while_one_is_under_way_is_refused(
-    tmp_path: Path, asker: Callable[..., Future[Answer]]
+    tmp_path: Path, asker: Callable[..., Future[Reply]]
 ) -> None:
     engine = SlowEngine()
     with running(tmp_path, engine):
@@ -139,25 +134,25 @@ def test_a_second_change_while_one_is_under_way_is_refused(
 
 
 def test_two_who_ask_at_once_are_served_one_after_the_other(
-    tmp_path: Path, asker: Callable[..., Future[Answer]]
+    tmp_path: Path, asker: Callable[..., Future[Reply]]
 ) -> None:
     with closing(Mailbox(tmp_path)) as mailbox:
         first = asker(tmp_path, "double=4")
         wait_for(mailbox)
         second = asker(tmp_path, "pause")
         wait_for(mailbox, 2)
-        assert mailbox.take() == Asked("asked", Scale("double", 4))
+        assert mailbox.take() == UserRequest("asked", Scale("double", 4))
         mailbox.settle(ticked(tmp_path, transition=DONE))
         message = "numbers: parallelism 1 -> 4 (0.01 s, interrupted 0 ms)"
-        assert first.result(20) == Answer(True, message, DONE.to_json())
-        assert mailbox.take() == Asked("asked", Pause())
+        assert first.result(20) == Reply(True, message, DONE.to_json())
+        assert mailbox.take() == UserRequest("asked", Pause())
         mailbox.settle(ticked(tmp_path))
         assert second.result(20).transition is None
         assert mailbox.take() is None
 
 
 def test_whoever_comes_during_a_change_of_the_policys_is_refused_too(
-    tmp_path: Path, asker: Callable[..., Future[Answer]]
+    tmp_path: Path, asker: Callable[..., Future[Reply]]
 ) -> None:
     with closing(Mailbox(tmp_path)) as mailbox:
         assert mailbox.take() is None
@@ -190,7 +185,7 @@ def test_a_file_that_is_no_request_is_answered_and_the_next_one_served(
     with closing(Mailbox(tmp_path)) as mailbox:
         (tmp_path / "requests" / "1.json").write_text(text)
         (tmp_path / "requests" / "2.json").write_text('{"request": "double=4"}')
-        assert mailbox.take() == Asked("asked", Scale("double", 4))
+        assert mailbox.take() == UserRequest("asked", Scale("double", 4))
         answer = json.loads((tmp_path / "requests" / "1.answer.json").read_text())
         assert (answer["done"], answer["transition"]) == (False, None)
 
