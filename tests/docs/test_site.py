@@ -102,7 +102,7 @@ def test_how_long_all_experiments_took_is_added_up_by_engine_and_size(tmp_path: 
 def test_what_words_mean_is_said_once_on_the_page(tmp_path: Path) -> None:
     generated = script("generated")
     said = generated.on_page_markdown("<!-- generated: verdicts -->")
-    assert said.startswith("- *a beside b* is a divided by b\n- *here / seed* compares effects")
+    assert said.startswith("- *a beside b* is a divided by b\n- *here / paper* compares effects")
     assert "\n- *agrees*: the effect is within 25 % of the paper" in said
     home = tmp_path / "one"
     home.mkdir()

@@ -23,7 +23,7 @@ def test_experiments_are_listed(penstock: Run) -> None:
     assert (code, out) == (
         0,
         "made-up  simulator  A few testers  (Nobody, figure 0)\n"
-        "Times are about those at full size on two cores; with --quick it is less.\n",
+        "Times are estimates for the full size on two cores; --quick takes less.\n",
     )
     assert json.loads(penstock("experiment", "list", "--json")[1]) == {
         "experiments": [
@@ -59,8 +59,8 @@ def test_what_there_is_not_is_refused_before_anything_is_touched(
     penstock: Run, tmp_path: Path
 ) -> None:
     for words, why in (
-        (("--seed", "-5"), "--seed -5: a whole number from 0 on"),
-        (("--quick", "--engine", "spark"), "--quick is of the simulator: on Spark there is one"),
+        (("--seed", "-5"), "--seed -5: must not be negative"),
+        (("--quick", "--engine", "spark"), "--quick is for the simulator; Spark has one size"),
     ):
         code, _, err = penstock("experiment", "made-up", *words, "--out", str(tmp_path))
         assert code == 2

@@ -81,7 +81,7 @@ class Engine:
 
     def __init__(self, told: list[Any]) -> None:
         self.told = told
-        self.site = SimpleNamespace(delivered={})
+        self.flow = SimpleNamespace(context=SimpleNamespace(delivered={}))
         self.observer = SimpleNamespace(outputs={})
 
     def start(self, graph: Any, plan: Plan, folder: Path) -> None:
@@ -91,8 +91,8 @@ class Engine:
     def observe(self) -> None:
         times = self.observer.outputs.setdefault(change_spark.SINK, [])
         times.append(time.time())
-        before = self.site.delivered.get(change_spark.SINK, 0)
-        self.site.delivered[change_spark.SINK] = before + 10
+        delivered = self.flow.context.delivered
+        delivered[change_spark.SINK] = delivered.get(change_spark.SINK, 0) + 10
 
     def apply(self, plan: Plan) -> None:
         time.sleep(0.02)

@@ -143,7 +143,7 @@ def test_the_simulator_policies_and_workloads_are_covered_and_words_for_users_ar
 def test_a_policy_that_is_named_in_a_text_is_covered() -> None:
     reach = Reach()
     reach.add(code.place(experiments.get("nephele-hours").cases))
-    assert ("penstock.policies.nephele.policy", "Latency") in reach.found
+    assert ("penstock.policies.nephele.policy", "LatencyPolicy") in reach.found
 
 
 def test_on_spark_the_code_is_that_of_the_experiment() -> None:

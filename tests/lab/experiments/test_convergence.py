@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from penstock_lab.experiments.convergence import convergence_time
+from penstock_lab.experiments.reading import convergence_time
 
 
 def after(series: list[float], **options: float) -> float | None:

@@ -109,7 +109,7 @@ class Engine:
     """Has parts of state on executors, and moves them when it is told to."""
 
     def __init__(self, held: Mapping[str, Mapping[int, str | None]]) -> None:
-        self.executors, self.observer = self, self
+        self.flow, self.executors, self.observer = self, self, self
         self.outputs: dict[str, list[float]] = {}
         self.held = {name: dict(parts) for name, parts in held.items()}
         self.pipelines = {name: Part(self, name) for name in held}

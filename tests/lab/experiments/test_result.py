@@ -34,7 +34,7 @@ def test_it_is_the_table_beside_the_seed_and_a_picture_for_each_engine() -> None
     found = Result(FOUND, {"simulator": Data(({"case": "a", "kind": "tick"},))})
     assert isinstance(found, Tabled)
     heads, rows = found.table()
-    assert heads == ["", "seed", "simulated", "here / seed", "verdict", "why"]
+    assert heads == ["", "paper", "simulated", "here / paper", "verdict", "why"]
     assert rows[0] == ["ratio", "2.00", "2.10", "1.10", "agrees", ""]
     assert rows[1] == ["hours (h)", "4.00", "9.00", "2.25", "differs", "<machines> are slower"]
     assert rows[2][2:5] == ["-", "-", "-"]
@@ -60,5 +60,5 @@ def test_it_is_read_from_its_directory(tmp_path: Path) -> None:
     (home / "manifest.json").write_text(json.dumps(head))
     assert "not complete" not in read(home).title
     (home / "manifest.json").write_text("{")
-    with pytest.raises(InvalidInput, match=r"its manifest\.json is torn"):
+    with pytest.raises(InvalidInput, match=r"its manifest\.json cannot be read"):
         read(home)

@@ -107,7 +107,7 @@ def _two(stop: bool) -> Experiment:
 
 def test_an_interrupt_leaves_the_cases_that_are_done(tmp_path: Path) -> None:
     home = tmp_path / "made-up" / "unfinished"
-    with pytest.raises(KeyboardInterrupt, match=f"the cases that are done are in {home}"):
+    with pytest.raises(KeyboardInterrupt, match=f"the finished cases are in {home}"):
         carry_out(_two(stop=True), Order(tmp_path))
     assert len((home / "data-simulator.jsonl").read_text().splitlines()) == 1
     said = json.loads((home / "manifest.json").read_text())["engines"]["simulator"]
@@ -115,7 +115,7 @@ def test_an_interrupt_leaves_the_cases_that_are_done(tmp_path: Path) -> None:
     table = (home / "table.md").read_text()
     assert table.startswith("# A few testers\n\n**Not complete: 1 of 2 cases.**\n")
     assert "| task hours | - | 1 | - |" in table
-    with pytest.raises(InvalidInput, match=r"a run that is not complete is in .*unfinished"):
+    with pytest.raises(InvalidInput, match=r"an incomplete run is in .*unfinished"):
         Store(home.parent).data()
 
 
@@ -150,7 +150,7 @@ def test_an_interrupt_while_it_draws_says_that_all_cases_are_done(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("penstock.drawing.figures.save", stopped)
-    with pytest.raises(KeyboardInterrupt, match=r"all cases are done and in .*made-up, not all is"):
+    with pytest.raises(KeyboardInterrupt, match=r".*made-up has all cases, but not all pictures"):
         carry_out(_two(stop=False), Order(tmp_path))
     assert Store(tmp_path / "made-up").data()["simulator"].cases == ("latency", "static")
 
@@ -166,7 +166,7 @@ def test_one_run_at_a_time_writes_to_a_directory(tmp_path: Path) -> None:
     try:
         assert other.stdout is not None
         assert other.stdout.readline() == b"held\n"
-        with pytest.raises(Refused, match=r"another run writes to .*made-up; wait"):
+        with pytest.raises(Refused, match=r"another run is writing to .*made-up; wait"):
             carry_out(_two(stop=False), Order(tmp_path))
         assert [file.name for file in store.home.iterdir()] == [".lock"]
     finally:
@@ -181,7 +181,7 @@ def test_what_is_no_manifest_is_let_be(torn: str, tmp_path: Path) -> None:
     manifest = tmp_path / "made-up" / "manifest.json"
     manifest.parent.mkdir()
     manifest.write_text(torn)
-    with pytest.raises(InvalidInput, match=r"its manifest.json is torn or something else"):
+    with pytest.raises(InvalidInput, match=r"its manifest.json cannot be read"):
         Store(manifest.parent).data()
     with pytest.raises(InvalidInput, match=r"remove it, or choose another directory with --out"):
         carry_out(_two(stop=False), Order(tmp_path))
@@ -203,21 +203,21 @@ def test_a_torn_record_is_named(done: Path, tmp_path: Path) -> None:
         (tmp_path / name).write_text((done / name).read_text())
     with (tmp_path / "data-simulator.jsonl").open("a") as data:
         data.write('{"case": "la')
-    with pytest.raises(InvalidInput, match=r"data-simulator.jsonl: line \d+ is torn"):
+    with pytest.raises(InvalidInput, match=r"data-simulator.jsonl: line \d+ is no JSON"):
         Store(tmp_path).data()
 
 
 def test_a_size_or_a_seed_that_there_is_not_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="--seed -5: a whole number from 0 on"):
+    with pytest.raises(InvalidInput, match="--seed -5: must not be negative"):
         Order(tmp_path, seed=-5)
-    with pytest.raises(InvalidInput, match="--quick is of the simulator"):
+    with pytest.raises(InvalidInput, match="--quick is for the simulator"):
         Order(tmp_path, quick=True, engine="spark")
 
 
 def test_a_file_is_no_place_for_results(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     with pytest.raises(
-        InvalidInput, match=r"results cannot go to .*taken.made-up: Not a directory"
+        InvalidInput, match=r"cannot write results to .*taken.made-up: Not a directory"
     ):
         carry_out(_two(stop=False), Order(tmp_path / "taken"))
 
@@ -239,7 +239,7 @@ def test_an_interrupt_ends_the_cases_beside_each_other(tmp_path: Path) -> None:
     two = _two(stop=True)
     three = replace(two, cases=lambda step, rate: (*two.cases(step, rate), Case("slow", slow)))
     began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt, match="the cases that are done are in"):
+    with pytest.raises(KeyboardInterrupt, match="the finished cases are in"):
         carry_out(three, Order(tmp_path, jobs=2))
     assert time.monotonic() - began < 60
     manifest = tmp_path / "made-up" / "unfinished" / "manifest.json"
@@ -293,7 +293,7 @@ def test_how_long_is_told_roughly(seconds: float, said: str) -> None:
 
 
 def test_what_spark_cannot_show_is_refused_with_the_reason(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="made-up is not shown on Spark: it is made up"):
+    with pytest.raises(Refused, match="made-up does not run on Spark: it is made up"):
         carry_out(MADE_UP, Order(tmp_path, engine="spark"))
     assert not list(tmp_path.iterdir())
 
@@ -341,7 +341,7 @@ def test_on_spark_cases_run_in_rotated_rounds_after_one_run_for_nothing(tmp_path
         assert said["rounds"] == [[*"abc"], [*"bca"], [*"cab"]][:rounds]
         assert said["cases"] == [*"abc"]
         assert f"--engine spark --rounds {rounds}" in said["command"]
-    with pytest.raises(InvalidInput, match="--rounds 0: at least one"):
+    with pytest.raises(InvalidInput, match="--rounds 0: must be at least 1"):
         Order(tmp_path, rounds=0)
 
 

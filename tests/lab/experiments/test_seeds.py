@@ -16,7 +16,7 @@ from penstock_lab import experiments
 from penstock_lab.experiments import reading
 from penstock_lab.experiments.experiment import Data, Experiment, Setting
 from penstock_lab.experiments.nephele import figure_8 as nephele_8
-from penstock_lab.experiments.nephele.common import PRINTED, Buffers, Fewest
+from penstock_lab.experiments.nephele.common import PRINTED, Buffers, FewestInstances
 from penstock_lab.experiments.play import Play
 from penstock_lab.experiments.runner import Order, carry_out
 from penstock_lab.experiments.scenario import (
@@ -40,7 +40,7 @@ def test_every_experiment_can_be_made_in_both_sizes(experiment: Experiment) -> N
         cases = experiment.made("simulator", experiment.parameters("simulator", quick))
         assert len({case.name for case in cases}) == len(cases) > 0
     assert len({claim.what for claim in experiment.claims}) == len(experiment.claims)
-    numbered = any(claim.seed is not None for claim in experiment.claims)
+    numbered = any(claim.paper is not None for claim in experiment.claims)
     assert numbered == (experiment.name not in WITHOUT_NUMBERS)
     assert (experiment.spark is None) == bool(experiment.no_spark)
 
@@ -150,7 +150,7 @@ def test_what_comes_on_top_of_the_usual_tweets_passes_and_a_fifth_of_the_others(
 def test_the_best_static_plan_meets_the_bound_in_the_whole_run_too(tmp_path: Path) -> None:
     whole = replace(prime_tester(40, rates=(10_000, 14_000)), seconds=20.0, load="14000/s")
     calm = replace(whole, load="11000/s")
-    job = Fewest(calm, whole, {"test": range(20, 60)}, {"test": 40}, every=5.0)
+    job = FewestInstances(calm, whole, {"test": range(20, 60)}, {"test": 40}, every=5.0)
     found, *records = job(Setting(1, tmp_path))
     data = Data(tuple({"case": "", **record} for record in records))
     assert found["test"] < 50

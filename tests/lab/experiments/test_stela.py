@@ -15,14 +15,14 @@ from penstock_lab.experiments.stela.common import (
     AT,
     AT_ONCE,
     Dealt,
+    ScaleOut,
     best,
     chanced,
     least_links,
     starting,
     taken,
 )
-from penstock_lab.experiments.stela.common import Draw as Out
-from penstock_lab.experiments.stela.figure_8 import FIGURE_8, RANDOM, STELA, Draw, down, kept
+from penstock_lab.experiments.stela.figure_8 import FIGURE_8, RANDOM, STELA, ScaleInDraw, down, kept
 from penstock_lab.experiments.stela.layout import Layout, slots
 from penstock_lab.experiments.stela.topologies import (
     LINEAR,
@@ -96,7 +96,7 @@ def test_workers_start_as_fast_as_the_processors_of_their_machines_let_them() ->
 
 def test_stela_stops_what_it_gives_executors_and_a_rebalance_stops_all(tmp_path: Path) -> None:
     def seen(policy: str) -> tuple[Record, float]:
-        found = Out(PAGE_LOAD, policy, 0)(Setting(1, tmp_path / policy))
+        found = ScaleOut(PAGE_LOAD, policy, 0)(Setting(1, tmp_path / policy))
         (change,) = [r for r in found if r["kind"] == "change"]
         ticks = [r for r in found if r["kind"] == "tick" and r["at"] >= AT]
         still = (b["at"] - a["at"] for a, b in pairwise(ticks) if a["delivered"] == b["delivered"])
@@ -112,7 +112,7 @@ def test_stela_stops_what_it_gives_executors_and_a_rebalance_stops_all(tmp_path:
 
 
 def test_least_link_load_moves_executors_and_adds_none(tmp_path: Path) -> None:
-    found = Out(PAGE_LOAD, "least link load", 0)(Setting(1, tmp_path))
+    found = ScaleOut(PAGE_LOAD, "least link load", 0)(Setting(1, tmp_path))
     (change,) = [r for r in found if r["kind"] == "change"]
     assert change["actions"] == ["executors 7 -> 8"]
     assert change["interruption"] > 0
@@ -134,7 +134,7 @@ def test_times_are_drawn_between_bounds_and_in_the_same_order() -> None:
 
 def test_workers_without_a_place_take_their_share_of_the_executors_along(tmp_path: Path) -> None:
     scenario = SCALING.scenario(SCALING.times, 10.0, cores=1, packed=True, cpu=0.0)
-    draw = Draw(RANDOM, 0)
+    draw = ScaleInDraw(RANDOM, 0)
     # the first of the components behind the source is on the third machine, in four workers
     one = [*draw._homeless(Setting(1, tmp_path), scenario.plan, ("2",), 0.5)]
     assert {name for name, _ in one} == {"transform"}
@@ -147,7 +147,7 @@ def test_the_fewer_workers_find_a_place_the_less_is_kept(tmp_path: Path) -> None
     ways = (STELA, "random, 3/4 placed", "random, 1/4 placed")
     records = []
     for way in ways:
-        found = Draw(way, 0)(Setting(1, tmp_path / way))
+        found = ScaleInDraw(way, 0)(Setting(1, tmp_path / way))
         records += [{"case": f"page-load, {way}, 0", **r} for r in found]
     told = Data(tuple(records), parameters={"draws": 1})
     stela, many, few = (kept(way)(told) for way in ways)

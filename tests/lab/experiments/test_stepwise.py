@@ -24,9 +24,14 @@ from penstock_lab.experiments.stepwise import chain_spark as stepwise_spark
 from penstock_lab.experiments.stepwise import climb as climbs
 from penstock_lab.experiments.stepwise import common as stepwise
 from penstock_lab.experiments.stepwise import storm as storm
-from penstock_lab.experiments.stepwise.best_static import Best, filling, most_of, turned
 from penstock_lab.experiments.stepwise.climb import Attempts, Climb, Rival
-from penstock_lab.experiments.stepwise.contest import Contest
+from penstock_lab.experiments.stepwise.contest import (
+    BestUnderStress,
+    Contest,
+    filling,
+    most_of,
+    turned,
+)
 from penstock_lab.experiments.stepwise.figure_11 import FIGURE_11
 from penstock_lab.experiments.stepwise.figure_12 import FIGURE_12
 from penstock_lab.experiments.stepwise.figure_13 import FIGURE_13, needed, saved
@@ -125,7 +130,7 @@ def test_the_best_of_a_search_carries_no_less_than_its_start(tmp_path: Path) -> 
     climb = Climb("linear", "", 6, 3, 0.5, 3.0, 5)
     start = replace(climb, way="static", plan=filling(storm.app("linear"), 24))
     (first,) = start(Setting(1, tmp_path / "start"))
-    (best,) = Best(climb, 1)(Setting(1, tmp_path / "best"))
+    (best,) = BestUnderStress(climb, 1)(Setting(1, tmp_path / "best"))
     assert best["final"]
     assert best["throughput"] >= first["throughput"]
 
@@ -136,7 +141,9 @@ def test_rounds_of_others_count_as_they_were_seen(tmp_path: Path) -> None:
     seen = {"kind": "round", "number": 4, "changed": "sinks", "pipelines": names, "final": False}
     known = ({**seen, "instances": instances, "throughput": 1e6},
              {**seen, "instances": [1, 1, 1, 1], "throughput": 1e3})  # fmt: skip
-    (best,) = Best(Climb("linear", "", 6, 3, 0.5, 3.0, 5), 1, known)(Setting(1, tmp_path))
+    (best,) = BestUnderStress(Climb("linear", "", 6, 3, 0.5, 3.0, 5), 1, known)(
+        Setting(1, tmp_path)
+    )
     assert (best["instances"], best["throughput"]) == (instances, 1e6)
     assert (best["number"], best["changed"], best["final"]) == (1, "start", True)
 
@@ -145,9 +152,9 @@ def test_the_search_begins_with_what_others_did_best_with() -> None:
     """Each plan once, however often it was seen, and no more than are asked for."""
     seen = (((1, 1), 2.0), ((1, 3), 5.0), ((1, 2), 4.0), ((1, 3), 6.0), ((2, 3), 3.0))
     known = tuple({"pipelines": ["a", "b"], "instances": [*n], "throughput": t} for n, t in seen)
-    best = Best(Climb("linear", ""), 1, known, begin=3)
+    best = BestUnderStress(Climb("linear", ""), 1, known, begin=3)
     assert [*best.plans] == [{"a": 1, "b": 3}, {"a": 1, "b": 2}, {"a": 2, "b": 3}]
-    assert [*Best(Climb("linear", ""), 1).plans] == []
+    assert [*BestUnderStress(Climb("linear", ""), 1).plans] == []
 
 
 def test_no_way_carries_more_than_the_best_static_plan(tmp_path: Path) -> None:
@@ -271,7 +278,7 @@ def value(experiment: Experiment, what: str, found: Data) -> float | None:
 def test_the_seeds_own_numbers_would_agree() -> None:
     found = data(linear__stepwise=(958.6, 1876.0, 1500.0, 1876.0))
     rows = tabulate(FIGURE_11, {"simulator": found})
-    linear = [r for r in rows if r.claim.what.startswith("linear") and r.claim.seed is not None]
+    linear = [r for r in rows if r.claim.what.startswith("linear") and r.claim.paper is not None]
     assert {r.cells["simulator"].verdict for r in linear} == {AGREES, GIVEN}
     assert len(linear) == 5
 

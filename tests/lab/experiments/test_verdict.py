@@ -124,14 +124,14 @@ def test_a_side_that_the_paper_has_in_words_alone_is_compared() -> None:
 
 @pytest.mark.parametrize("seed", [1.65, None])
 def test_a_side_takes_the_place_of_a_number_and_needs_a_neutral_one(seed: float | None) -> None:
-    with pytest.raises(ValueError, match="a side is of a neutral number"):
+    with pytest.raises(ValueError, match="a side needs a neutral number"):
         claim(seed, side="above", **({"neutral": 1.0} if seed else {}))
 
 
 def test_what_is_missed_is_not_a_gain_too() -> None:
-    with pytest.raises(ValueError, match="an ideal number or a neutral one"):
+    with pytest.raises(ValueError, match="an ideal number needs a number of the paper's"):
         claim(0.9, ideal=1.0, neutral=1.0)
-    with pytest.raises(ValueError, match="an ideal number or a neutral one"):
+    with pytest.raises(ValueError, match="an ideal number needs a number of the paper's"):
         claim(None, ideal=1.0)
 
 

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 _NAME = "The name of an experiment, `list` or `all`."
 _VERDICTS = (
-    "A table has the paper's number beside the one found here, and a verdict. agrees: the effect "
-    "is within 25 percent of the paper's (5 or 10 where the table says so). better: further away, "
-    "in the direction that everybody wants. same direction: at least half of the effect, or on the "
-    "side that the paper names. weaker: less than half of it. differs: none of these. given: the "
-    "number was put in, and counts for nothing. one run: fewer than three rounds on Spark, and not "
-    "judged. not measured: the data do not say. varied: found with other parameters than the "
-    "paper's. Of a ratio the distance from 1 is compared, of a share of hits the misses."
+    "A table has the paper's number, the number found here, and a verdict. agrees: the effect is "
+    "within 25 percent of the paper's (5 or 10 where the table says so). better: larger, in the "
+    "desired direction. same direction: at least half of the effect, or in the direction that the "
+    "paper names. weaker: less than half of it. differs: none of these. given: the number was put "
+    "in and does not count. one run: fewer than three rounds on Spark, so no verdict. not "
+    "measured: the data do not have it. varied: found with parameters other than the paper's. For "
+    "a ratio, the distance from 1 is compared; for a share of hits, the misses."
 )
-_TIMES = "Times are about those at full size on two cores; with --quick it is less."
+_TIMES = "Times are estimates for the full size on two cores; --quick takes less."
 
 
 def _on_spark(ctx: click.Context) -> bool:
@@ -85,17 +85,16 @@ def command(
     """
     from penstock_lab import experiments
     from penstock_lab.experiments import times
-    from penstock_lab.experiments.many import cores
-    from penstock_lab.experiments.runner import Order, Progress
+    from penstock_lab.experiments.runner import Order, Progress, cores
     from penstock_lab.experiments.verdict import ROUNDS
 
     if name == "list":
         _list(streams)
         return
     if jobs is not None and jobs < 1:
-        raise InvalidInput(f"--jobs {jobs}: at least one case at a time")
+        raise InvalidInput(f"--jobs {jobs}: must be at least 1")
     if rounds is not None and engine == "simulator":
-        raise InvalidInput("--rounds is of Spark: the simulator gives the same in every round")
+        raise InvalidInput("--rounds is for Spark; the simulator is deterministic")
     repeats = ROUNDS if rounds is None else rounds
     order = Order(Path(out), seed, quick, engine, jobs=jobs or cores(), rounds=repeats)
     chosen = experiments.every() if name == "all" else (experiments.get(name),)
@@ -149,7 +148,7 @@ def _list(streams: Streams) -> None:
 
 
 def _seconds(one: Experiment) -> dict[EngineName, float | None]:
-    """The engines it runs on, with about how long it takes there."""
+    """The engines it runs on, with estimated durations in seconds."""
     from penstock_lab.experiments import times
     from penstock_lab.experiments.experiment import ENGINES
 

@@ -1,7 +1,6 @@
-"""The seeds' experiments: one command gives the table and the picture.
+"""The experiments of the papers; each gives a table, a picture and its raw data.
 
-An experiment is a value in the `EXPERIMENTS` of a module here; a new module is a name in
-`_MODULES`.
+An experiment is a value in the `EXPERIMENTS` of a module below; `_MODULES` lists these modules.
 """
 
 from __future__ import annotations

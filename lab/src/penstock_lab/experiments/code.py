@@ -1,17 +1,16 @@
-"""A digest of the code that the records of an experiment depend on.
+"""Digest of the code that the records of an experiment depend on.
 
 It covers every function, class and constant of Penstock that the cases of an experiment can reach
-by name, also policies and workloads that are named in a text. It does not cover claims and
-pictures: these are made from the records, and made again whenever they change.
+by name, including policies and workloads named in a string. It does not cover claims and
+pictures: these are made from the records, and remade whenever they change.
 
-A stored result keeps the digest of the code that made it, so that a test notices when the code is
-no longer that. Comments, docstrings, annotations, imports, the texts of errors and the order of
-definitions do not count, nor in which module a definition stands and whether it is named through
-that module, so that tidying up makes no result stale.
+A stored result keeps the digest of the code that made it, so a test notices when that code changes.
+Comments, docstrings, annotations, imports, texts of errors, the order of definitions and the module
+of a definition do not count, so that tidying up makes no result stale.
 
-On the simulator the code is all of it but what only tells or draws (`APART`). On Spark a run also
-depends on the engine, the machine and chance, so that only the experiments' own code is covered;
-the engine is named by the commit.
+For the simulator, all code is covered except what only reports or draws (`APART`). A run on Spark
+also depends on the engine, the machine and timing, so only the experiments' own code is covered;
+the commit identifies the engine.
 """
 
 from __future__ import annotations
@@ -45,15 +44,15 @@ APART = (
     ),
     *("penstock_lab.cli", WORKLOADS),
 )
-"""Modules and packages on which no simulated number depends: what a user writes and sees, the
-Spark engine, and the tables in which names are looked up."""
+"""Modules and packages on which no simulated number depends: the user's side, the Spark engine, and
+the registries."""
 
 _Place = tuple[str, str]
 """A module and a name in it."""
 
 
 def digest(experiment: Experiment, engine: EngineName) -> str:
-    """Of the code that makes the records of an experiment on an engine."""
+    """Digest of the code that makes the records of an experiment on an engine."""
     build = experiment.cases if engine == "simulator" else experiment.spark
     reach = Reach((OWN,) if engine == "spark" else ROOTS)
     reach.add(place(build))
@@ -61,7 +60,7 @@ def digest(experiment: Experiment, engine: EngineName) -> str:
 
 
 def place(found: Any) -> _Place:
-    """Where a function or a class is defined; of what is within another, where that one is."""
+    """Where a function or class is defined; for nested ones, where the outermost one is."""
     while isinstance(found, partial):
         found = found.func
     return found.__module__, found.__qualname__.partition(".")[0]
@@ -69,9 +68,9 @@ def place(found: Any) -> _Place:
 
 @dataclass
 class Reach:
-    """The definitions that some begin with, and all that these name.
+    """Definitions, and all definitions that these refer to.
 
-    within: packages to which it keeps.
+    within: the packages that are covered.
     """
 
     within: tuple[str, ...] = ROOTS
@@ -86,7 +85,7 @@ class Reach:
                 waiting += names
 
     def digest(self) -> str:
-        """The same wherever the definitions stand."""
+        """Digest of all definitions, independent of their modules."""
         texts = sorted(f"{name} {text}" for (_, name), text in self.found.items() if text)
         return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
 
@@ -103,7 +102,7 @@ def covered(module: str, within: Iterable[str]) -> bool:
 
 @dataclass(frozen=True)
 class Source:
-    """The definitions of a module by name, and what it imports of Penstock: where that is."""
+    """The definitions of a module by name, and the origin of its imports from Penstock."""
 
     module: str
     defined: Mapping[str, tuple[ast.stmt, ...]]
@@ -114,7 +113,7 @@ class Source:
 def defined(
     module: str, name: str, within: tuple[str, ...] = ROOTS
 ) -> tuple[str, tuple[_Place, ...]]:
-    """A definition as a text, and what it names; of what is imported, where it comes from."""
+    """A definition as text and the places it refers to; for an import, its origin."""
     source = read(module)
     if name in source.imported:
         return "", (source.imported[name],)
@@ -126,7 +125,7 @@ def defined(
 
 @cache
 def read(module: str) -> Source:
-    """Read a module without running it; one that there is not defines nothing."""
+    """Parse a module without running it; a missing module defines nothing."""
     try:
         spec = find_spec(module)
     except ModuleNotFoundError:
@@ -136,7 +135,7 @@ def read(module: str) -> Source:
 
 
 def parsed(module: str, text: str) -> Source:
-    """What a module of this text defines and imports."""
+    """Definitions and imports of a module with this source text."""
     found: dict[str, list[ast.stmt]] = defaultdict(list)
     imported: dict[str, _Place] = {}
     for node in _WithoutWords().visit(ast.parse(text)).body:
@@ -163,12 +162,12 @@ def _targets(node: ast.stmt) -> Iterator[str]:
 
 
 def named(node: ast.stmt, source: Source) -> Iterator[_Place]:
-    """What a definition names."""
+    """The places that a definition refers to."""
     inside = (one for one in ast.walk(node) if isinstance(one, ast.ImportFrom))
     imported = {**source.imported, **dict(pair for one in inside for pair in _imports(one))}
     for one in ast.walk(node):
         if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name):
-            if one.value.id in imported:  # a module, or else there is no such place
+            if one.value.id in imported:  # if it is no module, no such place exists
                 yield ".".join(imported[one.value.id]), one.attr
         elif isinstance(one, ast.Name):
             if one.id in imported:
@@ -189,7 +188,7 @@ def _is_module(place: _Place | None) -> bool:
 
 @cache
 def _looked_up(text: str) -> tuple[_Place, ...]:
-    """The policy and the workload of a name."""
+    """The policy and the workload with this name, if there are any."""
     from penstock import policies
     from penstock_lab.workloads import WORKLOADS
 
@@ -201,7 +200,7 @@ def _looked_up(text: str) -> tuple[_Place, ...]:
 
 
 class _WithoutWords(ast.NodeTransformer):
-    """Takes docstrings and annotations away, of which no number comes."""
+    """Removes docstrings and annotations, on which no number depends."""
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
         found = super().generic_visit(node)
@@ -223,7 +222,7 @@ class _WithoutWords(ast.NodeTransformer):
 
 
 class _WithoutPlaces(ast.NodeTransformer):
-    """Takes away where names come from, which is followed anyway, and what errors say.
+    """Removes the modules of names, which are followed anyway, and the texts of errors.
 
     A name of code that is not covered becomes a number, so that renaming it makes nothing stale.
     """
@@ -253,7 +252,7 @@ class _WithoutPlaces(ast.NodeTransformer):
         return node if place is None else ast.Name(self._name(place, node.id), node.ctx)
 
     def _place(self, node: ast.expr) -> _Place | None:
-        """Where a name comes from that is imported, and no variable of a function."""
+        """Origin of an imported name; None for other names and for local variables."""
         if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
             return None
         return None if node.id in self._local else self._imported.get(node.id)
@@ -276,7 +275,7 @@ class _WithoutPlaces(ast.NodeTransformer):
 
 
 def _bound(node: ast.FunctionDef) -> set[str]:
-    """The parameters and variables of a function."""
+    """Parameters and local variables of a function."""
     arguments = {one.arg for one in ast.walk(node) if isinstance(one, ast.arg)}
     names = (one for one in ast.walk(node) if isinstance(one, ast.Name))
     return arguments | {one.id for one in names if isinstance(one.ctx, ast.Store)}

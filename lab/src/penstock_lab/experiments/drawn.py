@@ -1,7 +1,7 @@
-"""Digests of a picture: what shows that it was drawn from the data beside it.
+"""Digests of a picture, which show that it was drawn from the data next to it.
 
-Drawing takes seconds, and another version of matplotlib draws other bytes; what is to be drawn is
-a value that is made at once.
+Drawing takes seconds, and another version of matplotlib draws other bytes. The figure to be drawn
+is a value, which is made quickly and compared instead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.drawing.figures import Figure
 
 
 def digests(figure: Figure, png: Path, svg: Path) -> dict[str, str]:
-    """Of what is to be seen, and of the files that show it."""
+    """Digests of a figure and of the two files that show it."""
     return {
         "figure": of(figure),
         "png": hashlib.sha256(png.read_bytes()).hexdigest(),
@@ -26,7 +26,7 @@ def digests(figure: Figure, png: Path, svg: Path) -> dict[str, str]:
 
 
 def of(figure: Figure) -> str:
-    """The same for figures whose words are the same and whose numbers are in nine digits."""
+    """Digest of a figure: its texts, and its numbers to nine digits."""
     text = json.dumps(_plain(asdict(figure)), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 

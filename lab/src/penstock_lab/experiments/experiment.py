@@ -1,7 +1,7 @@
-"""What an experiment is, as values.
+"""An experiment of a paper as a value: cases, claims and a picture.
 
-An experiment has cases, which are carried out and leave records; claims, which are numbers of a
-seed's and how to read the same off the records; and a picture, drawn from the records alone.
+Cases are run and leave records. A claim is a number from the paper and a function that reads the
+same number from the records. The picture is drawn from the records alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 from penstock.drawing.figures import Figure
 
 Record = Mapping[str, Any]
-"""Something that was seen: values that JSON knows, with its `case` and its `kind`."""
+"""An observation: JSON values, with its `case` and `kind`."""
 
 EngineName = Literal["simulator", "spark"]
 ENGINES: tuple[EngineName, ...] = ("simulator", "spark")
@@ -23,9 +23,9 @@ ENGINES: tuple[EngineName, ...] = ("simulator", "spark")
 
 @dataclass(frozen=True)
 class Setting:
-    """What a case is carried out with.
+    """The conditions under which a case runs.
 
-    scratch: a directory that is thrown away; tell: to be called with the share that is done.
+    scratch: a temporary directory; tell: to be called with the share that is done.
     """
 
     seed: int
@@ -34,26 +34,26 @@ class Setting:
 
 
 class Job(Protocol):
-    """Carries a case out; the records need not have their `case`."""
+    """Runs a case and returns its records, which need not have a `case`."""
 
     def __call__(self, setting: Setting, /) -> Iterable[Record]: ...
 
 
 @dataclass(frozen=True)
 class Case:
-    """One bar, or one line, of an experiment: a policy on a workload, most often a `Play`."""
+    """One bar or line of an experiment: a policy on a workload, usually a `Play`."""
 
     name: str
     job: Job
 
 
 class NotTried(KeyError):
-    """A case that was not carried out."""
+    """The case was not run."""
 
 
 @dataclass(frozen=True)
 class Data:
-    """All records of an experiment on one engine, and the parameters it ran with."""
+    """All records of an experiment on one engine, and the parameters of the run."""
 
     records: tuple[Record, ...]
     engine: EngineName = "simulator"
@@ -65,14 +65,14 @@ class Data:
         return tuple(self._by_case)
 
     def of(self, case: str, kind: str = "tick") -> tuple[Record, ...]:
-        """The records of a case and a kind. Raises `NotTried`."""
+        """The records of a case and kind. Raises `NotTried`."""
         if case not in self._by_case:
             raise NotTried(case)
         return tuple(r for r in self._by_case[case] if r["kind"] == kind)
 
     @cached_property
     def rounds(self) -> tuple[Data, ...]:
-        """The same of each round alone; records that say none are of the first."""
+        """The data of each round; records without a round belong to the first."""
         found: dict[int, list[Record]] = {}
         for record in self.records:
             found.setdefault(int(record.get("round", 0)), []).append(record)
@@ -93,23 +93,25 @@ Read = Callable[[Data], float | None]
 
 @dataclass(frozen=True)
 class Claim:
-    """A number that a seed gives, and the same number here.
+    """A number that the paper gives, and how to read the same number from the records.
 
-    seed: None where the seed gives none, and only ours is told; read: from the records, raises
-    `KeyError` or returns None where they do not say; neutral: the number that would say that
-    there is no difference, such as 1 for a ratio, from which both are measured; side: on which side
-    of it the seed is, where it says so in words alone; ideal: in place of a neutral number the
-    perfect one, such as 1 for a share of windows that meet a bound, so that misses are compared;
-    better: in which direction ours may leave the seed's behind; within: how far apart effects may
-    be, as a share of the seed's; basis: "given" for a number that was put in or follows from what
-    was, "varied" for one that was found with other parameters than the seed's, neither of which
-    counts as found; given_on: the engine on which a number was put in that is measured on the
-    other; why: the reason, told where they do not agree, also where ours is better, and
-    on_spark: the same for Spark; only: the engine on which it can be compared, where sizes matter.
+    paper: the paper's number, None if it gives none and ours is only reported.
+    read: reads our number; raises `KeyError` or returns None if the records do not have it.
+    neutral: the number that means no difference, such as 1 for a ratio; effects are differences
+    from it.
+    side: on which side of `neutral` the paper's number is, where the paper says only that.
+    ideal: the perfect number, such as 1 for a share of windows within a bound; misses are compared.
+    better: the direction in which our number may exceed the paper's.
+    within: the largest difference between effects that agree, as a share of the paper's.
+    basis: "given" for a number that was put in or follows from what was put in, "varied" for one
+    found with parameters other than the paper's; neither counts as found.
+    given_on: the engine on which the number was put in; on the other it is measured.
+    why, on_spark: the reason for a difference, on the simulator and on Spark.
+    only: the only engine on which the number is compared.
     """
 
     what: str
-    seed: float | None
+    paper: float | None
     read: Read
     unit: str = ""
     neutral: float | None = None
@@ -124,36 +126,36 @@ class Claim:
     given_on: EngineName | None = None
 
     def __post_init__(self) -> None:
-        if self.side is not None and (self.seed is not None or self.neutral is None):
+        if self.side is not None and (self.paper is not None or self.neutral is None):
             raise ValueError(
-                f"'{self.what}': a side is of a neutral number, in place of the seed's"
+                f"'{self.what}': a side needs a neutral number and no number of the paper's"
             )
-        if self.ideal is not None and (self.seed is None or self.neutral is not None):
+        if self.ideal is not None and (self.paper is None or self.neutral is not None):
             raise ValueError(
-                f"'{self.what}': a number of the seed's has an ideal number or a neutral one"
+                f"'{self.what}': an ideal number needs a number of the paper's and no neutral one"
             )
 
 
 def simulated(*claims: Claim) -> tuple[Claim, ...]:
-    """Claims of which Spark's cases say nothing."""
+    """The claims, compared on the simulator only."""
     return tuple(replace(claim, only="simulator") for claim in claims)
 
 
 LOCAL = (
     "a local master with more slots than cores, and operators that wait. Dynamic allocation does "
-    "not apply, as it asks a cluster for executors, and a local master has one for good; nephele-6 "
-    "has it."
+    "not apply: it requests executors from a cluster, and a local master always has one; nephele-6 "
+    "includes it."
 )
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment of a seed's.
+    """An experiment of a paper.
 
-    cases: from parameters, which are `size`, or `quick` on top of it, to what is carried out on
-    the simulator; spark: the same for Spark with `spark_size`, None where it is not shown there,
-    for which `no_spark` gives the reason, and `on_spark` what Spark it was; notes: what else a
-    reader of the table has to know.
+    cases: makes the cases for the simulator from parameters: `size`, overridden by `quick`.
+    spark: makes the cases for Spark from `spark_size`; None if the experiment is not run on Spark,
+    for the reason `no_spark`.
+    on_spark: how Spark was set up; notes: what else a reader of the table has to know.
     """
 
     name: str
@@ -177,6 +179,6 @@ class Experiment:
         return {**self.size, **(self.quick if quick else {})}
 
     def made(self, engine: EngineName, parameters: Mapping[str, Any]) -> tuple[Case, ...]:
-        """The cases with these parameters; none on Spark where it cannot be shown there."""
+        """The cases with these parameters; none for an engine on which it does not run."""
         build = self.cases if engine == "simulator" else self.spark
         return () if build is None else tuple(build(**parameters))

@@ -1,4 +1,4 @@
-"""A dataflow under a policy: what most cases of experiments are."""
+"""A dataflow under a policy, on the simulator or on Spark, and the records of its run."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from penstock_lab.experiments.experiment import Record, Setting
 from penstock_lab.experiments.scenario import Scenario
 
 FREE = Guard(cooldown=0.0, undo=0.0, horizon=math.inf)
-"""The seeds have no guard: their policies wait as long as they say themselves, at any cost."""
+"""The papers have no guard: their policies decide on their own when to change, at any cost."""
 
 
 @dataclass(frozen=True)
 class Play:
     """A scenario on the simulator.
 
-    plan: to start with, the scenario's if None; turn: seconds between two turns of the loop;
-    every: and between two records; options: of the engine; over: told all records so far, whether
-    what comes after them says nothing more. What is recorded: `tick`s, a `change` for each that was
-    made, and one `summary`.
+    plan: the initial plan, by default the scenario's; turn: seconds between two turns of the loop;
+    every: seconds between two records; options: of the engine; over: gets the records so far and
+    returns True if the run can end. The records are `tick`s, a `change` for each change, and one
+    `summary`.
     """
 
     scenario: Scenario
@@ -79,7 +79,7 @@ class Play:
 
 
 def summed_up(tally: RunTotals, totals: Mapping[str, LatencyMetrics]) -> Record:
-    """A simulated run as a whole; what is still on its way at the end is not waited for."""
+    """The summary of a simulated run; records in flight at the end are not waited for."""
     seen = tally.snapshot
     assert seen is not None
     return {
@@ -95,13 +95,12 @@ def summed_up(tally: RunTotals, totals: Mapping[str, LatencyMetrics]) -> Record:
 
 @dataclass(frozen=True)
 class SparkPlay:
-    """A dataflow on Spark: `build` makes it, with its sinks under a directory.
+    """A dataflow on Spark: `build` makes it, with its sinks below a directory.
 
-    slots: tasks that run at a time, more than there are cores where operators wait; master: in
-    place of this one executor, a cluster, started for the case alone; warm: seconds for which the
-    same runs before, for nothing, since Spark is slow at first and the first case would bear it;
-    drain: whether all that has come is worked off in the end, which takes long where more came
-    than was carried.
+    slots: concurrent tasks, more than there are cores if operators wait; master: a cluster, started
+    for this case alone, instead of one local executor; warm: seconds of a warm-up run before, whose
+    records are dropped; drain: True to process the whole backlog at the end, which takes long after
+    an overload.
     """
 
     build: Callable[[Path], Dataflow]
@@ -127,7 +126,7 @@ class SparkPlay:
             return self.played(setting.scratch, Watch(self.every, setting.tell))
 
     def played(self, home: Path, watch: Watch) -> list[Record]:
-        """Run it as it is, with all that is kept under a directory."""
+        """Run it once, with all files below a directory."""
         engine = on_spark(self.slots, self.conf, self.master)
         summary = run(
             self.build(home / "out"),
@@ -146,12 +145,12 @@ class SparkPlay:
         return watch.all(summary)
 
     def viewed(self, engine: Any, watch: Watch) -> View:
-        """Who looks on: a play that has to do with the engine itself puts its own before this."""
+        """The view of the run; subclasses that act on the engine wrap it."""
         return watch
 
 
 def on_spark(slots: int, conf: Mapping[str, str] | None = None, master: str | None = None) -> Any:
-    """Spark on this machine with so many slots, or on a master."""
+    """The Spark engine with this many local slots, or on a master."""
     from penstock.engines.spark.engine import SparkEngine  # slow to load: only when needed
 
     return SparkEngine(master=master or f"local[{slots}]", conf=conf)
@@ -159,7 +158,7 @@ def on_spark(slots: int, conf: Mapping[str, str] | None = None, master: str | No
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """No session of Spark's before and after, as there can be one at a time."""
+    """End Spark's session before and after, as there can be only one at a time."""
     from penstock.engines.spark.session.flow_session import end
 
     end()
@@ -170,7 +169,7 @@ def _alone() -> Iterator[None]:
 
 
 class Watch:
-    """Keeps what experiments look at; as a view, of a run that is shown to nobody."""
+    """A view that collects the records of a run."""
 
     def __init__(
         self, every: float = 1.0, tell: Callable[[float], None] = lambda share: None
@@ -200,7 +199,7 @@ class Watch:
         """There is nothing to close."""
 
     def all(self, summary: Summary) -> list[Record]:
-        """Everything, with the summary; a run that was ended early is no case."""
+        """All records with the summary. Raises `KeyboardInterrupt` if the run was ended early."""
         if summary.interrupted:
             raise KeyboardInterrupt
         return [*self.records, {"kind": "summary", **replace(summary, run_dir="").to_json()}]
@@ -243,7 +242,7 @@ def _pipelines(plan: Plan, seen: Snapshot) -> Mapping[str, Record]:
 
 
 def changed(tick: Tick) -> Record:
-    """A change that was made as a record."""
+    """An applied change as a record."""
     assert tick.transition is not None
     made = tick.transition
     return {
@@ -257,5 +256,5 @@ def changed(tick: Tick) -> Record:
 
 
 def short(value: float | None) -> float | None:
-    """Six digits are enough for a table, and keep records small."""
+    """The value rounded to six digits, which keeps records small."""
     return None if value is None else float(f"{value:.6g}")

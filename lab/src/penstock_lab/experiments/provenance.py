@@ -1,4 +1,4 @@
-"""What a result was made with: the commit, the machine, and the code."""
+"""Provenance of a result: commit, machine and digest of the code."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from penstock_lab.experiments.experiment import EngineName, Experiment
 
 
 def of(experiment: Experiment, engine: EngineName) -> dict[str, Any]:
-    """What a manifest says of a run that begins now."""
+    """Provenance for the manifest of a run that starts now."""
     return {"commit": commit(), "machine": machine(), "code": code.digest(experiment, engine)}
 
 
 def commit(home: Path = Path(__file__).parent) -> str | None:
-    """The commit of the sources, `0a1b2c3d4e5f+changes` if they differ; None if there is none."""
+    """Commit of the sources, `0a1b2c3d4e5f+changes` if they were edited, None outside git."""
     try:
         head = _git(home, "rev-parse", "--short=12", "HEAD").strip()
         changed = _git(home, "status", "--porcelain", "--", ".")
@@ -34,7 +34,7 @@ def _git(home: Path, *words: str) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """Cores, memory in GiB, and versions; nothing that names the machine itself."""
+    """Cores, memory in GiB and versions; nothing that identifies the machine."""
     pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     return {
         "cores": os.cpu_count(),

@@ -1,30 +1,30 @@
-"""Reading numbers and lines off the records of an experiment."""
+"""Reads numbers and lines for pictures from the records of an experiment."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
 from penstock.drawing.figures import Line, Mark
-from penstock_lab.experiments.convergence import convergence_time
 from penstock_lab.experiments.experiment import Data, Record
 
 
 def summary(data: Data, case: str) -> Record:
-    """What came of a case as a whole."""
+    """The summary record of a case."""
     return data.of(case, "summary")[-1]
 
 
 def task_hours(data: Data, case: str) -> float:
-    """Instances times the time they were there."""
+    """Instances times the time they existed, in hours."""
     return float(summary(data, case)["slot_seconds"]) / 3600
 
 
 def slot_hours(data: Data, case: str, since: float = 0.0) -> float:
-    """Slots of the executors that were there, whoever decided on them, times the time."""
+    """Slots of all executors times the time these existed, in hours."""
     ticks = [tick for tick in data.of(case) if tick["at"] > since]
     times = pairwise([since, *(tick["at"] for tick in ticks)])
     held = (t["cores"] * (end - begin) for t, (begin, end) in zip(ticks, times, strict=True))
@@ -32,13 +32,13 @@ def slot_hours(data: Data, case: str, since: float = 0.0) -> float:
 
 
 def met(data: Data, case: str, constraint: str | None = None) -> float | None:
-    """The share of a constraint's windows in which the mean kept to it; None: of the first."""
+    """Share of windows whose mean latency met a constraint, by default the first one."""
     share = _latency(data, case, constraint)["met"]
     return None if share is None else float(share)
 
 
 def latency(data: Data, case: str, which: str = "mean_ms", constraint: str | None = None) -> float:
-    """Milliseconds over all records of a case: `mean_ms`, `p50_ms`, `p95_ms` or `p99_ms`."""
+    """Latency of a case in ms: `mean_ms`, `p50_ms`, `p95_ms` or `p99_ms`."""
     return float(_latency(data, case, constraint)[which])
 
 
@@ -51,12 +51,12 @@ def _latency(data: Data, case: str, constraint: str | None) -> Record:
 
 
 def between(records: tuple[Record, ...], since: float, until: float) -> tuple[Record, ...]:
-    """The records of a time."""
+    """The records from `since` to `until`."""
     return tuple(r for r in records if since <= r["at"] <= until)
 
 
 def throughput(data: Data, case: str, since: float, until: float, rows: str = "delivered") -> float:
-    """Rows a second over a time, as the sinks saw them; `rows`: `ingested`, `offered`."""
+    """Rows per second over a time; `rows`: `delivered`, `ingested` or `offered`."""
     inside = between(data.of(case), since, until)
     if len(inside) < 2:
         raise KeyError(f"{case} from {since} to {until}")
@@ -67,7 +67,7 @@ def throughput(data: Data, case: str, since: float, until: float, rows: str = "d
 def rates(
     data: Data, case: str, width: float = 10.0, rows: str = "delivered"
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Rows a second over windows of a width one after the other, with the end of each."""
+    """End times of consecutive windows and the rows per second in each."""
     times, found = [], []
     ticks = data.of(case)
     before = ticks[0]
@@ -80,30 +80,30 @@ def rates(
 
 
 def convergence(data: Data, case: str, start: float, width: float = 10.0) -> float | None:
-    """Seconds from a change until throughput has calmed down, as Stela counts them."""
+    """Seconds from a change until throughput has converged, as Stela defines it."""
     times, found = rates(data, case, width)
     return convergence_time(times, found, start)
 
 
 def average(data: Data, case: str, get: Callable[[Record], float | None]) -> float:
-    """The mean of something over the ticks of a case."""
+    """Mean of a value over the ticks of a case."""
     return fmean(v for v in map(get, data.of(case)) if v is not None)
 
 
 def line(data: Data, case: str, get: Callable[[Record], Any], label: str = "", **look: Any) -> Line:
-    """A line of something over time; what is missing is a gap."""
+    """A line of a value over time; missing values are gaps."""
     ticks = data.of(case)
     values = []
     for tick in ticks:
         try:
             values.append(get(tick))
-        except (KeyError, TypeError):  # not there, or not measured
+        except (KeyError, TypeError):  # missing, or not measured
             values.append(None)
     return Line(label or case, tuple(float(t["at"]) for t in ticks), tuple(values), **look)
 
 
 def marks(data: Data, case: str, pipeline: str | None = None) -> tuple[Mark, ...]:
-    """The changes of parallelism that were made, `39 → 82`; of one pipeline, or all."""
+    """Marks for changes of parallelism, `39 → 82`, of one pipeline or of all."""
     found = []
     for change in data.of(case, "change"):
         for action in change["actions"]:
@@ -112,3 +112,52 @@ def marks(data: Data, case: str, pipeline: str | None = None) -> tuple[Mark, ...
                 size = float(abs(int(read[3]) - int(read[2])))
                 found.append(Mark(float(change["at"]), f"{read[2]} → {read[3]}", size))
     return tuple(found)
+
+
+SPREAD = 0.05
+"""Standard deviation, as a share of the average, within which throughput counts as calm."""
+
+_SWINGS = 4
+
+
+def convergence_time(
+    times: Sequence[float],
+    throughput: Sequence[float],
+    start: float,
+    *,
+    average: float | None = None,
+    spread: float = SPREAD,
+) -> float | None:
+    """Seconds from the start of a change until throughput has settled; None if it never does.
+
+    It has settled when it has been twice above and twice below its average after the change, in
+    turn, and has stayed about it with a standard deviation of at most `spread` all that while.
+    A sample at the average counts as either. The average is that of the second half of what
+    follows the change, in which the dip of the change itself has passed, unless it is given.
+    """
+    if len(times) != len(throughput):
+        raise ValueError(f"{len(times)} times for {len(throughput)} samples")
+    after = [(t, x) for t, x in zip(times, throughput, strict=True) if t >= start]
+    if len(after) < _SWINGS:
+        return None
+    if average is None:
+        average = fmean(x for _, x in after[len(after) // 2 :])
+    bound = spread * abs(average)
+    apart = [x - average for _, x in after]
+    for last, (at, _) in enumerate(after):
+        if _calm(apart[: last + 1], bound):
+            return at - start
+    return None
+
+
+def _calm(apart: Sequence[float], bound: float) -> bool:
+    """Whether some stretch that ends here swings often enough and not too far."""
+    squares, swings, side = 0.0, 0, 0
+    for count, x in enumerate(reversed(apart), start=1):
+        squares += x * x
+        here = 0 if abs(x) <= 1e-9 * bound else int(math.copysign(1, x))
+        if here == 0 or here != side:  # a sample at the average is on the side that is due
+            swings, side = swings + 1, here or -side
+        if swings >= _SWINGS and math.sqrt(squares / count) <= bound:
+            return True
+    return False

@@ -1,4 +1,4 @@
-"""What an experiment has found, read back from its directory, for a notebook to show."""
+"""The result of an experiment, read from its directory, for notebooks."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _HERE: Mapping[EngineName, str] = {"simulator": "simulated", "spark": "on Spark"
 
 @dataclass(frozen=True)
 class Result(Shown):
-    """An experiment and its records, by engine: a table beside the seed's numbers, and pictures.
+    """An experiment and its records by engine: a table and pictures.
 
-    lacking: how many cases are done on engines that have not done all, `2 of 9`.
+    lacking: for engines that have not run all cases, the number they have: `2 of 9`.
     """
 
     experiment: Experiment
@@ -38,11 +38,11 @@ class Result(Shown):
         return tabulate(self.experiment, self.data)
 
     def table(self) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
-        """What the seed says, what was found here, and why where they differ."""
+        """The paper's numbers, ours, and the reasons for differences."""
         engines = [one for one in ENGINES if one in self.data]
-        heads = ["", "seed"]
+        heads = ["", "paper"]
         for engine in engines:
-            heads += [_HERE[engine], "here / seed", "verdict"]
+            heads += [_HERE[engine], "here / paper", "verdict"]
         return [*heads, "why"], [_words(row, engines) for row in self.rows]
 
     def figures(self) -> Sequence[Figure]:
@@ -50,7 +50,7 @@ class Result(Shown):
 
 
 def read(home: str | Path) -> Result:
-    """The result in a directory that `penstock experiment` has written. Raises `InvalidInput`."""
+    """Read the result that `penstock experiment` wrote to a directory. Raises `InvalidInput`."""
     store = Store(Path(home).expanduser())
     return Result(experiments.get(store.name), store.data(), store.lacking())
 

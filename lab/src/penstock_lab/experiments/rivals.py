@@ -1,4 +1,4 @@
-"""What an adaptive policy has to beat: Spark's own behaviour, and the best static plan."""
+"""Rivals of adaptive policies: Spark's dynamic allocation, and the best static plan."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.policies.shared.topology import Topology
 
 @dataclass(frozen=True)
 class Requested:
-    """Since when tasks are pending, how many executors come next, and since when some idle."""
+    """State of dynamic allocation: since when tasks are pending or executors idle, next step."""
 
     pending: float | None = None
     last: float = -float("inf")
@@ -28,14 +28,14 @@ class Requested:
 
 @dataclass(frozen=True)
 class DynamicAllocation:
-    """Executors as Spark's dynamic allocation asks for them.
+    """Executors as Spark's dynamic allocation requests them.
 
-    While tasks have been pending for `backlog` seconds, and then every `sustained` seconds, it asks
-    for executors: 1, 2, 4, 8 more. Those that had nothing to do for `idle` seconds are removed;
-    rows go to all instances, so that no executor idles alone. A task counts as pending where what
-    waits would keep the instances busy for more than a second, and an instance of every pipeline
-    that may grow runs on each of the `cores` of an executor. The times are Spark's defaults
-    (`spark.dynamicAllocation.*`); most: its upper bound.
+    Once tasks have been pending for `backlog` seconds, and then every `sustained` seconds, it
+    requests 1, 2, 4, 8 ... more executors. Executors that were idle for `idle` seconds are removed;
+    rows go to all instances, so either all executors are idle or none. A task counts as pending if
+    the backlog would keep the instances busy for more than a second. Every core of an executor runs
+    an instance of every pipeline that may grow. The times are Spark's defaults
+    (`spark.dynamicAllocation.*`); most: the largest number of executors.
     """
 
     most: int
@@ -87,7 +87,7 @@ class DynamicAllocation:
 
 
 def _behind(seen: PipelineMetrics, outside: int) -> float:
-    """Seconds for which what waits, here or before the sources, would keep all instances busy."""
+    """Seconds for which the backlog, including `outside` rows, would keep all instances busy."""
     return ((seen.backlog_rows or 0) + outside) * (seen.service or 0.0) / seen.parallelism
 
 
@@ -98,7 +98,7 @@ def _bounded(topology: Topology, name: str, instances: int) -> int:
 
 
 def scaled(plan: Plan, instances: Mapping[str, int]) -> Plan:
-    """The plan with other numbers of instances."""
+    """The plan with other parallelism."""
     pipelines = tuple(
         replace(p, parallelism=instances.get(p.name, p.parallelism)) for p in plan.pipelines
     )
@@ -107,7 +107,7 @@ def scaled(plan: Plan, instances: Mapping[str, int]) -> Plan:
 
 Found = tuple[int, ...]
 Score = Callable[[Mapping[str, int]], float]
-"""How good the instances of pipelines are; higher is better."""
+"""Rates the parallelism of all pipelines; higher is better."""
 
 
 def best_static(
@@ -119,13 +119,13 @@ def best_static(
     patience: int = 64,
     allowed: Callable[[Mapping[str, int]], bool] = lambda found: True,
 ) -> dict[str, int]:
-    """The static plan with the highest score among all that may be chosen.
+    """The static plan with the highest score among all allowed ones.
 
-    All of them are tried where there are no more than `exhaustive`. Else the best plan so far is
-    varied: an instance more or less of one pipeline, or moved from one to another, with steps that
-    halve. Where nothing gets better the next best are varied, `patience` of them, since several
-    bottlenecks have to be widened before it shows. Of equals the one with fewer instances is taken.
-    A score is asked for once.
+    With at most `exhaustive` choices, all are tried. Otherwise the best plan so far is varied:
+    instances are added to a pipeline, removed, or moved to another, in steps that are halved. If
+    nothing improves, the next best plans are varied, `patience` of them, since it can take several
+    changes before one shows an effect. Ties go to the plan with fewer instances. Each score is
+    computed once.
     """
     names, known = tuple(choices), dict[Found, tuple[float, int]]()
 
@@ -156,7 +156,7 @@ def _varied(
     worth: Callable[[Found], tuple[float, int]],
     patience: int,
 ) -> Found:
-    """The best that is found by varying the best first, until nothing got better for a while."""
+    """Best-first search that stops after `patience` steps without improvement."""
     best, left = start, patience
     seen, open_ones = {start}, [start]
     while open_ones and left >= 0:
@@ -175,7 +175,7 @@ def _able_near(able: Callable[[Found], bool], step: int, found: Found) -> Iterab
 
 
 def _near(found: Found, step: int) -> Iterable[Found]:
-    """One number turned by a step, or a step taken from one number and given to another."""
+    """Neighbours: one number changed by a step, or a step moved from one number to another."""
     for at in range(len(found)):
         for by in (step, -step):
             one = list(found)

@@ -1,18 +1,26 @@
-"""Carries out any experiment: its cases, then table and picture."""
+"""Runs an experiment: its cases, then its table and picture."""
 
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
+import os
+import pickle
+import signal
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from pyspark import cloudpickle
+
 from penstock import text
 from penstock.errors import InvalidInput, Refused
-from penstock_lab.experiments import many, times
+from penstock_lab.experiments import times
 from penstock_lab.experiments.experiment import Case, EngineName, Experiment, Record, Setting
 from penstock_lab.experiments.store import Store
 from penstock_lab.experiments.table import Row
@@ -21,11 +29,11 @@ from penstock_lab.experiments.verdict import ROUNDS
 
 @dataclass(frozen=True)
 class Order:
-    """How experiments are to be carried out.
+    """How to run experiments.
 
-    out: each has a directory of its name in it; quick: a smaller size, which there is on the
-    simulator alone; jobs: how many cases at a time, on the simulator; rounds: how often all cases
-    run on Spark. On the simulator a case gives the same whenever it is repeated.
+    out: each experiment gets a directory of its name in it; quick: a smaller size, on the simulator
+    only; jobs: simulated cases at a time; rounds: how often all cases run on Spark. A simulated
+    case is deterministic, so it runs once.
     """
 
     out: Path
@@ -38,14 +46,14 @@ class Order:
 
     def __post_init__(self) -> None:
         if self.seed < 0:
-            raise InvalidInput(f"--seed {self.seed}: a whole number from 0 on")
+            raise InvalidInput(f"--seed {self.seed}: must not be negative")
         if self.quick and self.engine == "spark":
-            raise InvalidInput("--quick is of the simulator: on Spark there is one size")
+            raise InvalidInput("--quick is for the simulator; Spark has one size only")
         if self.rounds < 1:
-            raise InvalidInput(f"--rounds {self.rounds}: at least one")
+            raise InvalidInput(f"--rounds {self.rounds}: must be at least 1")
 
     def command(self, name: str) -> str:
-        """What a person types to do the same again."""
+        """The command that repeats this run."""
         words = ["penstock", "experiment", name, "--seed", str(self.seed)]
         words += ["--quick"] if self.quick else []
         if self.engine == "spark":
@@ -58,14 +66,14 @@ def carry_out(
 ) -> tuple[Row, ...]:
     """Run all cases, keep their records, make the table and the picture.
 
-    tell: is called with the case under way and the share of the experiment that is done. A Ctrl-C
-    leaves the cases that are done and a table of them in a directory of their own, beside what was
-    complete before.
+    tell: is called with the current case and the share of the experiment that is done. After a
+    Ctrl-C, the directory `unfinished` has the finished cases and their table; an earlier complete
+    result stays.
     """
     parameters = experiment.parameters(order.engine, order.quick)
     cases = experiment.made(order.engine, parameters)
     if not cases:
-        raise Refused(f"{experiment.name} is not shown on Spark: {experiment.no_spark}")
+        raise Refused(f"{experiment.name} does not run on Spark: {experiment.no_spark}")
     store = Store(order.out / experiment.name)
     with store.held():
         _run(experiment, order, store, cases, parameters, tell)
@@ -73,7 +81,7 @@ def carry_out(
             return store.make(experiment, order.pictures)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
-                f"stopped; all cases are done and in {store.home}, not all is drawn"
+                f"stopped; {store.home} has all cases, but not all pictures"
             ) from None
 
 
@@ -85,7 +93,7 @@ def _run(
     parameters: Mapping[str, Any],
     tell: Callable[[str, float], None],
 ) -> None:
-    """Carry out all cases and keep their records."""
+    """Run all cases and keep their records."""
     engine, began = order.engine, time.monotonic()
     command, rounds = order.command(experiment.name), order.rounds if engine == "spark" else 1
     planned = rounds * len(cases)
@@ -98,14 +106,14 @@ def _run(
             carried = (
                 _in_turn(cases, order.seed, tell)
                 if alone
-                else many.carried_out(cases, order.seed, order.jobs, tell)
+                else in_parallel(cases, order.seed, order.jobs, tell)
             )
             with contextlib.closing(carried):
                 for case, records in carried:
                     draft.add(experiment, engine, case.name, records)
     except KeyboardInterrupt:
         draft.make(experiment, pictures=False)
-        raise KeyboardInterrupt(f"stopped; the cases that are done are in {draft.home}") from None
+        raise KeyboardInterrupt(f"stopped; the finished cases are in {draft.home}") from None
     store.end(experiment, engine, time.monotonic() - began)
 
 
@@ -116,10 +124,10 @@ def _on_spark(
     cases: Sequence[Case],
     tell: Callable[[str, float], None],
 ) -> None:
-    """All cases round by round, the first of them once before, for nothing.
+    """Run all cases round by round, after a warm-up run of the first case.
 
-    A JVM is slow until it has run for a while, which the case that comes first would bear: so
-    nothing is kept of the very first run, and each round begins with another case.
+    A new JVM is slow, which would count against the first case. So the very first run is dropped,
+    and each round begins with another case.
     """
     runs = [(None, cases[0]), *rotated(cases, order.rounds)]
     carried = _in_turn([case for _, case in runs], order.seed, tell)
@@ -130,7 +138,7 @@ def _on_spark(
 
 
 def rotated(cases: Sequence[Case], rounds: int) -> list[tuple[int, Case]]:
-    """The cases as often as there are rounds, each round beginning with the next of them."""
+    """All cases for each round; each round begins with the next case."""
     found = []
     for number in range(rounds):
         first = number % len(cases)
@@ -141,7 +149,7 @@ def rotated(cases: Sequence[Case], rounds: int) -> list[tuple[int, Case]]:
 def _in_turn(
     cases: Sequence[Case], seed: int, tell: Callable[[str, float], None]
 ) -> Generator[tuple[Case, list[Record]]]:
-    """The cases and their records, all in this process."""
+    """Run cases one after the other in this process."""
     for number, case in enumerate(cases):
 
         def told(share: float, number: int = number, name: str = case.name) -> None:
@@ -153,12 +161,12 @@ def _in_turn(
 
 
 class Progress:
-    """One line that says how far everything is, and about how long the rest will take.
+    """A line with the progress of all experiments and an estimate of the remaining time.
 
-    weights: the experiments in their order, and how much of the work each is. How long the rest
-    takes is told as soon as a part is done that says so: a quarter of the work, or experiments as
-    a whole that are a twentieth of it, as cases of one may be unequal. On a terminal the line is
-    written over, elsewhere a new one comes every `every` seconds.
+    weights: the experiments in their order, and the share of the work of each. The estimate starts
+    after a quarter of the work, or after whole experiments with a twentieth of it, since the cases
+    of one experiment may differ. A terminal shows one line that is overwritten; other outputs get
+    a new line every `every` seconds.
     """
 
     def __init__(self, out: TextIO, weights: Mapping[str, float], every: float = 15.0) -> None:
@@ -169,7 +177,7 @@ class Progress:
         self._written = -float("inf")
 
     def of(self, name: str) -> Callable[[str, float], None]:
-        """What one of the experiments is to tell."""
+        """The callback for the progress of one experiment."""
         names, total = list(self._weights), sum(self._weights.values())
         at = names.index(name)
         before = sum(self._weights[one] for one in names[:at]) / total
@@ -189,7 +197,7 @@ class Progress:
         return tell
 
     def say(self, line: str) -> None:
-        """A line that stays."""
+        """Print a line that is not overwritten."""
         self._write(line)
         if self._live:
             print(file=self._out, flush=True)
@@ -199,3 +207,72 @@ class Progress:
             print(f"\r{text.cut(line, 78):<78}", end="", file=self._out, flush=True)
         else:
             print(line, file=self._out, flush=True)
+
+
+_LOOK = 0.2
+"""Seconds between two checks of the progress of the cases."""
+
+
+def cores() -> int:
+    """Number of processes that can run at a time on this machine."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_parallel(
+    cases: Sequence[Case], seed: int, jobs: int, tell: Callable[[str, float], None]
+) -> Generator[tuple[Case, list[Record]]]:
+    """The cases in their order with their records; tell: as in `carry_out`.
+
+    A case depends on its random seed alone, so the records are those of a sequential run.
+    """
+    spawn = multiprocessing.get_context("spawn")
+    shares = spawn.Array("d", len(cases), lock=False)
+    others = {*multiprocessing.active_children()}
+    pool = ProcessPoolExecutor(jobs, spawn, initializer=_begin, initargs=(shares,))
+    with tempfile.TemporaryDirectory(prefix="penstock-") as scratch:
+        try:
+            futures = []
+            for number, case in enumerate(cases):
+                job = cloudpickle.dumps(case.job)  # type: ignore[no-untyped-call]
+                futures.append(pool.submit(_carry_out, job, number, seed, scratch))
+            for case, future in zip(cases, futures, strict=True):
+                while not _done(future):
+                    tell(case.name, sum(shares) / len(cases))
+                yield case, future.result()
+        finally:
+            for process in {*multiprocessing.active_children()} - others:
+                process.terminate()
+            pool.shutdown(cancel_futures=True)
+
+
+def _done(future: Future[list[Record]]) -> bool:
+    return future in wait([future], timeout=_LOOK).done
+
+
+_shares: Sequence[float] = ()
+
+
+def _begin(shares: Sequence[float]) -> None:
+    """Initialise a worker: it ignores Ctrl-C and ends when its parent ends."""
+    global _shares
+    _shares = shares
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _carry_out(job: bytes, number: int, seed: int, scratch: str) -> list[Record]:
+    def tell(share: float) -> None:
+        _shares[number] = share  # type: ignore[index]
+
+    home = Path(scratch) / str(number)
+    home.mkdir()
+    records = [*pickle.loads(job)(Setting(seed, home, tell))]
+    tell(1.0)
+    return records

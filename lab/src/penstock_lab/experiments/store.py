@@ -1,14 +1,14 @@
-"""The directory of an experiment: raw data, and all that is made from it.
+"""The directory of an experiment: its raw data, table and pictures.
 
-manifest.json    what was run with which parameters, commit, machine and code, and the command
-data-ENGINE.jsonl    every record, one a line
-table.md, table.json    made from the data of all engines there are
-picture-ENGINE.png, .svg    drawn from the data of that engine
-picture-ENGINE.json    digests of what was drawn, and of these two files
-unfinished/    manifest, data and table of a run that is not complete
+manifest.json    parameters, command, commit, machine and digest of the code, by engine
+data-ENGINE.jsonl    all records, one per line
+table.md, table.json    made from the data of all engines
+picture-ENGINE.png, .svg    drawn from the data of the engine
+picture-ENGINE.json    digests of the figure and of these two files
+unfinished/    manifest, data and table of an incomplete run
 
-A run writes into `unfinished` and is put in the place of the one before when it is complete. No
-file is seen half written.
+A run writes to `unfinished` and replaces the previous result when it is complete. Files are
+replaced atomically.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ _ELSEWHERE = "choose another directory with --out"
 
 @dataclass(frozen=True)
 class Store:
-    """Where an experiment keeps everything."""
+    """The directory of an experiment."""
 
     home: Path
 
     @property
     def unfinished(self) -> Store:
-        """Where a run writes until it is complete."""
+        """The directory of an incomplete run."""
         return Store(self.home / "unfinished")
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Nobody else writes here meanwhile, or `Refused`; a process that dies lets go."""
+        """Lock the directory. Raises `Refused` if another process holds it; dying releases it."""
         try:
             self.home.mkdir(parents=True, exist_ok=True)
             lock = (self.home / ".lock").open("a")
         except OSError as why:
-            raise InvalidInput(f"results cannot go to {self.home}: {why.strerror}") from None
+            raise InvalidInput(f"cannot write results to {self.home}: {why.strerror}") from None
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                what = f"another run writes to {self.home}"
-                raise Refused(f"{what}; wait until it is done, or {_ELSEWHERE}") from None
+                what = f"another run is writing to {self.home}"
+                raise Refused(f"{what}; wait until it ends, or {_ELSEWHERE}") from None
             yield
 
     def begin(
@@ -69,7 +69,7 @@ class Store:
         command: str,
         planned: int,
     ) -> Store:
-        """Where a new run of so many cases is to write; what is complete stays until it is too.
+        """Start a new run and return its directory; a complete result stays until this one is.
 
         planned: cases times rounds.
         """
@@ -92,7 +92,7 @@ class Store:
         records: Iterable[Record],
         number: int | None = None,
     ) -> None:
-        """Keep the records of a case that is done; number: of its round, where there are some."""
+        """Keep the records of a finished case; number: its round, if there are rounds."""
         of = {"case": case} if number is None else {"case": case, "round": number}
         with self._data(engine).open("a", encoding="utf-8") as out:
             for record in records:
@@ -107,23 +107,23 @@ class Store:
         self._note(experiment, engine, told)
 
     def end(self, experiment: Experiment, engine: EngineName, seconds: float) -> None:
-        """Put the run in `unfinished`, all of whose cases are done, in the place of the last."""
+        """Replace the previous result by the complete run in `unfinished`."""
         draft = self.unfinished
         told = {**draft._engines()[engine], "complete": True, "seconds": round(seconds, 1)}
         for made in (*self.home.glob("table.*"), *self.home.glob(f"picture-{engine}.*")):
             made.unlink()
-        self._note(experiment, engine, None)  # at no time do data stand beside what others told
+        self._note(experiment, engine, None)  # the manifest never describes the data of another run
         draft._data(engine).replace(self._data(engine))
         self._note(experiment, engine, told)
         shutil.rmtree(draft.home)
 
     @property
     def name(self) -> str:
-        """Of which experiment it is. Raises `InvalidInput`."""
+        """Name of the experiment. Raises `InvalidInput`."""
         return str(self._read()["experiment"])
 
     def data(self) -> dict[EngineName, Data]:
-        """What was recorded, by engine. Raises `InvalidInput`."""
+        """The data by engine. Raises `InvalidInput`."""
         manifest = self._engines()
         found: dict[EngineName, Data] = {}
         for engine in ENGINES:
@@ -135,7 +135,7 @@ class Store:
         return {engine: data for engine, data in found.items() if data.records}
 
     def lacking(self) -> dict[EngineName, str]:
-        """Of the engines that have not done all cases, how many they have: `2 of 9`."""
+        """For engines that have not run all cases, the number of cases they have: `2 of 9`."""
         found: dict[EngineName, str] = {}
         for engine, told in self._engines().items():
             if not told.get("complete"):
@@ -145,14 +145,14 @@ class Store:
         return found
 
     def withdrawn(self) -> dict[EngineName, str]:
-        """Engines whose result was taken away since it was stale, and why."""
+        """Engines whose result was withdrawn, with the reason."""
         found: dict[EngineName, str] = self._read().get("withdrawn", {})
         return found
 
     def make(self, experiment: Experiment, pictures: bool = True) -> tuple[Row, ...]:
-        """Write the table and draw the pictures, from the data and nothing else.
+        """Write the table and draw the pictures from the data alone.
 
-        A picture is of the first round where there are several.
+        A picture shows the first round if there are several.
         """
         found = self.data()
         rows = tabulate(experiment, found)
@@ -178,10 +178,10 @@ class Store:
                 told["seed"], told["parameters"], found["experiment"]
         except FileNotFoundError:
             also = self.unfinished
-            hint = f"; a run that is not complete is in {also.home}" if also._exists() else ""
+            hint = f"; an incomplete run is in {also.home}" if also._exists() else ""
             raise InvalidInput(f"{self.home} holds no experiment: no manifest.json{hint}") from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            what = f"{self.home} holds no experiment: its manifest.json is torn or something else"
+            what = f"{self.home} holds no experiment: its manifest.json cannot be read"
             raise InvalidInput(f"{what}; remove it, or {_ELSEWHERE}") from None
         return found
 
@@ -192,7 +192,7 @@ class Store:
     def _note(
         self, experiment: Experiment, engine: EngineName, told: Mapping[str, Any] | None
     ) -> None:
-        """Note what is told of an engine; None: nothing any more."""
+        """Set the manifest's entry of an engine; None removes it."""
         engines = self._engines() if self._exists() else {}
         engines.pop(engine, None)
         if told is not None:
@@ -216,7 +216,7 @@ def _records(path: Path) -> Iterator[Record]:
         try:
             yield json.loads(line)
         except ValueError:
-            raise InvalidInput(f"{path}: line {number} is torn") from None
+            raise InvalidInput(f"{path}: line {number} is no JSON") from None
 
 
 def _json(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The table of an experiment: what the seed says, what happened here, and whether they agree."""
+"""The table of an experiment: the paper's numbers, ours, and verdicts."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from penstock_lab.experiments.verdict import (
 
 @dataclass(frozen=True)
 class Row:
-    """A claim beside what was read; no cell for an engine it was not tried on."""
+    """A claim and what was found by engine; no cell if it was not tried on an engine."""
 
     claim: Claim
     cells: Mapping[EngineName, Cell]
 
     def reason(self, engine: EngineName) -> str:
-        """Why an engine's number does not agree; on Spark a direction is all that is asked for.
+        """Why an engine's number does not agree; on Spark only the direction has to agree.
 
-        Of a single run it is what is known about it, if anything.
+        For a single run, the note about it, if there is one.
         """
         cell, claim = self.cells.get(engine), self.claim
         if cell is None or cell.verdict not in (BETTER, DIRECTION, WEAKER, DIFFERS, ONE_RUN):
@@ -53,30 +53,30 @@ class Row:
 
     @property
     def said(self) -> str:
-        """What the seed says: a number, or that it is above or below one."""
+        """The paper's number, or the number it is said to be above or below."""
         if self.claim.side is None:
-            return self.shown(self.claim.seed)
+            return self.shown(self.claim.paper)
         return f"{'>' if self.claim.side == 'above' else '<'} {number(self.claim.neutral)}"
 
     def shown(self, value: float | None) -> str:
-        """One of its numbers; a count has no digits behind the point."""
+        """Format one of its numbers; counts have no decimals."""
         return f"{value:,.0f}" if value is not None and self.counts else number(value)
 
     def measured(self, cell: Cell) -> str:
-        """What was read off, with the spread of several rounds: `1.07 (0.98 to 1.20)`."""
+        """Our number, with the range over several rounds: `1.07 (0.98 to 1.20)`."""
         ends = "" if cell.spread is None else f" ({' to '.join(map(self.shown, cell.spread))})"
         return self.shown(cell.value) + ends
 
     @property
     def counts(self) -> bool:
-        """Whether all its numbers are whole, and it is neither of a unit nor a ratio."""
+        """True if all its numbers are whole and it has no unit and is no ratio."""
         numbers = [n for cell in self.cells.values() for n in (cell.value, *(cell.spread or ()))]
-        whole = all(one is None or float(one).is_integer() for one in [*numbers, self.claim.seed])
+        whole = all(one is None or float(one).is_integer() for one in [*numbers, self.claim.paper])
         return whole and not self.claim.unit and self.claim.neutral is None
 
     @property
     def why(self) -> str:
-        """All reasons, where something does not agree."""
+        """All reasons for numbers that do not agree."""
         return "; ".join(dict.fromkeys(filter(None, map(self.reason, self.cells))))
 
 
@@ -84,7 +84,7 @@ UNKNOWN = "no reason known"
 
 
 def tabulate(experiment: Experiment, found: Mapping[EngineName, Data]) -> tuple[Row, ...]:
-    """A row for each claim."""
+    """The rows of the table, one for each claim."""
     return tuple(Row(claim, dict(_cells(claim, found))) for claim in experiment.claims)
 
 
@@ -104,7 +104,7 @@ def _cells(claim: Claim, found: Mapping[EngineName, Data]) -> Iterator[tuple[Eng
 
 
 def _value(claim: Claim, data: Data) -> float | None:
-    """What a claim reads; None where the records do not say. Raises `NotTried`."""
+    """The number that a claim reads; None if the records do not have it. Raises `NotTried`."""
     try:
         return claim.read(data)
     except NotTried:
@@ -119,12 +119,12 @@ def markdown(
     lacking: Mapping[EngineName, str] | None = None,
     withdrawn: Mapping[EngineName, str] | None = None,
 ) -> str:
-    """The table for people, with the reasons below; the rest as `Store` tells it."""
+    """The table as Markdown, with numbered reasons below; other arguments as in `Store`."""
     engines = [e for e in ENGINES if any(e in row.cells for row in rows)]
     names = {"simulator": "here (simulated)", "spark": "here (Spark)"}
-    head = ["", "seed"]
+    head = ["", "paper"]
     for engine in engines:
-        head += [names[engine], "here / seed", "verdict"]
+        head += [names[engine], "here / paper", "verdict"]
     lines = [_line(head), _line(["---"] + ["---:"] * (len(head) - 1))]
     notes: list[str] = []
     for row in rows:
@@ -157,18 +157,18 @@ def markdown(
 
 
 DIRECTION_ALONE = (
-    "What is compared there is the direction, as sizes are others, and only of cases that ran in "
-    f"{ROUNDS} rounds or more, in rotated order after a warm-up."
+    "Sizes differ from the paper's, so only directions are compared, and only for cases that ran "
+    f"in {ROUNDS} rounds or more, in rotated order after a warm-up."
 )
 
 _ON = {"simulator": "of the simulator", "spark": "on Spark"}
 
 LEGEND = "How to read it: "
-"""How the line begins that explains the words of a table."""
+"""Start of the line that explains the words of a table."""
 
 
 def legend(rows: tuple[Row, ...]) -> str:
-    """What the words of a table mean, of those that are in it."""
+    """Explains the words that occur in a table."""
     beside = any("beside" in row.claim.what for row in rows)
     found = {cell.verdict for row in rows for cell in row.cells.values()}
     judged_by = {row.claim.within for row in rows if row.claim.basis == "found"}
@@ -177,7 +177,7 @@ def legend(rows: tuple[Row, ...]) -> str:
         for word, text in meanings(sorted(judged_by, reverse=True)).items()
         if word in found
     ]
-    first = ["*seed* is what the paper reports", *([BESIDE] if beside else []), EFFECT]
+    first = ["*paper* is what the paper reports", *([BESIDE] if beside else []), EFFECT]
     return LEGEND + "; ".join([*first, *meant]) + "."
 
 
@@ -199,7 +199,7 @@ def as_json(experiment: Experiment, rows: tuple[Row, ...]) -> dict[str, Any]:
             {
                 "what": row.claim.what,
                 "unit": row.claim.unit,
-                "seed": row.claim.seed,
+                "paper": row.claim.paper,
                 "said": row.said,
                 **{
                     engine: {
@@ -218,7 +218,7 @@ def as_json(experiment: Experiment, rows: tuple[Row, ...]) -> dict[str, Any]:
 
 
 def number(value: float | None) -> str:
-    """Three digits that count; whole thousands keep them all."""
+    """A number with three significant digits; from 1,000 on, rounded to a whole number."""
     if value is None:
         return "-"
     if abs(value) >= 1000:

@@ -1,8 +1,7 @@
-"""About how long experiments take, from what they took on two cores.
+"""Estimated durations of experiments, measured on two cores.
 
-How long the full size takes, in seconds, by engine, on Spark one round of it; a quick one is
-shorter, how much is learnt while experiments run. Only their proportions count there, so that
-another machine is no matter.
+Seconds for the full size by engine; for Spark, of one round. Progress uses only their proportions,
+so the numbers are useful on other machines and for quick runs, too.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ ON_SPARK: Mapping[str, float] = {
 }  # fmt: skip
 
 USUAL = 60.0
-"""Of what nobody has measured."""
+"""Seconds assumed for an experiment that was never measured."""
 
 
 def known(name: str, engine: EngineName) -> float | None:
-    """Seconds that an experiment takes at full size, on Spark with all its rounds."""
+    """Seconds of an experiment at full size; on Spark for all its rounds."""
     if engine == "simulator":
         return SIMULATED.get(name)
     once = ON_SPARK.get(name)
@@ -40,12 +39,12 @@ def known(name: str, engine: EngineName) -> float | None:
 
 
 def weights(names: tuple[str, ...], engine: EngineName) -> dict[str, float]:
-    """How much of all the work each of some experiments is."""
+    """Relative durations of experiments."""
     return {name: known(name, engine) or USUAL for name in names}
 
 
 def about(seconds: float) -> str:
-    """Roughly: `10 s`, `80 s`, `6 min`, `1 h 20 min`."""
+    """A duration in words: `10 s`, `80 s`, `6 min`, `1 h 20 min`."""
     if seconds < 95:
         return f"{max(10, 10 * round(seconds / 10))} s"
     minutes = round(seconds / 60)

@@ -1,9 +1,9 @@
-"""Verdicts: whether a number that was read off here agrees with the paper's.
+"""Verdicts: whether our number agrees with the paper's.
 
-What is compared is the effect, not the number that carries it. Of a ratio or a gain it is the
-distance from no difference (`Claim.neutral`): 1.053 beside 1.319 is 5.3 % beside 31.9 %. Of a share
-of windows that meet a bound it is the share that misses it (`Claim.ideal`): 0.965 beside 0.91 is
-3.5 % beside 9 %. All other numbers are compared as they are.
+Effects are compared, not plain numbers. The effect of a ratio or gain is its distance from no
+difference (`Claim.neutral`): 1.053 and 1.319 are compared as 5.3 % and 31.9 %. The effect of a
+share of windows that meet a bound is the share that misses it (`Claim.ideal`): 0.965 and 0.91 are
+compared as 3.5 % and 9 %. All other numbers are compared as they are.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ DIFFERS, UNMEASURED = "differs", "not measured"
 GIVEN, VARIED, ONE_RUN = "given", "varied", "one run"
 
 VERDICTS = (AGREES, BETTER, DIRECTION, WEAKER, DIFFERS, UNMEASURED, GIVEN, ONE_RUN)
-"""Those of numbers that the paper has, in the order of tables."""
+"""Verdicts on numbers that the paper gives, in the order of tables."""
 
 _FOR_US = (AGREES, BETTER, DIRECTION)
 
 SLIGHT = 0.1
-"""An effect that is so small a share of the paper's is none."""
+"""An effect up to this share of the paper's counts as none."""
 
 HALF = 0.5
-"""An effect that is a smaller share of the paper's is weaker."""
+"""An effect below this share of the paper's is weaker."""
 
 HAIR = 0.01
-"""What is on no side, where the paper says a side alone: so small a share of what is between."""
+"""A difference from the neutral number up to this share of it counts as none."""
 
 ROUNDS = 3
-"""Runs of a case on Spark that it takes to compare it: a single one may be chance."""
+"""Rounds on Spark that are needed for a verdict: a single run may be chance."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A number that was read off here, the effect beside the paper's, and what that comes to.
+    """Our number, its effect as a share of the paper's, and the verdict.
 
-    spread: the least and the most of several rounds, of which the number is the median.
+    spread: minimum and maximum over several rounds; the number is their median.
     """
 
     value: float | None
@@ -56,9 +56,9 @@ def judged(
     rounds: int = ROUNDS,
     spread: tuple[float, float] | None = None,
 ) -> Cell:
-    """The verdict on a number; rounds: how many runs it was read off.
+    """The verdict on a number; rounds: the number of runs behind it.
 
-    What was put in counts for nothing where it comes out, and against us where it does not.
+    A number that was put in does not count if it agrees, and counts against us if it does not.
     """
     if value is None or not math.isfinite(value):
         return Cell(None, None, UNMEASURED)
@@ -73,12 +73,12 @@ def judged(
 
 
 def effect(claim: Claim, value: float) -> float | None:
-    """What is seen here beside what the paper saw; None where the paper saw nothing, or no size."""
-    if claim.seed is None:
+    """Our effect as a share of the paper's; None if the paper has no effect or no number."""
+    if claim.paper is None:
         return None
     none = claim.ideal if claim.ideal is not None else claim.neutral
-    none = 0.0 if none is None or (claim.ideal is None and none == claim.seed) else none
-    return (value - none) / (claim.seed - none) + 0.0 if claim.seed != none else None  # no -0
+    none = 0.0 if none is None or (claim.ideal is None and none == claim.paper) else none
+    return (value - none) / (claim.paper - none) + 0.0 if claim.paper != none else None  # no -0
 
 
 def _compared(claim: Claim, value: float, engine: EngineName) -> str:
@@ -86,14 +86,14 @@ def _compared(claim: Claim, value: float, engine: EngineName) -> str:
         assert claim.neutral is not None
         over = value - claim.neutral if claim.side == "above" else claim.neutral - value
         return DIRECTION if over > HAIR * abs(claim.neutral) else DIFFERS
-    if claim.seed is None:
+    if claim.paper is None:
         return ""
     share = effect(claim, value)
     if claim.ideal is not None:
         return _missed(claim, value, share)
-    close = abs(1.0 - share) <= claim.within + 1e-9 if share is not None else value == claim.seed
-    directed = claim.neutral is not None and claim.seed != claim.neutral
-    if close and not (directed and engine == "spark"):  # at another size it is close by chance
+    close = abs(1.0 - share) <= claim.within + 1e-9 if share is not None else value == claim.paper
+    directed = claim.neutral is not None and claim.paper != claim.neutral
+    if close and not (directed and engine == "spark"):  # at another size, a close number is chance
         return AGREES
     if not directed or share is None:
         return BETTER if _ahead(claim, value) else DIFFERS
@@ -105,7 +105,7 @@ def _compared(claim: Claim, value: float, engine: EngineName) -> str:
 
 
 def _missed(claim: Claim, value: float, share: float | None) -> str:
-    """Judge what is missed; share: beside the paper's misses, None where it misses nothing."""
+    """Compare misses; share: our misses as a share of the paper's, None if it has none."""
     assert claim.ideal is not None
     if share is None:
         close = abs(value - claim.ideal) <= HAIR * abs(claim.ideal)
@@ -116,35 +116,35 @@ def _missed(claim: Claim, value: float, share: float | None) -> str:
 
 
 def _ahead(claim: Claim, value: float) -> bool:
-    assert claim.seed is not None
-    return claim.better == ("higher" if value > claim.seed else "lower")
+    assert claim.paper is not None
+    return claim.better == ("higher" if value > claim.paper else "lower")
 
 
 def meanings(within: Sequence[float] = (0.25,)) -> Mapping[str, str]:
-    """Every verdict, and what it says; within: how far apart effects that agree may be."""
+    """Every verdict and its meaning; within: the tolerances that are in use."""
     wide, *narrow = [_percent(share) for share in within or (0.25,)]
     also = f" ({' or '.join(narrow)} where a claim is narrower)" if narrow else ""
     return {
         AGREES: f"the effect is within {wide} of the paper's{also}",
-        BETTER: "it is further away, in the direction that everybody wants",
-        DIRECTION: f"the effect has another size, but at least {_percent(HALF)} of the paper's; or "
-        "the paper names a side and no size, and the number is on that side by more than "
+        BETTER: "the effect is larger than the paper's, in the desired direction",
+        DIRECTION: f"the effect differs, but is at least {_percent(HALF)} of the paper's; or the "
+        "paper names only a direction, and the number differs in that direction by more than "
         f"{_percent(HAIR)}",
         WEAKER: f"the effect has the paper's direction, but less than {_percent(HALF)} of its size",
         DIFFERS: f"none of these; an effect below {_percent(SLIGHT)} of the paper's counts as none",
-        UNMEASURED: "the data do not say, often as the size is too small",
-        GIVEN: "the number was put in, or follows from what was, so that it counts for nothing; "
-        "where it does not come out all the same, it is weaker or differs",
-        VARIED: "found with other parameters than the paper's, and not counted",
-        ONE_RUN: f"measured on Spark in fewer than {ROUNDS} rounds, which may be chance, and not "
-        "judged",
+        UNMEASURED: "the data do not have the number, often because the size is too small",
+        GIVEN: "the number was put in or follows from what was put in, and does not count; "
+        "if it does not come out, the verdict is weaker or differs",
+        VARIED: "found with parameters other than the paper's, and not counted",
+        ONE_RUN: f"measured on Spark in fewer than {ROUNDS} rounds, which may be chance, so there "
+        "is no verdict",
     }
 
 
 EFFECT = (
-    "*here / seed* compares effects: of a ratio or a gain the distance from no difference (1.053 "
-    "beside 1.319 is 5.3 % beside 31.9 %), of a share of windows that meet a bound the share that "
-    "misses it, and else the numbers themselves"
+    "*here / paper* compares effects: for a ratio or gain the distance from no difference (1.053 "
+    "and 1.319 are compared as 5.3 % and 31.9 %), for a share of windows that meet a bound the "
+    "share that misses it, otherwise the numbers themselves"
 )
 
 

@@ -1,7 +1,7 @@
-"""Dataflows of operators that wait, for Spark on a machine of two cores.
+"""Dataflows of operators that wait, for Spark on a machine with two cores.
 
-Who waits needs no processor, so that instances are worth something as long as there are slots for
-their tasks, of which a local master may have more than cores.
+Waiting needs no CPU, so more instances help as long as there are slots for their tasks, and a local
+master may have more slots than cores.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from penstock.plan.plan import Pipeline, Plan
 _ROW = "n bigint"
 
 _MOST = 12
-"""Instances of a component, so that no one takes all slots."""
+"""Largest parallelism of a component, so that none takes all slots."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A component: whom it reads, seconds that it waits for a row, and of how many one goes on.
+    """A component: its inputs, its wait per row in seconds; it emits one of every so many rows.
 
-    Without inputs it is a source, which does not wait. Whom nobody reads ends in a sink.
+    Without inputs it is a source, which does not wait. Components that nobody reads end in a sink.
     """
 
     name: str
@@ -35,12 +35,12 @@ class Part:
 
     @property
     def operators(self) -> tuple[str, ...]:
-        """All but its sink: where streams meet, they are united first."""
+        """Its operators without the sink; several inputs are united first."""
         return (self.name, f"{self.name}-wait") if len(self.inputs) > 1 else (self.name,)
 
 
 def chain(first: str, seconds: Mapping[str, float]) -> tuple[Part, ...]:
-    """A source and components that wait so long, one behind the other."""
+    """A source and a chain of components with these waits."""
     names = (first, *seconds)
     later = zip(names, seconds.items(), strict=False)
     return (Part(first), *(Part(name, (up,), wait) for up, (name, wait) in later))
@@ -49,7 +49,7 @@ def chain(first: str, seconds: Mapping[str, float]) -> tuple[Part, ...]:
 def flow(
     name: str, parts: Sequence[Part], load: str, most: int = _MOST, spouts: int = 1
 ) -> Dataflow:
-    """The components as a dataflow; each source has the load, and so many instances at most."""
+    """The components as a dataflow; each source has the load and at most `spouts` instances."""
     made = Dataflow(name)
     streams: dict[str, Stream] = {}
     for part in parts:
@@ -64,12 +64,12 @@ def flow(
 
 
 def sink(part: str) -> str:
-    """The sink that a component ends in."""
+    """The name of the sink of a component."""
     return f"{part}-end"
 
 
 def plan(parts: Sequence[Part], instances: Mapping[str, int] | None = None) -> Plan:
-    """A pipeline for each component, with so many instances, one if nothing is said."""
+    """A plan with a pipeline for each component; the default parallelism is 1."""
     ends = _last(parts)
     return Plan(
         tuple(
@@ -100,7 +100,7 @@ def _attached(part: Part, streams: Sequence[Stream], most: int) -> Stream:
 
 @dataclass(frozen=True)
 class Waits:
-    """Waits, and gives the row back."""
+    """Waits and returns the row."""
 
     seconds: float
 
@@ -111,7 +111,7 @@ class Waits:
 
 @dataclass(frozen=True)
 class Some:
-    """Waits, and gives every so many-th row back."""
+    """Waits and returns one of every so many rows."""
 
     seconds: float
     one_of: int
@@ -123,5 +123,5 @@ class Some:
 
 
 def numbers(rng: Any, index: Any, at: Any) -> dict[str, Any]:
-    """The rows of a source: 0, 1, 2, and so on."""
+    """The rows of a source: 0, 1, 2, ..."""
     return {"n": index}

@@ -1,7 +1,7 @@
-"""Logs of an ssh server: people who log in, people who mistype, and machines that try to break in.
+"""Generates the log of an ssh server: logins, mistyped passwords and break-in attempts.
 
 A line is `2023-11-14T22:13:20.123Z web-3 sshd[412]: Failed password for root from 10.0.0.7 port 22
-ssh2`. For the first tenth of every `burst` seconds most lines come from one address that guesses.
+ssh2`. For the first tenth of every `burst` seconds, most lines come from one attacking address.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ATTACK = (0.0, 0.01, 0.04, 0.45, 0.5)
 
 
 def _cut(text: str, cut: float) -> str:
-    """Cut off before the address, so that no reader finds one."""
+    """Cut the line off before the address, so that no reader finds one."""
     return text[: int(cut * text.index(" from "))]
 
 
@@ -44,7 +44,7 @@ def _no_address(text: str, cut: float) -> str:
 
 @dataclass(frozen=True)
 class AuthLog:
-    """The `make` of a generator with the one column `value`."""
+    """Makes the records of a generator with one column, `value`."""
 
     addresses: int = 5_000
     exponent: float = 0.5

@@ -1,8 +1,8 @@
-"""Break-in detection: addresses from which passwords are tried too fast, found in an ssh log.
+"""Break-in detection: finds addresses in an ssh log that try passwords too fast.
 
-Failures are picked out and parsed; the last failures of each address are kept; where there are
-enough of them, and they lie close together, somebody is guessing. A failure that cannot be parsed
-becomes a dead letter of `parse`; any other line that is broken is no failure.
+Failed logins are selected and parsed, and the last ones of each address are kept. Enough of them
+within a short time are an attempt to break in. A failure that cannot be parsed becomes a dead
+letter of `parse`; any other broken line is ignored.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def build(
     within: int = 2_000,
     latency: str = "3s",
 ) -> Dataflow:
-    """Write the dataflow; `failures` of an address `within` milliseconds go to `out`/attempts."""
+    """Build the dataflow; `failures` of an address `within` milliseconds go to `out`/attempts."""
     if failures < 2:
         raise InvalidInput(f"{failures} failures have no time between them: at least 2 are needed")
     flow = Dataflow("break-ins")
@@ -93,7 +93,7 @@ def build(
 
 @dataclass
 class Window:
-    """The processor that keeps the times of the last failures of an address."""
+    """Processor that keeps the times of the last failures of an address."""
 
     size: int
 
@@ -114,7 +114,7 @@ class Window:
 def expected(
     inputs: Mapping[str, Any], failures: int, within: int
 ) -> Iterator[tuple[str, int, int]]:
-    """The attempts in all lines, in order."""
+    """The attempts in all lines, in their order."""
     last: dict[str, deque[int]] = {}
     for line in inputs["log"]["value"].to_pylist():
         found = re.search(_ADDRESS, line) if FAILED in line else None

@@ -1,4 +1,4 @@
-"""Bursts: for the first tenth of every so many seconds what comes is not what comes usually."""
+"""Bursts: unusual records during the first tenth of every period."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from penstock.errors import InvalidInput
 
 
 class Bursts(NamedTuple):
-    """Of each record, whether it is due in a burst, and the number of the last one, from 0."""
+    """For each record: whether it is due in a burst, and the number of the latest burst, from 0."""
 
     hot: npt.NDArray[np.bool_]
     number: npt.NDArray[np.int64]
 
 
 def bursts(at: npt.NDArray[np.float64], every: float) -> Bursts:
-    """The bursts of records that are due at these times; none if they are 0 seconds apart.
+    """The bursts for records that are due at these times; `every` 0 means no bursts.
 
-    A record that is never due is due at once.
+    A record without a due time counts as due at once.
     """
     since = np.where(np.isfinite(at), at, 0.0)
     if not every:
@@ -29,6 +29,6 @@ def bursts(at: npt.NDArray[np.float64], every: float) -> Bursts:
 
 
 def check_every(every: float) -> None:
-    """Raise `InvalidInput` for what is no time between bursts."""
+    """Raise `InvalidInput` if this is not a valid time between bursts."""
     if not 0 <= every < float("inf"):
         raise InvalidInput(f"bursts {every:g} seconds apart: write a number of seconds, or 0")

@@ -1,7 +1,7 @@
-"""Chains: two regions with keys of their own, of one or two multiplication operators each.
+"""Chains: two regions with different keys, of one or two multiplication operators each.
 
-The third of four operators is the first of the second region, because the key of the first one
-does not get that far.
+The third of four operators begins the second region, because the key of the first region does
+not reach it.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def build(
     burst: float = 20,
     latency: str = "3s",
 ) -> Dataflow:
-    """Write the dataflow; sums go to `out`/results as updates, the last of a key counts.
+    """Build the dataflow; sums go to `out`/results as updates; the last row of a key counts.
 
-    An operator of the first region does so many multiplications a record, and `ratio` times as many
-    as one of the second: 8 for the costly and the cheap region of the seed's figure 9.
+    An operator of the first region does `multiplications` per record, `ratio` times as many as one
+    of the second: 8 for the costly and the cheap region of the paper's figure 9.
     """
     if operators not in (2, 4) or ratio <= 0:
         raise InvalidInput(f"a chain has 2 or 4 operators and a ratio above 0, not {operators}")

@@ -1,7 +1,7 @@
-"""What people do in a shop, as lines of milliseconds, user, item, category and action.
+"""Generates clicks in a shop: lines of milliseconds, user, item, category and action.
 
-A few items get most of the attention; for the first tenth of every `burst` seconds half of it goes
-to one item that is on sale.
+A few items get most of the attention; for the first tenth of every `burst` seconds, half of it goes
+to one item on sale.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _no_item(text: str, cut: float) -> str:
 
 @dataclass(frozen=True)
 class Clicks:
-    """The `make` of a generator with the one column `value`."""
+    """Makes the records of a generator with one column, `value`."""
 
     items: int = 5_000
     exponent: float = 1.0

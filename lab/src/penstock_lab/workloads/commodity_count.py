@@ -1,4 +1,4 @@
-"""Commodity count: how often each item of a shop is seen, in slots of time."""
+"""Commodity count: how often each item of a shop is viewed, by time slot."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def build(
     burst: float = 20,
     latency: str = "3s",
 ) -> Dataflow:
-    """Write the dataflow; the counts go to `out`/counts as updates, the last of an item counts."""
+    """Build the dataflow; counts go to `out`/counts as updates; the last row of an item counts."""
     flow = Dataflow("commodity-count")
     source = Generator(Clicks(items, exponent, malformed, burst), "value string", load, seed, limit)
     parsed = parse_commas(flow.source("clicks", source), "parse", CLICK)
@@ -55,7 +55,7 @@ def build(
 
 
 def expected(inputs: Mapping[str, Any]) -> Iterator[tuple[int, int, int]]:
-    """Every item, slot and number of views."""
+    """The number of views of every item in every slot."""
     views = Counter(
         (click["item"], click["at"] // SLOT)
         for click in read_commas(inputs["clicks"]["value"], CLICK)

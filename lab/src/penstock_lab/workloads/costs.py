@@ -1,9 +1,9 @@
-"""What an operator of the micro-benchmarks does to a record, and how to foresee its result.
+"""The work of micro-benchmark operators, and the expected results without doing that work.
 
-Each cost is paid per record, and leaves a number that depends on the record alone. The same number
-can be had for whole columns without paying, which is how a run of minutes is checked in a moment.
-Records have an `id`, what is carried along (by default a `value`, a JSON payload) and, after the
-first step, a `result`.
+Each cost is paid per record and yields a number that depends on the record alone. The same numbers
+can be computed for whole columns without paying the cost, so a run of minutes is checked in a
+moment. Records have an `id`, further columns that are passed on (by default `value`, a JSON
+payload) and, after the first step, a `result`.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _A, _C = 6364136223846793005, 1442695040888963407  # Knuth's linear congruential
 
 
 class Cost(Protocol):
-    """A kind of work. `one` does it; `many` knows the results of a column without doing it.
+    """A kind of work: `one` does it, `many` computes the results of a column without doing it.
 
-    `seconds` is about what a record takes, for simulations.
+    `seconds` is the approximate time per record, for simulations.
     """
 
     @property
@@ -54,7 +54,7 @@ class Cost(Protocol):
 
 @dataclass(frozen=True)
 class Cpu:
-    """Bound by CPU: draw random numbers one after the other, about 1 ms for 10,000."""
+    """CPU-bound work: draw random numbers one by one, about 1 ms for 10,000."""
 
     numbers: int = 10_000
 
@@ -69,7 +69,7 @@ class Cpu:
         return state
 
     def many(self, table: pa.Table) -> Words:
-        # n steps are one step with another factor and another summand (Brown, 1994).
+        # n steps of the generator equal one step with another factor and summand (Brown, 1994).
         factor, summand, a, c, n = 1, 0, _A, _C, self.numbers
         while n:
             if n & 1:
@@ -80,7 +80,7 @@ class Cpu:
 
 @dataclass(frozen=True)
 class Parse:
-    """Bound by parsing: read the JSON payload and add up its items."""
+    """Parsing work: read the JSON payload and add up its items."""
 
     seconds: float = 1e-5
 
@@ -95,13 +95,13 @@ class Parse:
         item = items.flatten()
         amounts = pc.multiply(item.field("qty"), item.field("price")).to_numpy()
         order = pc.list_parent_indices(items).to_numpy()
-        # Amounts are far below 2^53, so that the sums of floats are exact.
+        # Amounts are far below 2^53, so sums of floats are exact.
         return np.bincount(order, weights=amounts, minlength=len(items)).astype(np.uint64)
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Bound by waiting, as for an outside service: no CPU, only time."""
+    """Waiting, as for an external service: takes time and no CPU."""
 
     seconds: float = 0.005
 
@@ -114,26 +114,26 @@ class Wait:
 
 
 def cpu(numbers: int = 10_000) -> Cpu:
-    """A cost of so many random numbers a record."""
+    """A cost of this many random numbers per record."""
     if numbers < 0:
         raise InvalidInput(f"cpu: {numbers} random numbers are below zero")
     return Cpu(numbers)
 
 
 def parse() -> Parse:
-    """A cost of one JSON parse a record."""
+    """A cost of one JSON parse per record."""
     return Parse()
 
 
 def wait(seconds: float = 0.005) -> Wait:
-    """A cost of so many seconds a record."""
+    """A cost of this many seconds per record."""
     if not (seconds >= 0 and math.isfinite(seconds)):
         raise InvalidInput(f"wait: {seconds:g} seconds is not a time")
     return Wait(seconds)
 
 
 def named(cost: str, *, numbers: int = 10_000, wait_ms: float = 5) -> Cost:
-    """The cost an option names."""
+    """The cost that an option names."""
     kinds: dict[str, Cost] = {"cpu": cpu(numbers), "parse": parse(), "wait": wait(wait_ms / 1000)}
     if cost not in kinds:
         raise InvalidInput(f"no cost '{cost}': there are {', '.join(kinds)}")
@@ -142,11 +142,10 @@ def named(cost: str, *, numbers: int = 10_000, wait_ms: float = 5) -> Cost:
 
 @dataclass(frozen=True)
 class Step:
-    """One operator: pay the cost, fold its number into the result, send on `selectivity` records.
+    """One operator: pay the cost, fold its number into the result, emit `selectivity` records.
 
-    A record becomes the whole part of `selectivity` records, and one more with the probability
-    of the rest, decided by the record itself. `carry` are the columns that go on beside the id and
-    the result.
+    A record becomes floor(`selectivity`) records, plus one more with the probability of the
+    remainder, which the record itself decides. `carry`: columns passed on besides id and result.
     """
 
     name: str
@@ -164,24 +163,24 @@ class Step:
         return ", ".join(("id bigint", *carried, "result bigint"))
 
     def attach(self, stream: Stream) -> Stream:
-        """Put the step after a stream, in the form that suits its selectivity."""
+        """Append the step to a stream, as map, filter or flat map depending on its selectivity."""
         if self.selectivity == 1:
             return stream.map(self.name, self.single, schema=self.schema)
         return stream.flat_map(self.name, self.several, schema=self.schema)
 
     def single(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """The one record that follows from a record."""
+        """The single output record of a record."""
         return self._record(record, self._result(record))
 
     def several(self, record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """The records that follow from a record; copies differ in their result."""
+        """The output records of a record; copies differ in their result."""
         result = self._result(record)
         copies = int(self.selectivity) + (_chance(mix(result)) < self.selectivity % 1)
         for copy in range(copies):
             yield self._record(record, mix(result + copy) >> 1)
 
     def foresee(self, table: pa.Table) -> pa.Table:
-        """What the step makes of a table of sound and malformed records, without the cost."""
+        """Output of the step for a table of records, without paying the cost."""
         table = without_gaps(table, "id")
         before: Words = np.zeros(len(table), dtype=np.uint64)
         if "result" in table.column_names:
@@ -205,7 +204,7 @@ class Step:
     def _result(self, record: Mapping[str, Any]) -> int:
         if record["id"] is None:
             raise ValueError("the record has no id")
-        # Spark has no unsigned numbers, so a result has 63 bits.
+        # Spark has no unsigned integers, so a result has 63 bits.
         return mix(self._salt + record.get("result", 0) + self.cost.one(record)) >> 1
 
     def _record(self, record: Mapping[str, Any], result: int) -> dict[str, Any]:
@@ -213,7 +212,7 @@ class Step:
 
 
 def rows(table: pa.Table) -> Iterator[tuple[int, int]]:
-    """The rows of a sink that holds an id and a result."""
+    """The rows of a sink with columns id and result."""
     return zip(table["id"].to_pylist(), table["result"].to_pylist(), strict=True)
 
 
@@ -226,7 +225,7 @@ def mix(x: int) -> int:
 
 
 def mix_many(x: Words) -> Words:
-    """`mix` of every number."""
+    """`mix` applied to every number."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
@@ -246,11 +245,10 @@ def _chance_many(words: Words) -> npt.NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Orders:
-    """The `make` of a source: orders as JSON, about 300 bytes each.
+    """Makes the records of a source: orders as JSON, about 300 bytes each.
 
-    Record i has the id `i * of + which`, so that several sources share no id; those that are
-    malformed have none. For the first tenth of every `burst` seconds half of the orders begin with
-    an item that is on sale.
+    Record i has the id `i * of + which`, so sources share no ids; malformed records have none. For
+    the first tenth of every `burst` seconds, half of the orders begin with an item on sale.
     """
 
     which: int = 0

@@ -1,6 +1,6 @@
-"""Diamond: one source, four operators side by side that each get every record, one sink.
+"""Diamond: one source, four parallel operators that each get every record, one sink.
 
-The four are one bound by CPU, one by parsing and two by waiting, or all of one cost.
+One of the four is CPU-bound, one parses and two wait; or all have the same cost.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def build(
     burst: float = 20,
     latency: str = "2s",
 ) -> Dataflow:
-    """Write the dataflow; ids and results go to `out`/results, four of an id."""
+    """Build the dataflow; ids and results go to `out`/results, four rows per id."""
     if cost not in LOADS:
         raise InvalidInput(f"no cost '{cost}': there are {', '.join(LOADS)}")
     kinds = ("cpu", "parse", "wait", "wait") if cost == "mixed" else (cost,) * 4

@@ -1,8 +1,8 @@
-"""Finance: the volume-weighted average price of every symbol and second, and bargains against it.
+"""Finance: volume-weighted average price per symbol and second, and bargains below it.
 
-A second of a symbol is over with the symbol's first trade after it. A quote waits for the average
-of its second; if it asks for less, it is a bargain, and its index is what buying all of it would
-save, in hundredths of a cent. Where nobody trades in a second, there is nothing to compare with.
+A second of a symbol ends with the symbol's first trade after it. A quote waits for the average of
+its second; if it asks for less, it is a bargain, and its index is the saving from buying all of it,
+in hundredths of a cent. A second without trades has no average, so its quotes are not compared.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock_lab.workloads.market import QUOTE, TRADE, Market
 from penstock_lab.workloads.memo import Memo
 
 OFFER = "symbol string, second bigint, vwap bigint, ask bigint, size bigint"
-"""An average price, or a quote: the other columns are null."""
+"""Either an average price or a quote; the columns of the other are null."""
 
 
 def build(
@@ -34,7 +34,7 @@ def build(
     burst: float = 20,
     latency: str = "5s",
 ) -> Dataflow:
-    """Write the dataflow; trades and quotes have the load each, bargains go to `out`/bargains."""
+    """Build the dataflow; trades and quotes each have the load, bargains go to `out`/bargains."""
     flow = Dataflow("finance")
     market = Market(symbols, exponent, malformed, burst)
     trades, quotes = (
@@ -88,7 +88,7 @@ def build(
 
 
 class Averages:
-    """The processor that adds up the trades of a symbol by the second."""
+    """Processor that adds up the trades of a symbol per second."""
 
     def init(self, handle: Any) -> None:
         self._memo = Memo(handle, "second", [None, 0, 0])
@@ -108,10 +108,10 @@ class Averages:
 
 
 class Bargains:
-    """The processor that brings the averages and the quotes of a symbol together.
+    """Processor that matches the averages and quotes of a symbol.
 
-    Both come in the order of their seconds, each at its own pace. A quote waits until an average of
-    its second or a later one is there; an average until a quote of a later second is there.
+    Both arrive in the order of their seconds, each at its own pace. A quote waits for an average of
+    its second or a later one; an average is kept until a quote of a later second arrives.
     """
 
     def init(self, handle: Any) -> None:
@@ -139,7 +139,7 @@ class Bargains:
 
 
 def expected(inputs: Mapping[str, Any]) -> Iterator[tuple[str, int, int, int, int]]:
-    """The bargains among all quotes, with the averages of all seconds that are over."""
+    """The bargains among all quotes, given the averages of all seconds that ended."""
     sums: dict[str, dict[int, tuple[int, int]]] = {}
     for trade in read_commas(inputs["trades"]["value"], TRADE):
         seconds = sums.setdefault(trade["symbol"], {})

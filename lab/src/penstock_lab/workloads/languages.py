@@ -1,9 +1,9 @@
-"""The words that are said most in some languages."""
+"""The most frequent words of some languages."""
 
 from __future__ import annotations
 
-# The first words of each are said most. English moods are spread over the ranks, so that a share
-# of what is said has one.
+# Most frequent words first. English words with a mood are spread over the ranks, so that a share
+# of the tweets has one.
 _WORDS = {
     "en": """the is this what I love and my to great we you it have was bad so happy with they
     terrible today about good never awful people because really hate would nice from morning
@@ -40,5 +40,5 @@ _WORDS = {
 
 
 def words(language: str, count: int) -> tuple[str, ...]:
-    """So many words of a language, the most frequent first."""
+    """The `count` most frequent words of a language, most frequent first."""
     return tuple(_WORDS[language].split()[:count])

@@ -1,4 +1,4 @@
-"""Linear: one source, a chain of three operators of one cost, one sink."""
+"""Linear: one source, a chain of three operators with the same cost, one sink."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def build(
     burst: float = 20,
     latency: str = "2s",
 ) -> Dataflow:
-    """Write the dataflow; ids and results go to `out`/results."""
+    """Build the dataflow; ids and results go to `out`/results."""
     work = costs.named(cost, numbers=numbers, wait_ms=wait_ms)
     steps = [
         costs.Step(f"step-{i}", work, selectivity, carry=("value",) if i < 3 else ())

@@ -1,7 +1,7 @@
-"""Lines of text as records: making them, parsing them natively, and reading them plainly.
+"""Lines of text as records: generating them, and parsing them with Spark or without.
 
-Both readers agree on what is malformed: a field that is not there, is null, or is no number where
-a number is due. The rest of a line is ignored.
+Both parsers agree on what is malformed: a field that is missing, is null, or is no number where a
+number is expected. The rest of a line is ignored.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 START = 1_700_000_000_000
-"""When every generated stream begins, in milliseconds since 1970."""
+"""Start of every generated stream, in milliseconds since 1970."""
 
 COMMAS = Estimate(4e-6)
 JSON = Estimate(1e-5)
 
 
 def millis(at: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """When records are due, in milliseconds since 1970; one that is never due is due at once."""
+    """Due times in milliseconds since 1970; a record without one counts as due at once."""
     known = np.where(np.isfinite(at), at, 0.0)
     return np.asarray(START + np.floor(known * 1000).astype(np.int64))
 
 
 def column(values: npt.NDArray[Any]) -> pa.Array:
-    """Numbers as texts."""
+    """Numbers as strings."""
     return pa.array(values).cast(pa.string())
 
 
 def picked(table: pa.Array, places: npt.NDArray[Any]) -> pa.Array:
-    """The texts at those places of a table."""
+    """The strings at these positions of a table."""
     return table.take(pa.array(places))
 
 
 def parse_commas(stream: Stream, name: str, schema: str) -> Stream:
-    """Split lines at their commas, natively; the line stays beside the fields, for dead letters."""
+    """Split lines at commas in Spark; the line stays next to the fields, for dead letters."""
     fields = Schema.of(schema).fields
     texts = [
         f"try_cast(get(split(value, ','), {at}) AS {field.type}) AS {field.name}"
@@ -61,7 +61,7 @@ def parse_commas(stream: Stream, name: str, schema: str) -> Stream:
 
 
 def parse_json(stream: Stream, name: str, schema: str) -> Stream:
-    """Parse lines of JSON, natively; the line stays beside the fields, for dead letters."""
+    """Parse lines of JSON in Spark; the line stays next to the fields, for dead letters."""
     return stream.frame(
         name,
         lambda df: from_json(df, schema),
@@ -72,18 +72,18 @@ def parse_json(stream: Stream, name: str, schema: str) -> Stream:
 
 
 def from_json(frame: DataFrame, schema: str) -> DataFrame:
-    """The fields of lines of JSON beside the lines, as Spark reads them; null where it cannot."""
+    """Lines of JSON with their fields as Spark parses them; null where it cannot."""
     parsed = frame.selectExpr("value", f"from_json(value, '{schema}') AS p")
     return parsed.selectExpr("value", *(f"p.{name}" for name in Schema.of(schema).names))
 
 
 def incomplete(schema: str) -> str:
-    """SQL for a line that lacks a field."""
+    """SQL condition for a line that lacks a field."""
     return " OR ".join(f"{name} IS NULL" for name in Schema.of(schema).names)
 
 
 def read_commas(lines: pa.ChunkedArray, schema: str) -> Iterator[dict[str, Any]]:
-    """What `parse_commas` lets through, without Spark."""
+    """The records that `parse_commas` accepts, computed without Spark."""
     fields = Schema.of(schema).fields
     for line in lines.to_pylist():
         texts = line.split(",")
@@ -96,7 +96,7 @@ def read_commas(lines: pa.ChunkedArray, schema: str) -> Iterator[dict[str, Any]]
 
 
 def read_json(lines: pa.ChunkedArray, schema: str) -> Iterator[dict[str, Any]]:
-    """What `parse_json` lets through, without Spark."""
+    """The records that `parse_json` accepts, computed without Spark."""
     names = Schema.of(schema).names
     for line in lines.to_pylist():
         try:

@@ -1,7 +1,7 @@
-"""Trades and quotes of a stock market, as lines of milliseconds, symbol, price in cents and size.
+"""Generates trades and quotes: lines of milliseconds, symbol, price in cents and size.
 
-A few symbols make most of the business. Prices swing around one of their own; for the first tenth
-of every `burst` seconds the market is nervous, and they swing wider.
+A few symbols have most of the trades. Prices vary around a mean per symbol; for the first tenth of
+every `burst` seconds they vary more.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _no_price(text: str, cut: float) -> str:
 
 @dataclass(frozen=True)
 class Market:
-    """The `make` of a generator with the one column `value`: trades, or quotes to sell at."""
+    """Makes the records of a generator with one column, `value`: trades, or offers to sell."""
 
     symbols: int = 200
     exponent: float = 1.0

@@ -1,7 +1,6 @@
-"""What a text says: its language and its mood, found by libraries made for that.
+"""Language and mood of a text, found with the libraries of the extra `apps`.
 
-They are the extra `apps` of this package. Both come with their models, need no network, and say
-the same of the same text.
+Both libraries bring their models, need no network, and are deterministic.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from penstock_lab.workloads.posts import LANGUAGES
 
 
 def need(workload: str, *packages: str) -> None:
-    """Raise `InvalidInput` where a library is not installed."""
+    """Raise `InvalidInput` if a library is not installed."""
     missing = [package for package in packages if find_spec(package) is None]
     if missing:
         raise InvalidInput(
@@ -29,8 +28,8 @@ def language(text: str) -> str:
 
 
 def mood(text: str) -> int:
-    """From -10,000, as bad as can be, to 10,000."""
-    # The library rounds to four places, so that this is a whole number, and sums are exact.
+    """Mood of a text from -10,000 (worst) to 10,000 (best)."""
+    # The library rounds to four decimals, so this is a whole number and sums are exact.
     return round(float(_analyser().polarity_scores(text)["compound"]) * 10_000)
 
 

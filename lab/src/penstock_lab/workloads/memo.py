@@ -1,4 +1,4 @@
-"""What a stateful processor remembers of a key: a JSON value under a name."""
+"""State of a key in a stateful processor: a JSON value under a name."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 
 class Memo:
-    """One value of the state of the key at hand."""
+    """One state value of the current key."""
 
     def __init__(self, handle: Any, name: str, start: Any) -> None:
         self._state = handle.getValueState(name, "json string")
         self._start = json.dumps(start)
 
     def read(self) -> Any:
-        """What was written last for the key, or what it starts with."""
+        """The value written last for the key, or the initial one."""
         return json.loads(self._state.get()[0] if self._state.exists() else self._start)
 
     def write(self, value: Any) -> None:

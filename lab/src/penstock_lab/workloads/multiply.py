@@ -1,7 +1,7 @@
-"""Operators that multiply integers, and, where they are keyed, count what they have multiplied.
+"""Operators that multiply integers; keyed ones also count their records.
 
-Records have an `id`, two or more keys, and after the first operator a `result`. A region has one
-keyed operator, because a pipeline holds one at most; the others of it carry its key.
+Records have an `id`, two or more keys and, after the first operator, a `result`. A region has one
+keyed operator, since a pipeline can hold only one; its other operators pass the key on.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from penstock_lab.workloads.tweets import check_ranks, zipf_slots
 
 _MASK = (1 << 63) - 1
 _SLOTS = 1 << 16
-_KEEPING = 3e-5  # about what a record costs beside its multiplications where there is state
+_KEEPING = 3e-5  # approximate cost per record besides the multiplications, with state
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """The `make` of a source: ids, and keys that are frequent as Zipf has it.
+    """Makes the records of a source: ids, and keys with Zipf frequencies.
 
-    For the first tenth of every `burst` seconds half of the records have the same keys. Those that
-    are malformed have no id.
+    For the first tenth of every `burst` seconds, half of the records have the same keys. Malformed
+    records have no id.
     """
 
     columns: tuple[str, ...] = ("a", "b")
@@ -59,7 +59,7 @@ class Numbers:
         return {"id": lacking(rng, index * self.of + self.which, self.malformed), **keys}
 
     def source(self, load: str, seed: int, limit: int | None) -> Generator:
-        """The source that makes them."""
+        """The source that generates these records."""
         schema = ", ".join(f"{name} bigint" for name in ("id", *self.columns))
         return Generator(self, schema, load, seed, limit)
 
@@ -67,12 +67,12 @@ class Numbers:
 def step(
     name: str, multiplications: int, carry: Sequence[str] = (), selectivity: float = 1.0
 ) -> costs.Step:
-    """A stateless operator of so many multiplications a record."""
+    """A stateless operator with this many multiplications per record."""
     return costs.Step(name, costs.cpu(multiplications), selectivity, tuple(carry))
 
 
 def counts(text: str) -> tuple[int, ...]:
-    """Numbers of multiplications, written with commas."""
+    """Parse numbers of multiplications separated by commas."""
     try:
         found = tuple(int(part) for part in text.split(","))
     except ValueError:
@@ -83,7 +83,7 @@ def counts(text: str) -> tuple[int, ...]:
 
 
 def factors(text: str) -> tuple[float, ...]:
-    """Selectivities, written with commas."""
+    """Parse selectivities separated by commas."""
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
@@ -92,9 +92,9 @@ def factors(text: str) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Numbered:
-    """A keyed operator that multiplies, and puts into the result the how many-th of its key it is.
+    """A keyed operator that multiplies and adds the record's number within its key.
 
-    Records of a key have to come in their order, as they do before they are keyed by another.
+    Records of a key have to arrive in order, so no other key may come before it.
     """
 
     work: costs.Step
@@ -107,7 +107,7 @@ class Numbered:
         )
 
     def foresee(self, table: pa.Table) -> pa.Table:
-        """What it makes of a table of records, without the cost."""
+        """Output for a table of records, without paying the cost."""
         table = without_gaps(table, "id")
         place = table.select([self.key]).to_pandas().groupby(self.key).cumcount() + 1
         before = table["result"].to_numpy() if "result" in table.column_names else 0
@@ -117,9 +117,9 @@ class Numbered:
 
 @dataclass(frozen=True)
 class Tally:
-    """A keyed operator that multiplies, and tells how many results a key has, and their sum.
+    """A keyed operator that multiplies and emits count and sum of the results of a key.
 
-    The sum, of which the last 63 bits count, is the same in whatever order the records come.
+    The sum is taken modulo 2^63, so it does not depend on the order of the records.
     """
 
     work: costs.Step
@@ -136,7 +136,7 @@ class Tally:
         )
 
     def rows(self, table: pa.Table) -> Iterator[tuple[int, int, int]]:
-        """The last it says of each key, given a table of records."""
+        """The final row of each key for a table of records."""
         done = self.work.foresee(table)
         keys = done[self.key].to_numpy()
         names, place = np.unique(keys, return_inverse=True)
@@ -148,7 +148,7 @@ class Tally:
 
 
 class _Numbering:
-    """The processor of `Numbered`."""
+    """Processor of `Numbered`."""
 
     def __init__(self, of: Numbered) -> None:
         self._of = of
@@ -165,7 +165,7 @@ class _Numbering:
                 made = [*_values(self._of.work, {**record, "result": result})]
                 number += 1
                 yield from made
-        finally:  # also where a record is malformed: what came before it is counted
+        finally:  # malformed records too: those before them are counted
             self._memo.write(number)
 
     def close(self) -> None:
@@ -173,7 +173,7 @@ class _Numbering:
 
 
 class _Tallying:
-    """The processor of `Tally`."""
+    """Processor of `Tally`."""
 
     def __init__(self, of: Tally) -> None:
         self._of = of
@@ -196,6 +196,6 @@ class _Tallying:
 
 
 def _values(work: costs.Step, record: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
-    """What follows from a record, as tuples in the order of the schema."""
+    """The output of a record, as tuples in the order of the schema."""
     made = (work.single(record),) if work.selectivity == 1 else work.several(record)
     return (tuple(one.values()) for one in made)

@@ -1,7 +1,7 @@
-"""Connections in a network, as lines of milliseconds, both ends, port, packets, bytes and flag.
+"""Generates network connections: lines of time, both ends, port, packets, bytes and flag.
 
-Most are what they seem. For the first tenth of every `burst` seconds one host knocks at every port
-of the others, and another one floods them.
+Most are harmless. For the first tenth of every `burst` seconds, one host scans all ports of the
+others and another one floods them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _no_source(text: str, cut: float) -> str:
 
 @dataclass(frozen=True)
 class Connections:
-    """The `make` of a generator with the one column `value`."""
+    """Makes the records of a generator with one column, `value`."""
 
     hosts: int = 1_000
     exponent: float = 1.0

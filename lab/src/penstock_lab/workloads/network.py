@@ -1,10 +1,10 @@
-"""Network monitoring: hosts that scan ports or flood others, found in a log of connections.
+"""Network monitoring: finds hosts that scan ports or flood others in a connection log.
 
-Connections are parsed and looked at in two ways side by side; what is suspicious in either comes
-together, is added up by host, and hosts with enough of it are reported.
+Connections are parsed and tested in two parallel branches. Suspicious ones of both are united and
+added up per host, and hosts above a threshold are reported.
 
-The seed shows the layout of its application in a picture and names the one it is like. This one has
-the same kinds of steps, with the stateful one close to the sink.
+The paper shows the layout of its application only in a picture. This one has the same kinds of
+steps, with the stateful one close to the sink.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock_lab.workloads.netflow import CONNECTION, Connections
 
 SUSPECT = "source bigint, score bigint"
 FLOOD = 1_000_000
-"""Bytes from which on a connection is a flood."""
+"""Number of bytes from which a connection counts as a flood."""
 
 
 def build(
@@ -37,7 +37,7 @@ def build(
     alert: int = 100,
     latency: str = "3s",
 ) -> Dataflow:
-    """Write the dataflow; hosts that score `alert` go to `out`/alerts, the last of one counts."""
+    """Build the dataflow; hosts that score `alert` go to `out`/alerts; a host's last row counts."""
     flow = Dataflow("network")
     seen = Connections(hosts, exponent, malformed, burst)
     source = Generator(seen, "value string", load, seed, limit)
@@ -81,7 +81,7 @@ def build(
 
 
 def expected(inputs: Mapping[str, Any], alert: int) -> Iterator[tuple[int, int, int]]:
-    """The hosts that are suspicious enough, with how often and how much."""
+    """The reported hosts with their number of events and score."""
     hosts: dict[int, list[int]] = {}
     for seen in read_commas(inputs["connections"]["value"], CONNECTION):
         if seen["flag"] == "S" and seen["packets"] < 3:

@@ -1,8 +1,8 @@
-"""Page load: how fast the pages of each section load, without errors, robots and what is internal.
+"""Page load: load times per section of a site, without errors, robots and internal pages.
 
-Transform, filter, join, filter, aggregate: a chain, as the seed has it. The join looks the section
-of a page up in a table that every instance has. Times are gathered in windows, and a window is
-forgotten a minute after its end.
+A chain of transform, filter, join, filter and aggregate, as in the paper. The join looks up the
+section of a page in a table that every instance has. Times are aggregated in windows; a window is
+dropped a minute after its end.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def build(
     burst: float = 20,
     latency: str = "3s",
 ) -> Dataflow:
-    """Write the dataflow; windows go to `out`/loads as updates, the last of a window counts."""
+    """Build the dataflow; windows go to `out`/loads as updates; the last row of a window counts."""
     flow = Dataflow("page-load")
     source = Generator(Views(exponent, malformed, burst), "value string", load, seed, limit)
     parsed = parse_json(flow.source("views", source), "transform", VIEW)
@@ -75,17 +75,17 @@ def build(
 
 
 def in_section(record: Mapping[str, Any]) -> tuple[str, int, datetime]:
-    """A view with the section of its page in the page's place."""
+    """The view with the section of its page instead of the page."""
     return section(record["page"]), record["ms"], record["at"]
 
 
 def is_public(record: Mapping[str, Any]) -> bool:
-    """Whether a view is of a page for everybody."""
+    """True if the page of a view is public."""
     return bool(record["section"] != "internal")
 
 
 def expected(inputs: Mapping[str, Any]) -> Iterator[tuple[str, datetime, int, int, int]]:
-    """The number of views, the sum and the greatest of their times, by section and window."""
+    """Number of views, sum and maximum of their times, by section and window."""
     windows: dict[tuple[str, int], list[int]] = {}
     for view in read_json(inputs["views"]["value"], VIEW):
         if view["status"] == 200 and view["agent"] != "bot" and section(view["page"]) != "internal":

@@ -1,8 +1,8 @@
-"""Tweets that mean something: in several languages, with moods, and topics that come in bursts.
+"""Generates tweets in several languages, with moods and topics that come in bursts.
 
 A tweet is `{"id":7,"user":"u12","lang":"en","at":1700000000123,"text":"..."}`, its text last. Words
-are frequent as Zipf has it within their language. Every so often one hashtag is on everybody's
-lips for a while. What is malformed is so in the ways of `tweets`.
+have Zipf frequencies within their language. In each burst one hashtag is popular for a while.
+Malformed tweets are those of `tweets`.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _SLOTS = 1 << 16
 
 @dataclass(frozen=True)
 class Posts:
-    """The `make` of a generator with the one column `value`.
+    """Makes the records of a generator with one column, `value`.
 
-    For the first tenth of every `burst` seconds, half of the hashtags are the one of that burst.
+    For the first tenth of every `burst` seconds, half of the hashtags are the one of the burst.
     """
 
     exponent: float = 1.0
@@ -57,7 +57,7 @@ class Posts:
         words = tables.words[slots] + language * _SIZE
         length = rng.integers(_LEAST, _MOST + 1, size=count)
         for place in range(_LEAST, _MOST):
-            words[place, length <= place] = _SIZE * len(LANGUAGES)  # the empty text at the end
+            words[place, length <= place] = _SIZE * len(LANGUAGES)  # the empty string at the end
         users = rng.integers(0, _USERS, size=count)
         tags = [self._tags(rng, tables, at, share) for share in (_TAGGED, _TWICE)]
         parts = [
@@ -78,7 +78,7 @@ class Posts:
     def _tags(
         self, rng: np.random.Generator, tables: _Tables, at: npt.NDArray[np.float64], share: float
     ) -> npt.NDArray[np.int64]:
-        """The number of a hashtag for every tweet, and `_TOPICS` for none."""
+        """The number of the hashtag of every tweet; `_TOPICS` means none."""
         usual = tables.topics[rng.integers(0, _SLOTS, size=len(at), dtype=np.uint16)]
         burst = bursts(at, self.burst)
         hot = burst.hot & (rng.random(len(at)) < 0.5)
@@ -99,7 +99,7 @@ class _Tables:
 @lru_cache(maxsize=4)
 def _tables(exponent: float) -> _Tables:
     known = [word for name in LANGUAGES for word in words(name, _SIZE)]
-    topics = vocabulary(400 + _TOPICS)[400:]  # made-up words: no language, no mood
+    topics = vocabulary(400 + _TOPICS)[400:]  # made-up words have no language and no mood
     return _Tables(
         words=zipf_slots(_SIZE, exponent).astype(np.int64),
         topics=zipf_slots(_TOPICS, exponent).astype(np.int64),

@@ -1,6 +1,6 @@
-"""PrimeTester: random numbers are tested for being prime, at a rate that rises and falls in steps.
+"""PrimeTester: tests random numbers for primality at a rate that rises and falls in steps.
 
-All rounds of a test are done whatever comes out, so that every number takes as long.
+All rounds of a test are done regardless of the outcome, so every number costs the same.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def build(
     burst: float = 20,
     latency: str = "1s",
 ) -> Dataflow:
-    """Write the dataflow; numbers and whether they are prime go to `out`/results.
+    """Build the dataflow; numbers and whether they are prime go to `out`/results.
 
-    The load has the seed's phases unless one is given: warm-up at `rate`, six steps up, a plateau,
-    and down again. There a step is a minute, and the bound on the latency 20 ms.
+    The default load has the phases of the paper: warm-up at `rate`, six steps up, a plateau, and
+    down again. In the paper a step is a minute and the latency bound 20 ms.
     """
     if rounds + 1 < BASES[-1]:
         raise InvalidInput(f"{rounds} rounds are too few to be sure: at least {BASES[-1] - 1}")
@@ -61,16 +61,16 @@ def build(
 
 
 def phases(rate: float, step: str) -> str:
-    """Warm-up, increment, plateau and decrement, as a load."""
+    """Load profile with warm-up, increment, plateau and decrement."""
     up = [rate * i for i in range(1, STEPS + 1)]
     return f"steps:{','.join(f'{r:g}' for r in (*up, up[-1], *reversed(up[:-1])))}@{step}"
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """The `make` of a generator: odd numbers of 62 bits, and none where a record is malformed.
+    """Makes the records of a generator: odd numbers of 62 bits, null where malformed.
 
-    For the first tenth of every `burst` seconds half of them are one that everybody asks for.
+    For the first tenth of every `burst` seconds, half of them are the same number.
     """
 
     malformed: float = 0.0
@@ -90,7 +90,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Tester:
-    """Ask so many witnesses, 2 and the numbers after it, whether a number is prime."""
+    """Tests numbers with a given number of witnesses: 2 and the numbers after it."""
 
     rounds: int
 
@@ -102,13 +102,13 @@ class Tester:
 
 
 def passes(n: int, base: int) -> bool:
-    """Whether an odd number is a prime as far as one witness can tell (Miller and Rabin)."""
+    """True if an odd number passes the Miller-Rabin test with one witness."""
     twos = ((n - 1) & -(n - 1)).bit_length() - 1
     x = pow(base, n - 1 >> twos, n)
     return base % n == 0 or x == 1 or any(pow(x, 1 << i, n) == n - 1 for i in range(twos))
 
 
 def expected(inputs: Mapping[str, Any]) -> Iterator[tuple[int, bool]]:
-    """Every number and whether it is prime, for certain and at the first witness against it."""
+    """Every number and whether it is prime, by an exact test that stops at the first witness."""
     for n in without_gaps(inputs["numbers"], "n")["n"].to_pylist():
         yield n, all(passes(n, base) for base in BASES)

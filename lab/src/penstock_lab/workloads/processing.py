@@ -1,7 +1,7 @@
-"""Processing: page views are transformed once and then go two ways, each to a sink of its own.
+"""Processing: page views are transformed once, then go to two sinks by two branches.
 
-One way, failures are picked out and joined with the section of their page. The other way, all views
-are joined with the region of their user, and their times are put into proportion.
+One branch selects failures and joins them with the section of their page. The other joins all
+views with the region of their user and normalises their times.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock_lab.workloads.lines import parse_json, read_json
 from penstock_lab.workloads.views import VIEW, Views, region, section
 
 USUAL = {"north": 180, "east": 220, "south": 200, "west": 250}
-"""What a page load takes in a region on most days, in milliseconds."""
+"""Usual page load time of each region, in milliseconds."""
 
 
 def build(
@@ -31,7 +31,7 @@ def build(
     burst: float = 20,
     latency: str = "3s",
 ) -> Dataflow:
-    """Write the dataflow; failures go to `out`/failures, times to `out`/times."""
+    """Build the dataflow; failures go to `out`/failures, times to `out`/times."""
     flow = Dataflow("processing")
     source = Generator(Views(exponent, malformed, burst), "value string", load, seed, limit)
     parsed = parse_json(flow.source("views", source), "transform", VIEW)
@@ -68,7 +68,7 @@ def build(
 
 
 def normalised(record: Mapping[str, Any]) -> tuple[int, str, int]:
-    """The time of a view in percent of what is usual in its region."""
+    """The time of a view in percent of the usual time of its region."""
     return record["view"], record["region"], 100 * record["ms"] // USUAL[record["region"]]
 
 

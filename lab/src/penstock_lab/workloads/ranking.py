@@ -1,8 +1,8 @@
-"""Rankings of what only grows: the best of each part, then the best of all.
+"""Rankings of growing counts: the best of each part, then the best of all.
 
-A count that grows is sent on at every change, or at some of them, in whatever steps. What is among
-the best in the end is so when it grows for the last time, and can only be pushed out by what is
-better in the end. So neither ranking needs more room than its size, and neither depends on steps.
+Counts only grow and are emitted at some or all changes. An entry that is among the best at the end
+is among them when its count changes for the last time, and only a better one can displace it. So a
+ranking needs no more memory than its size, and does not depend on the steps in which counts grow.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.errors import InvalidInput
 from penstock_lab.workloads.memo import Memo
 
 NAMED = "name string, slot bigint, part int"
-"""What is counted and ranked: names in slots of time, and the part that a name is ranked in."""
+"""Columns that are counted and ranked: time slot, name, and the part a name is ranked in."""
 
 
 def part(name: str, parts: int = 4) -> str:
@@ -30,7 +30,7 @@ def part(name: str, parts: int = 4) -> str:
 
 
 def rank(flow: Dataflow, named: Stream, size: int, out: Path | str) -> None:
-    """Write what follows the names: count them, rank each part, rank all, and the sink."""
+    """Append to a stream of names: count them, rank each part, rank all, write to the sink."""
     if size < 1:
         raise InvalidInput(f"a ranking of {size} places has none")
     counts = named.key_by("name", "slot", "part").aggregate(
@@ -53,7 +53,7 @@ def rank(flow: Dataflow, named: Stream, size: int, out: Path | str) -> None:
 
 
 def expected(named: Iterable[tuple[int, str]], size: int) -> Iterator[tuple[int, int, str, int]]:
-    """The ranking of every slot, from slots and names."""
+    """The ranking of every slot, computed from slots and names."""
     slots: dict[int, Counter[str]] = {}
     for slot, name in named:
         slots.setdefault(slot, Counter())[name] += 1
@@ -63,13 +63,13 @@ def expected(named: Iterable[tuple[int, str]], size: int) -> Iterator[tuple[int,
 
 
 def best(counts: Mapping[str, int], size: int) -> dict[str, int]:
-    """The greatest counts, greatest first; of equal ones the first by name."""
+    """The greatest counts, greatest first; ties are ordered by name."""
     return dict(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))[:size])
 
 
 @dataclass
 class Part:
-    """The processor that keeps the best of one part and slot, and sends on what grew in it."""
+    """Processor that keeps the best of one part and slot and emits the entries that grew."""
 
     size: int
 
@@ -90,7 +90,7 @@ class Part:
 
 @dataclass
 class Whole:
-    """The processor that keeps the best of all parts, and sends on the places that changed."""
+    """Processor that keeps the best of all parts and emits the ranks that changed."""
 
     size: int
 
@@ -116,7 +116,7 @@ class Whole:
 
 
 def _grown(counts: Mapping[str, int], entries: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """The counts with newer ones in them; an older one that comes late changes nothing."""
+    """The counts updated with newer ones; a smaller count that arrives late is ignored."""
     grown = dict(counts)
     for name, n in entries:
         grown[name] = max(n, grown.get(name, 0))

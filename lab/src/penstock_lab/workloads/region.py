@@ -1,4 +1,4 @@
-"""One region: a chain of multiplication operators of which the last is keyed."""
+"""One region: a chain of multiplication operators, the last of them keyed."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def build(
     burst: float = 20,
     latency: str = "3s",
 ) -> Dataflow:
-    """Write the dataflow, with an operator for each number of multiplications.
+    """Build the dataflow, with an operator for each number of multiplications.
 
-    Sums go to `out`/results as updates, the last of a key counts.
+    Sums go to `out`/results as updates; the last row of a key counts.
     """
     numbers = multiply.counts(multiplications)
     steps = [
@@ -45,7 +45,7 @@ def chained(
     out: Path | str,
     latency: str,
 ) -> Dataflow:
-    """One region of steps that carry its key, of which the last counts by it."""
+    """One region of steps that pass its key on; the last step counts by that key."""
     *before, last = steps
     flow = Dataflow(name)
     stream = flow.source("numbers", source)

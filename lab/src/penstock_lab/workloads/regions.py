@@ -1,8 +1,8 @@
-"""Several regions in a row: seven multiplication operators of unequal cost, selectivity and state.
+"""Several regions in a row: seven multiplication operators of different cost and selectivity.
 
-The seed shows them in a picture, of which its text tells one (the third: 20 multiplications, nine
-of ten records go on). The others are chosen like it: five operators around one that is keyed by one
-column, and two of which the last is keyed by another.
+The paper shows them in a picture and describes one in its text (the third: 20 multiplications,
+selectivity 0.9). The others are chosen accordingly: five operators around one that is keyed by one
+column, then two of which the last is keyed by another column.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OPERATORS = (
     ("multiply-6", 300, 0.9, ("b",)),
     ("multiply-7", 200, 1.0, ("b",)),
 )
-"""Name, multiplications, selectivity, and the keys that go on."""
+"""Name, multiplications, selectivity, and the keys that are passed on."""
 
 
 def build(
@@ -42,9 +42,9 @@ def build(
     burst: float = 20,
     latency: str = "3s",
 ) -> Dataflow:
-    """Write the dataflow; sums go to `out`/results as updates, the last of a key counts.
+    """Build the dataflow; sums go to `out`/results as updates; the last row of a key counts.
 
-    Selectivities are multiplied by `factor` (0.1 to 1 in the seed), multiplications by `scale`.
+    Selectivities are multiplied by `factor` (0.1 to 1 in the paper), multiplications by `scale`.
     """
     if not (0 < factor <= 1 and scale >= 0):
         raise InvalidInput(f"a factor of {factor:g} is not above 0 and at most 1")

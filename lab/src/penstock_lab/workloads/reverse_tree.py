@@ -1,4 +1,4 @@
-"""Reverse tree: two regions into one, each of one multiplication operator with its key."""
+"""Reverse tree: two regions feed a third; each is one keyed multiplication operator."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def build(
     burst: float = 20,
     latency: str = "3s",
 ) -> Dataflow:
-    """Write the dataflow; each source has the load, sums go to `out`/results as updates."""
+    """Build the dataflow; each source has the load, sums go to `out`/results as updates."""
     leaves = {
         name: multiply.Numbered(multiply.step(f"from-{name}", multiplications, ("b",)), "a")
         for name in SOURCES

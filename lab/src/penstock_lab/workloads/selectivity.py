@@ -1,7 +1,6 @@
-"""Selectivity: one region whose records become more and fewer on their way.
+"""Selectivity: one region in which the number of records grows and shrinks.
 
-Four multiplication operators of unequal cost; after the first a record becomes four, after the
-second a quarter of them go on, after the third a half.
+Four multiplication operators of different cost with selectivities 4, 0.25, 0.5 and 1.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def build(
     burst: float = 20,
     latency: str = "3s",
 ) -> Dataflow:
-    """Write the dataflow; sums go to `out`/results as updates, the last of a key counts."""
+    """Build the dataflow; sums go to `out`/results as updates; the last row of a key counts."""
     steps = []
     between = multiply.factors(selectivities)
     for at, number in enumerate(multiply.counts(multiplications), start=1):

@@ -1,6 +1,6 @@
-"""A share of records that are not what they should be, so that every reader has to cope with some.
+"""Makes a share of the records malformed, so that every parser has to cope with some.
 
-A line is broken in one of several ways. A record of numbers lacks its first one.
+A line is broken in one of several ways. A record of numbers lacks its first number.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 from penstock.errors import InvalidInput
 
 Kind = Callable[[str, float], str]
-"""From a sound line and a number between 0 and 1 to a broken one."""
+"""Makes a broken line from a valid one and a random number between 0 and 1."""
 
 
 def spoil(
     rng: np.random.Generator, lines: pa.Array, share: float, kinds: Sequence[Kind]
 ) -> pa.Array:
-    """The lines with a share of them broken, each in one of the ways."""
+    """The lines with a share of them broken, each in one of these ways."""
     broken = np.flatnonzero(rng.random(len(lines)) < share)
     if not len(broken):
         return lines
@@ -35,18 +35,18 @@ def spoil(
 
 
 def lacking(rng: np.random.Generator, numbers: npt.NDArray[np.int64], share: float) -> pa.Array:
-    """The numbers with a share of them missing."""
+    """The numbers with a share of them set to null."""
     return pa.array(numbers, mask=rng.random(len(numbers)) < share)
 
 
 def without_gaps(table: pa.Table, column: str) -> pa.Table:
-    """The records that do not lack a number of theirs."""
+    """The records in which no number is missing."""
     numbers = table[column]
     return table.filter(pc.is_valid(numbers)) if numbers.null_count else table
 
 
 def check_share(share: float) -> None:
-    """Raise `InvalidInput` for what is no share of malformed records."""
+    """Raise `InvalidInput` if this is not a share between 0 and 1."""
     if not 0 <= share <= 1:
         raise InvalidInput(f"a share of {share:g} malformed records is not between 0 and 1")
 
@@ -62,5 +62,5 @@ def complaint(text: str, cut: float) -> str:
 
 
 def short(text: str, cut: float) -> str:
-    """Cut off before its last comma, so that no reader can take what is left for the whole."""
+    """Cut the line off before its last comma, so that no parser accepts the rest."""
     return text[: int(cut * text.rfind(","))]

@@ -1,4 +1,4 @@
-"""Star: two sources into one operator in the centre, and out of it to two sinks."""
+"""Star: two sources feed one operator, which feeds two sinks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def build(
     burst: float = 20,
     latency: str = "2s",
 ) -> Dataflow:
-    """Write the dataflow; each source has the load, results go to `out`/east and `out`/west."""
+    """Build the dataflow; each source has the load, results go to `out`/east and `out`/west."""
     work = costs.named(cost, numbers=numbers, wait_ms=wait_ms)
     centre = costs.Step("centre", work, selectivity)
     arms = {sink: costs.Step(f"to-{sink}", work, selectivity, carry=()) for sink in SINKS}
@@ -59,7 +59,7 @@ def build(
 
 
 class _Expected:
-    """What one sink must hold."""
+    """The rows that one sink must hold."""
 
     def __init__(self, centre: costs.Step, arm: costs.Step) -> None:
         self._steps = (centre, arm)

@@ -1,6 +1,6 @@
-"""Synthetic word count: every tweet waits a little before it is parsed, split and counted.
+"""Synthetic word count: every tweet waits a little before it is parsed and counted.
 
-It says the same as the word count and is another way to write it, which is what it is for.
+The result is that of the word count; only the cost differs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def build(
     burst: float = 20,
     latency: str = "3s",
 ) -> Dataflow:
-    """Write the dataflow; the counts go to `out`/counts as updates, the last of a word counts."""
+    """Build the dataflow; counts go to `out`/counts as updates; the last row of a word counts."""
     flow = Dataflow("synthetic-wordcount")
     source = Generator(Tweets(words, exponent, malformed, burst), "value string", load, seed, limit)
     wait = costs.wait(wait_ms / 1000)
@@ -44,7 +44,7 @@ def build(
 
 @dataclass(frozen=True)
 class Pause:
-    """Let every record wait, as for an outside service, and pass it on as it is."""
+    """Delays every record, as an external service would, and passes it on unchanged."""
 
     cost: costs.Wait
 

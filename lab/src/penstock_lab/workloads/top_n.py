@@ -1,4 +1,4 @@
-"""Top N: the items that sell best in a shop, in slots of time."""
+"""Top N: the best-selling items of a shop, by time slot."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def build(
     top: int = 10,
     latency: str = "5s",
 ) -> Dataflow:
-    """Write the dataflow; the rankings go to `out`/ranking, the last of a place counts."""
+    """Build the dataflow; rankings go to `out`/ranking; the last row of a rank counts."""
     flow = Dataflow("top-n")
     source = Generator(Clicks(items, exponent, malformed, burst), "value string", load, seed, limit)
     sold = parse_commas(flow.source("clicks", source), "parse", CLICK).frame(
@@ -52,7 +52,7 @@ def build(
 
 
 def sales(inputs: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
-    """The slot and the item of everything that was bought."""
+    """Slot and item of every purchase."""
     for click in read_commas(inputs["clicks"]["value"], CLICK):
         if click["action"] == "buy":
             yield click["at"] // SLOT, str(click["item"])

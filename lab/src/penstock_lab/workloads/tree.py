@@ -1,4 +1,4 @@
-"""Tree: one region into two, each of one multiplication operator with a key of its own."""
+"""Tree: one region feeds two others; each is one multiplication operator with its own key."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def build(
     burst: float = 20,
     latency: str = "3s",
 ) -> Dataflow:
-    """Write the dataflow; sums go to `out`/left and `out`/right, the last of a key counts."""
+    """Build the dataflow; sums go to `out`/left and `out`/right; the last row of a key counts."""
     root = multiply.Numbered(multiply.step("root", multiplications, ("b", "c")), "a")
     branches = {
         name: multiply.Tally(multiply.step(f"to-{name}", multiplications, (key,)), key)
@@ -43,7 +43,7 @@ def build(
 
 
 class _Expected:
-    """What one sink must hold."""
+    """The rows that one sink must hold."""
 
     def __init__(self, root: multiply.Numbered, branch: multiply.Tally) -> None:
         self._root, self._branch = root, branch

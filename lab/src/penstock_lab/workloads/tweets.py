@@ -1,10 +1,10 @@
-"""Tweets in JSON: Zipf words, hashtags, languages, bursts, and a small share that is malformed.
+"""Generates tweets in JSON: Zipf words, hashtags, languages, bursts, malformed records.
 
-A tweet is `{"id":7,"user":"u12","lang":"en","text":"..."}`, its text last. The words that are said
-most are of its language; made-up ones and hashtags are the same in all. Every so often one hashtag
-is on everybody's lips for a while. What is malformed is malformed for every reader alike: cut off
-inside the text or before, no JSON at all, an empty line, no text, or a text of null. Values of the
-wrong type are left out, because readers differ on them.
+A tweet is `{"id":7,"user":"u12","lang":"en","text":"..."}`, its text last. The most frequent
+words are of its language; made-up words and hashtags are the same in all. In each burst one hashtag
+is popular for a while. Malformed tweets are malformed for every parser: cut off inside the text or
+before it, not JSON, an empty line, no text, or a null text. There are no values of the wrong type,
+because parsers disagree about them.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _VOWELS = "a,e,i,o,u,ai,ea,ee,ie,oa,oo,ou"
 _CODAS = ",,,l,m,n,nd,r,rt,s,st,t,x"
 
 _LANGS = ("en", "es", "ja", "pt", "ar", "tr", "fr", "de")
-_SAID = 40  # words known of a language that is not English
-_OWN = len(dict.fromkeys(_COMMON.split()))  # words that every language has its own of
+_SAID = 40  # known words of a language other than English
+_OWN = len(dict.fromkeys(_COMMON.split()))  # words that differ between languages
 _LANG_SHARES = (0.50, 0.14, 0.12, 0.08, 0.06, 0.04, 0.03, 0.03)
 _USERS = 50_000
-_LEAST_WORDS, _MOST_WORDS = 8, 12  # a hashtag may follow
+_LEAST_WORDS, _MOST_WORDS = 8, 12  # with or without a hashtag
 _TAGGED = 0.25
 _SLOTS = 1 << 16
 
@@ -70,7 +70,7 @@ def vocabulary(words: int = 4000) -> tuple[str, ...]:
 
 
 def check_ranks(number: int, exponent: float) -> None:
-    """Raise `InvalidInput` for what cannot be frequent by Zipf's law."""
+    """Raise `InvalidInput` if Zipf's law is not defined for these numbers."""
     if not 1 <= number <= _SLOTS:
         raise InvalidInput(f"{number} different ones are not between 1 and {_SLOTS}")
     if not 0 <= exponent <= 10:
@@ -78,10 +78,10 @@ def check_ranks(number: int, exponent: float) -> None:
 
 
 def zipf_slots(words: int, exponent: float) -> npt.NDArray[np.int32]:
-    """A table of 65,536 word numbers in which each is as frequent as Zipf's law has it.
+    """A table of 65,536 word numbers, each as frequent as Zipf's law says.
 
-    A uniform number picks a slot: one look-up a word, no search. Every word has a slot, so no
-    word is rarer than one in 65,536.
+    A uniform random number selects a slot: one look-up per word. Every word has a slot, so no word
+    is rarer than one in 65,536.
     """
     shares = 1.0 / np.arange(1, words + 1, dtype=np.float64) ** exponent
     spare = _SLOTS - words
@@ -93,9 +93,9 @@ def zipf_slots(words: int, exponent: float) -> npt.NDArray[np.int32]:
 
 @dataclass(frozen=True)
 class Tweets:
-    """The `make` of a generator with the one column `value`.
+    """Makes the records of a generator with one column, `value`.
 
-    For the first tenth of every `burst` seconds, half of the hashtags are the one of that burst.
+    For the first tenth of every `burst` seconds, half of the hashtags are the one of the burst.
     """
 
     words: int = 4000
@@ -118,7 +118,7 @@ def tweets(
     at: npt.NDArray[np.float64],
     of: Tweets,
 ) -> pa.Array:
-    """One JSON text a record. The same state of `rng` gives the same bytes."""
+    """One JSON string per record. The same state of `rng` gives the same bytes."""
     tables = _tables(of.words, of.exponent)
     count = len(index)
     slots = rng.integers(0, _SLOTS, size=(_MOST_WORDS + 1, count), dtype=np.uint16)
@@ -169,7 +169,7 @@ def _tables(words: int, exponent: float) -> _Tables:
     known = [*vocabulary(words), ""]
     tags = pa.array([*(f" #{word}" for word in known[:-1]), ""])
     made_up = vocabulary(2 * _OWN)[_OWN:]
-    own = [0]  # where the words of a language begin: those of English are the first of all
+    own = [0]  # offset of the words of a language; those of English come first
     for language in _LANGS[1:]:
         own.append(len(known))
         known += (*said_most(language, _SAID), *made_up[_SAID:])
@@ -199,4 +199,4 @@ def _null_text(text: str, cut: float) -> str:
 
 
 KINDS = (_truncated, complaint, empty, _without_text, _null_text)
-"""Ways in which a tweet is malformed."""
+"""Ways in which a tweet can be malformed."""

@@ -1,8 +1,8 @@
 """Twitter sentiment analysis: eleven operators, eight deep.
 
-Tweets are stored as they come. Of the English ones the mood is found, and averaged over slots of
-time; and their hashtags are counted, ranked in parts, and ranked as a whole. What is no tweet is
-stored too, and becomes a dead letter of `language`.
+Tweets are stored as they arrive. For English ones the mood is averaged by time slot, and their
+hashtags are counted, ranked in parts and ranked as a whole. Records that are no tweets are stored,
+too, and become dead letters of `language`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SLOT = 10_000
-"""Milliseconds over which moods are averaged and hashtags ranked."""
+"""Length of a time slot in milliseconds."""
 
 _TAGS = "filter(split(text, ' '), word -> word LIKE '#_%')"
 
@@ -39,7 +39,7 @@ def build(
     top: int = 10,
     latency: str = "5s",
 ) -> Dataflow:
-    """Write the dataflow; tweets, averages and rankings go to `out`, the last of a place counts."""
+    """Build the dataflow; tweets, averages and rankings go to `out`; a rank's last row counts."""
     meaning.need("twitter-analysis", "py3langid", "vaderSentiment")
     flow = Dataflow("twitter-analysis")
     source = Generator(Posts(exponent, malformed, burst), "value string", load, seed, limit)
@@ -87,18 +87,18 @@ def build(
 
 
 def english_only(frame: DataFrame) -> DataFrame:
-    """The tweets of lines that are in English; what is no tweet stays, to be rejected.
+    """English tweets, and lines that are no tweets, which are rejected later.
 
-    Spark parses, and asks the detector in Python for nothing but texts.
+    Spark parses the lines; the detector in Python gets the texts only.
     """
     from pyspark.sql.functions import expr, udf
 
-    detected = udf(is_english, "boolean", useArrow=False)  # asked for, Spark does not guess
+    detected = udf(is_english, "boolean", useArrow=False)  # explicit, so not inferred
     return from_json(frame, TWEET).where(expr(incomplete(TWEET)) | detected("text"))
 
 
 def is_english(text: str | None) -> bool:
-    """Whether a text is there and in English."""
+    """True if there is a text and it is in English."""
     return text is not None and meaning.language(text) == "en"
 
 
@@ -109,7 +109,7 @@ def score(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def averages(inputs: Mapping[str, Any]) -> Iterable[tuple[int, int, float]]:
-    """The number of English tweets and their mean mood in every slot."""
+    """Number of English tweets and their mean mood in every slot."""
     sums: dict[int, tuple[int, int]] = {}
     for tweet in _english(inputs):
         n, total = sums.get(tweet["at"] // SLOT, (0, 0))
@@ -118,7 +118,7 @@ def averages(inputs: Mapping[str, Any]) -> Iterable[tuple[int, int, float]]:
 
 
 def hashtags(inputs: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
-    """The slot and the name of every hashtag in English tweets."""
+    """Slot and name of every hashtag in English tweets."""
     for tweet in _english(inputs):
         for word in tweet["text"].split(" "):
             if len(word) > 1 and word.startswith("#"):

@@ -1,20 +1,20 @@
-"""TwitterSentiment: the mood of tweets about what is popular, with two latency constraints.
+"""TwitterSentiment: moods of tweets about popular topics, with two latency constraints.
 
-As in Nephele's figure 7 a tweet goes two ways. One copy goes to `hot-topics`, which counts hashtags
-over windows of 200 ms and reports each window when it is over. `merge` makes one list of popular
-topics of all reports of a window and sends it to every filter. The other copy goes to `filter`,
-which passes a tweet on if one of its topics is on the current list. Its mood is found
+As in Nephele's figure 7, there are two copies of each tweet. One goes to `hot-topics`, which counts
+hashtags over windows of 200 ms and reports each window when it ends. `merge` makes one list of
+popular topics from all reports of a window and sends it to every filter. The other copy goes to
+`filter`, which passes a tweet on if one of its topics is on the current list. Its mood is found
 (`sentiment`) and added up by topic (`track`).
 
-Two things differ from the paper, so that the result depends on the tweets alone and not on how fast
-each way is:
+Two things differ from the paper, so that the result depends on the tweets alone, not on the speed
+of a branch:
 
 - The current list is that of the window before the tweet's own, by event time, and a filter lets a
-  tweet wait until it has that list. In the paper it is the list that came last.
+  tweet wait until it has that list. In the paper it is the list that arrived last.
 - Tweets are dealt to shards by their number (in the paper round-robin to tasks), and an instance of
   `hot-topics` or `filter` has some of the shards. Within a shard tweets come in order, so a window
-  is over when a later tweet comes, and a list is made when a window is over in every shard. Of the
-  last windows of an input no list is made, since nothing comes after them.
+  ends when a later tweet arrives, and a list is made when a window has ended in every shard. The
+  last windows of an input get no list, since nothing arrives after them.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from penstock_lab.workloads.posts import TWEET, Posts
 from penstock_lab.workloads.ranking import best
 
 WINDOW = 200
-"""Milliseconds over which topics are counted."""
+"""Length of a window in milliseconds."""
 
 SHARDS = 16
-"""Shards of tweets: so many instances of `hot-topics` and of `filter` can have work."""
+"""Number of shards of tweets: the most instances of `hot-topics` and `filter` that have work."""
 
 MOST = 100
-"""Instances that an operator which scales may have in the paper."""
+"""Largest parallelism of the elastic operators in the paper."""
 
 _TAGS = "array_distinct(filter(split(text, ' '), word -> word LIKE '#_%'))"
 
 _DEALT = "shard bigint, window bigint, topics array<string>, text string"
-"""A copy of a tweet, or a list of popular topics for a shard, which has no text."""
+"""A copy of a tweet, or a list of popular topics for a shard (without a text)."""
 
 
 def build(
@@ -65,7 +65,7 @@ def build(
     topics_latency: str = "5s",
     sentiment_latency: str = "3s",
 ) -> Dataflow:
-    """Write the dataflow; `popular` topics are on a list, moods go to `out`/moods.
+    """Build the dataflow; a list has `popular` topics, moods go to `out`/moods.
 
     The bounds in the paper are 215 and 30 ms; these are for micro-batches.
     """
@@ -137,12 +137,12 @@ MOODS = ("positive", "neutral", "negative")
 
 
 def mood(record: Mapping[str, Any]) -> tuple[str, str]:
-    """The topic of a tweet and its mood in a word."""
+    """The topic of a tweet and its mood as a word."""
     return record["topic"], _word(meaning.mood(record["text"]))
 
 
 class HotTopics:
-    """The processor that counts the topics of a shard and reports a window when it is over."""
+    """Processor that counts the topics of a shard and reports each window when it ends."""
 
     def init(self, handle: Any) -> None:
         self._memo = Memo(handle, "counts", {"window": None, "counts": {}})
@@ -151,7 +151,7 @@ class HotTopics:
         held = self._memo.read()
         window, counts = held["window"], Counter(held["counts"])
         for row in rows:
-            if row.window != window:  # the first report of a shard says where it begins
+            if row.window != window:  # the first report of a shard says with which window it begins
                 yield key[0], window, row.window - 1, json.dumps(counts)
                 window, counts = row.window, Counter()
             counts.update(row.topics)
@@ -163,7 +163,7 @@ class HotTopics:
 
 @dataclass
 class Merger:
-    """The processor that makes one list of a window when it is over in all shards."""
+    """Processor that makes the list of a window when it has ended in all shards."""
 
     shards: int
     popular: int
@@ -191,10 +191,9 @@ class Merger:
 
 
 class Filter:
-    """The processor that passes on the tweets of a shard whose topics are popular.
+    """Processor that passes on the tweets of a shard whose topics are popular.
 
-    It keeps the lists that are not older than what the next tweet is matched with, and the tweets
-    for which there is none yet.
+    It keeps the lists that later tweets may need, and the tweets whose list has not arrived yet.
     """
 
     def init(self, handle: Any) -> None:
@@ -227,7 +226,7 @@ class Filter:
 def expected(
     inputs: Mapping[str, Any], shards: int, popular: int
 ) -> Iterator[tuple[str, int, int, int]]:
-    """The moods of all tweets about topics on the list of the window before their own."""
+    """Moods of all tweets about topics on the list of the window before their own."""
     tweets = [
         (tweet["id"] % shards, tweet["at"] // WINDOW, _topics(tweet["text"]), tweet["text"])
         for tweet in read_json(inputs["tweets"]["value"], TWEET)
@@ -249,10 +248,10 @@ def expected(
 
 
 def _topics(text: str) -> list[str]:
-    """The hashtags of a text, each once."""
+    """The distinct hashtags of a text."""
     return [*dict.fromkeys(word for word in text.split(" ") if word[:1] == "#" and word[1:])]
 
 
 def _word(score: int) -> str:
-    """As the library suggests: beyond a twentieth of the scale a text has a mood."""
+    """Mood as a word; neutral within a twentieth of the scale, as the library suggests."""
     return "positive" if score >= 500 else "negative" if score <= -500 else "neutral"

@@ -1,8 +1,8 @@
-"""Page views of a web site in JSON: who loaded which page, how long it took, and what with.
+"""Generates page views of a web site in JSON: user, page, load time, status and agent.
 
 A view is `{"view":7,"user":12,"page":3,"ms":231,"status":200,"at":1700000000123,"agent":"app"}`,
 its agent last. A few pages get most views; for the first tenth of every `burst` seconds the site is
-slow. Views are reported up to two seconds late, so that their times are not in order.
+slow. Views are reported up to two seconds late, so their times are out of order.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _STATUS = np.array([200] * 92 + [404] * 5 + [500] * 3)
 
 
 def section(page: int) -> str:
-    """The section that a page belongs to, as an editor's table would have it."""
+    """The section that a page belongs to."""
     return SECTIONS[page * 7919 % 101 % len(SECTIONS)]
 
 
 def region(user: int) -> str:
-    """Where a user lives, as a table of customers would have it."""
+    """The region in which a user lives."""
     return REGIONS[user * 104_729 % 13 % len(REGIONS)]
 
 
@@ -51,7 +51,7 @@ def _without_page(text: str, cut: float) -> str:
 
 @dataclass(frozen=True)
 class Views:
-    """The `make` of a generator with the one column `value`."""
+    """Makes the records of a generator with one column, `value`."""
 
     exponent: float = 1.0
     malformed: float = 0.005

@@ -1,7 +1,7 @@
-"""Word count: tweets in JSON are parsed, split into words, and every word is counted.
+"""Word count: parses tweets in JSON, splits them into words and counts every word.
 
-What is no tweet with a text becomes a dead letter of `parse`. A word is what stands between two
-single spaces, if anything does.
+A record that is no tweet with a text becomes a dead letter of `parse`. Words are separated by
+single spaces.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from penstock_lab.workloads.tweets import Tweets
 
 TWEET = "id bigint, user string, lang string, text string"
 
-# A line of this shape is JSON and holds no escapes: its text can be taken as it stands.
+# A line of this form is JSON without escapes, so its text can be used as it is.
 _SIMPLE = r'^\{"id":[1-9]?[0-9]+,"user":"\w+","lang":"\w+","text":"(?P<text>[^"\\\x00-\x1f]*)"\}$'
 
 
@@ -38,7 +38,7 @@ def build(
     burst: float = 20,
     latency: str = "3s",
 ) -> Dataflow:
-    """Write the dataflow; the counts go to `out`/counts as updates, the last of a word counts."""
+    """Build the dataflow; counts go to `out`/counts as updates; the last row of a word counts."""
     flow = Dataflow("wordcount")
     source = Generator(Tweets(words, exponent, malformed, burst), "value string", load, seed, limit)
     count(flow, flow.source("tweets", source), out)
@@ -47,7 +47,7 @@ def build(
 
 
 def count(flow: Dataflow, tweets: Stream, out: Path | str) -> None:
-    """Write what follows the tweets: parse, split, count, and the sink."""
+    """Append to a stream of tweets: parse, split, count and the sink."""
     texts = tweets.frame(
         "parse",
         lambda df: df.selectExpr("value", f"from_json(value, '{TWEET}').text AS text"),
@@ -70,7 +70,7 @@ def count(flow: Dataflow, tweets: Stream, out: Path | str) -> None:
 
 
 def expected(inputs: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
-    """Every word and how often it stands in the tweets that can be read."""
+    """Every word and its number of occurrences in valid tweets."""
     counts: dict[str, int] = {}
     for batch in inputs["tweets"].to_batches(max_chunksize=100_000):
         counted = pc.value_counts(pc.list_flatten(pc.split_pattern(texts(batch["value"]), " ")))
@@ -82,7 +82,7 @@ def expected(inputs: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
 
 
 def texts(lines: pa.Array) -> pa.Array:
-    """The texts of the tweets that have one, in order."""
+    """The texts of the tweets that have one, in their order."""
     simple = pc.struct_field(pc.extract_regex(lines, pattern=_SIMPLE), "text")
     odd = np.flatnonzero(pc.is_null(simple).to_numpy(zero_copy_only=False))
     read = [_text(line) for line in lines.take(pa.array(odd)).to_pylist()]

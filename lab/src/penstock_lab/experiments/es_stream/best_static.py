@@ -18,17 +18,14 @@ from penstock_lab.experiments.rivals import best_static
 
 
 def arrived(app: Application, rate: float) -> int:
-    """The instances of Es-Stream's formula at a rate."""
+    """Number of instances by Es-Stream's formula at a rate."""
     share = common.SEED.share
     return sum(marginal_analysis.best_instances(rate * s, share) for s in app.services.values())
 
 
 @dataclass(frozen=True)
-class Best:
-    """So many instances, dealt to the operators so that the mean latency is the shortest.
-
-    Deals are compared over a short time; the best of them and Es-Stream's own over all of it.
-    """
+class BestAllocation:
+    """The allocation of this many instances to operators with the lowest mean latency."""
 
     app: Application
     rate: int
@@ -39,7 +36,7 @@ class Best:
         names, tried = self.app.operators, 0
 
         def dealt(found: Mapping[str, int]) -> dict[str, int]:
-            """The last operator gets what the others leave."""
+            """The last operator gets the remaining instances."""
             return {**found, names[-1]: self.total - sum(found.values())}
 
         def score(found: Mapping[str, int]) -> float:

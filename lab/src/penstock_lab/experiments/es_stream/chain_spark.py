@@ -1,10 +1,10 @@
 """Es-Stream on Spark: COMMCount as a chain of operators that wait.
 
-They share the work as in the seed, 3 to 13 to 8, and take 48 ms a row together. An even plan has
+They share the work as in the paper, 3 to 13 to 8, and take 48 ms a row together. An even plan has
 the fewest that keep up with the highest rate, as many of each operator, and there Es-Stream's
 formula has as many in all; the best static plan deals these for the shortest batches. At a steady
-rate the second half is read; where it rises, how much longer it takes at the end than at first,
-and how many instances there are then, which the seed has in figure 15. The rate is the highest from
+rate the second half is read; where it rises, how much longer it takes at the end than at first, and
+how many instances there are then, which the paper has in figure 15. The rate is the highest from
 the middle of the time on.
 """
 
@@ -30,13 +30,13 @@ from penstock_lab.experiments.play import SparkPlay
 
 WAYS = ("es-stream", "even", "best static")
 POLICY = EsStream(share=0.2, steady=10.0, changing=10.0)
-"""With the share at which its formula has as many instances as an even plan at 140 rows/s."""
+"""The policy; its share gives as many instances as an even plan at 140 rows/s."""
 
 SLOTS = 16
 
 
 def services() -> dict[str, float]:
-    """Seconds of a row at each operator: 6, 26 and 16 ms."""
+    """Seconds per row of each operator: 6, 26 and 16 ms."""
     return {n: 0.002 * w for n, w in zip(COUNT.operators, COUNT.weights, strict=True)}
 
 
@@ -55,7 +55,7 @@ def cases(rates: Sequence[int], seconds: float) -> Sequence[Case]:
 
 
 def play(way: str, load: str, seconds: float, first: int, top: int) -> SparkPlay:
-    """A way under a load. first: the rate that it begins with; top: the highest."""
+    """A policy or plan under a load. first: the initial rate; top: the highest rate."""
     plans = {"es-stream": formula(first), "even": even(top), "best static": best(top)}
     policy: str | Policy = POLICY if way == "es-stream" else "static"
     parts = waiting.chain("clicks", services())
@@ -72,7 +72,7 @@ def build(load: str, out: Path) -> Dataflow:
 
 
 def even(rate: int) -> dict[str, int]:
-    """As many of each operator, the fewest that keep up."""
+    """The smallest even plan that keeps up."""
     each = int(max(rate * s for s in services().values())) + 1
     return dict.fromkeys(COUNT.operators, each)
 
@@ -85,12 +85,7 @@ def formula(rate: int) -> dict[str, int]:
 
 
 def best(rate: int) -> Mapping[str, int]:
-    """As many as an even plan has, dealt so that batches are the shortest: the best of all deals.
-
-    A batch holds what came during the one before it, and costs something however few these are. So
-    one of instances that are busy for a share of the time takes that cost over what is left of it:
-    T = cost + share T. Queues of M/M/k are the shortest with the same deal.
-    """
+    """As many instances as the even plan, allocated so that batches are shortest."""
     loads, total = [rate * s for s in services().values()], sum(even(rate).values())
 
     def batches(deal: Iterable[int]) -> float:
@@ -109,7 +104,7 @@ def best(rate: int) -> Mapping[str, int]:
 
 
 def latency(data: Data, case: str, since: float, until: float) -> float:
-    """Milliseconds on average over a share of the time of a case."""
+    """Mean latency in ms over a share of the time of a case."""
     end = float(data.of(case)[-1]["at"])
     ticks = reading.between(data.of(case), since * end, until * end)
     if not any(t["latency"] for t in ticks):
@@ -118,7 +113,7 @@ def latency(data: Data, case: str, since: float, until: float) -> float:
 
 
 def beside(way: str, name: str) -> Read:
-    """The latency of a rival at the end over that of Es-Stream."""
+    """Final latency of a rival relative to that of Es-Stream."""
 
     def read(data: Data) -> float:
         since = 0.5 if name == "steady" else 0.75
@@ -129,13 +124,13 @@ def beside(way: str, name: str) -> Read:
 
 
 def rise(data: Data, way: str) -> float:
-    """Milliseconds more at the end than in the first third, whose beginning does not count."""
+    """Increase of latency in ms from the first third, without its start, to the end."""
     case = f"{way}, rising"
     return latency(data, case, 0.75, 1.0) - latency(data, case, 0.2, 1 / 3)
 
 
 def _grown(data: Data) -> float:
-    """How many times as many instances there are at the end as in the first third."""
+    """Number of instances at the end relative to the first third."""
     case = "es-stream, rising"
     end = float(data.of(case)[-1]["at"])
     spans = ((0.75 * end, end), (0.2 * end, end / 3))
@@ -144,13 +139,13 @@ def _grown(data: Data) -> float:
 
 
 def _alike(data: Data) -> float:
-    """Operators of which two ways have as many instances at the end."""
+    """Number of operators with the same parallelism at the end in two cases."""
     ends = [data.of(f"{way}, rising")[-1]["pipelines"] for way in ("best static", "es-stream")]
     return float(sum(len({end[n]["instances"] for end in ends}) == 1 for n in COUNT.operators))
 
 
 def _usual(data: Data) -> float:
-    """The median of the best static plan's latency at the highest rate over that of Es-Stream."""
+    """Median latency of the best static plan relative to Es-Stream's, at the highest rate."""
 
     def of(case: str) -> float:
         ticks = data.of(case)
@@ -161,7 +156,7 @@ def _usual(data: Data) -> float:
 
 
 def _pause(way: str) -> Read:
-    """The longest time between two looks at the highest rate, which else are a second or two."""
+    """Longest time between two measurements at the highest rate; usually a second or two."""
 
     def read(data: Data) -> float:
         times = [float(t["at"]) for t in data.of(f"{way}, rising")]

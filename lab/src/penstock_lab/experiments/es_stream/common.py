@@ -1,14 +1,14 @@
 """What Es-Stream's experiments have in common: its cluster and its two applications.
 
 13 machines of two cores, each with at most four instances (two workers of two). What a tuple
-takes is not printed. With all 26 cores at work the seed carries 15,000 tuples/s of COMMCount and
+takes is not printed. With all 26 cores at work the paper carries 15,000 tuples/s of COMMCount and
 13,500 of Top_N, so a tuple takes 26 / 15,000 = 1.73 ms and 1.93 ms of a core, which fits the 2.1 ms
 that it is on its way. How that is shared among operators is read off the best instances that the
-seed found by hand: 3, 13, 8 of COMMCount at 1,800 tuples/s, and 3, 10, 6, 1 of Top_N at 900. Times
-are exponential, as the seed's model has them.
+paper found by hand: 3, 13, 8 of COMMCount at 1,800 tuples/s, and 3, 10, 6, 1 of Top_N at 900. Times
+are exponential, as the paper's model has them.
 
 The weight of an instance, beta, is not printed either. It is the one with which COMMCount has the
-seed's 14 instances at 1,800 tuples/s; all other numbers of instances follow. Nor is the load up to
+paper's 14 instances at 1,800 tuples/s; all other numbers of instances follow. Nor is the load up to
 which machines are given back, zeta. It is 0.5 here: with that, any four machines can spare one and
 the others stay below the 0.7 from which on new ones are taken.
 
@@ -20,7 +20,7 @@ machine, 0.5 s for an instance, 0.2 s to restart. As in Storm, instances that ru
 are when machines come, and new ones go there. Es-Stream puts a new instance where the load is
 lowest, as it says; the others put it where the fewest are, as Storm does.
 
-A way between machines takes 0.1 ms, and none within one. The seed prints its network and its
+A way between machines takes 0.1 ms, and none within one. The paper prints its network and its
 tuples: 92 bytes, 170 with all headers, take 14 us on each of two links of 100 Mbit/s, to a switch
 and from it; what both machines take to send and to receive is our figure. Tuples go to all
 instances of an operator alike, so what R-Storm spares is having fewer machines. Es-Stream and the
@@ -51,7 +51,7 @@ from penstock_lab.experiments.scenario import Scenario
 PAPER = "Es-Stream: elastic scaling of stateful operators over fluctuating data streams"
 
 NODES, CORES, INSTANCES = 13, 2, 4
-"""Machines, cores of each, and instances that it may hold."""
+"""Number of machines, cores of each, and instances that each may hold."""
 
 CPUS = NODES * CORES
 
@@ -63,7 +63,7 @@ BETWEEN = 0.0001
 """Seconds from one machine to another."""
 
 DYNAMIC = DynamicAllocation(NODES, CORES)
-"""Spark's own behaviour on the same machines; it begins with one of them."""
+"""Spark's dynamic allocation on the same machines, starting with one of them."""
 
 
 @dataclass(frozen=True)
@@ -86,17 +86,17 @@ class Application:
         return {n: whole * w for n, w in zip(self.operators, self.weights, strict=True)}
 
     def enough(self, rate: float) -> dict[str, int]:
-        """As many instances of each operator as of any other, the fewest that keep up."""
+        """The smallest even plan that keeps up."""
         each = math.floor(max(rate * s for s in self.services.values())) + 1
         return dict.fromkeys(self.operators, each)
 
     def packed(self, instances: int, rate: float = 0.0) -> int:
-        """The fewest machines that hold so many instances, and have cores for what they do."""
+        """The fewest machines with room for the instances and cores for their work."""
         work = rate * sum(self.services.values())
         return min(NODES, max(math.ceil(instances / INSTANCES), math.floor(work / CORES) + 1))
 
     def even(self, instances: int) -> dict[str, int]:
-        """So many instances, as many of one operator as of any other, the first get the rest."""
+        """An even plan of this many instances; the first operators get the remainder."""
         each, rest = divmod(instances, len(self.operators))
         return {n: each + (at < rest) for at, n in enumerate(self.operators)}
 
@@ -112,7 +112,7 @@ def scenario(
     instances: Mapping[str, int],
     nodes: int | None = None,
 ) -> Scenario:
-    """An application on the seed's cluster. nodes: those to start with, enough if not given."""
+    """An application on the paper's cluster. nodes: those to start with, enough if not given."""
     graph = _graph(app)
     pipelines = [Pipeline(("clicks",))]
     for name in app.operators[:-1]:
@@ -133,12 +133,12 @@ def scenario(
 
 
 def by_load(scenario: Scenario) -> Scenario:
-    """The same with new instances where the load is lowest, as Es-Stream puts them."""
+    """The scenario with new instances placed on the least loaded machine, as Es-Stream does."""
     return replace(scenario, model=replace(scenario.model, by_load=True))
 
 
 def small(scenario: Scenario, app: Application) -> Scenario:
-    """The same, started with a task on each core of one machine."""
+    """The scenario started with one task per core of one machine."""
     return replace(scenario, plan=scaled(scenario.plan, dict.fromkeys(app.operators, CORES)))
 
 
@@ -170,7 +170,7 @@ def instances(tick: Record) -> int:
 
 
 def latency(data: Data, case: str, since: float, until: float) -> float:
-    """Milliseconds from the first operator to the last, on average over a time."""
+    """Mean latency in ms from the first to the last operator over a time."""
     ticks = reading.between(data.of(case), since, until)
     return 1000 * fmean(milliseconds(t) / 1000 for t in ticks if t["latency"])
 
@@ -180,13 +180,13 @@ def milliseconds(tick: Record) -> float:
 
 
 def count(data: Data, case: str, since: float, until: float) -> float:
-    """Instances, on average over a time."""
+    """Mean number of instances over a time."""
     ticks: Sequence[Record] = reading.between(data.of(case), since, until)
     return fmean(instances(t) for t in ticks)
 
 
 def marks(data: Data, case: str, get: Callable[[Record], int] = instances) -> tuple[Mark, ...]:
-    """The changes that were made: all instances before and after, `14 → 21`, or something else."""
+    """Marks for changes: the number of instances before and after, `14 → 21`, or another value."""
     found, ticks = [], data.of(case)
     for change in data.of(case, "change"):
         at = float(change["at"])

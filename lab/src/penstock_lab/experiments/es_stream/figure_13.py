@@ -8,7 +8,7 @@ The best static plan is that of all deals of 52 whose slowest operator and whose
 carry most. R-Storm puts them where EvenScheduler does, since they fill all machines, so that what
 is read for it is the same.
 
-The plans that the seed compares in its figures 1 and 2 have 24 instances. What EvenScheduler, DRS
+The plans that the paper compares in its figures 1 and 2 have 24 instances. What EvenScheduler, DRS
 and R-Storm, on the six machines that hold them, carry with these is told beside it: it hangs on
 that number, which is not printed for this figure. So is what DRS carries with 26, one a core: its
 own bound is one of processors, each of which is an instance's alone. And so is what the instances
@@ -50,10 +50,10 @@ ROOM = common.NODES * common.INSTANCES
 FEW = 24
 APPS = (COUNT, TOP)
 KEEPING = replace(common.SEED, zeta=0.0, trigger=0.03)
-"""Es-Stream that gives no machine back: all have the same number of them, as the seed says.
+"""Es-Stream that gives no machine back: all have the same number of them, as the paper says.
 
-It looks at every step: 500 tuples/s are 0.03 of the highest rate. The seed's trigger of 0.2 is said
-of figures 14 to 17 alone, and would pass over up to five steps here.
+It looks at every step: 500 tuples/s are 0.03 of the highest rate. The paper's trigger of 0.2 is
+said of figures 14 to 17 alone, and would pass over up to five steps here.
 """
 
 
@@ -90,7 +90,7 @@ def rising(rates: Sequence[int], step: float) -> Sequence[Case]:
 
 @dataclass(frozen=True)
 class Beyond:
-    """Whether the last rate that has been tried, at the end of its step, was not carried."""
+    """True if the last rate that was tried was not carried at the end of its step."""
 
     rates: tuple[int, ...]
     step: float
@@ -108,17 +108,14 @@ class Beyond:
 
 @dataclass(frozen=True)
 class Anew:
-    """The instances that a policy ends with, from the beginning and put anew.
-
-    own: who arrives at them; fixed: a static play, whose plan gets them.
-    """
+    """Runs the final plan of a policy from the start, with instances placed afresh."""
 
     own: Play
     fixed: Play
 
     def __call__(self, setting: Setting) -> Iterable[Record]:
         def half(which: int) -> Setting:
-            """A directory of its own, and its share of what is done."""
+            """The setting of one half: its own directory and share of progress."""
             return replace(
                 setting,
                 scratch=setting.scratch / str(which),
@@ -132,10 +129,7 @@ class Anew:
 
 
 def dealt(scenario: Scenario, app: Application) -> Plan:
-    """All instances, dealt so that most is carried: the best of all deals.
-
-    An instance has a core at most, and the instances of a machine have its cores together.
-    """
+    """The allocation of all instances with the highest throughput."""
     names, costs = app.operators, app.services
 
     def slowest(deal: Sequence[int]) -> float:
@@ -158,7 +152,7 @@ def dealt(scenario: Scenario, app: Application) -> Plan:
 
 
 def on_machines(plan: Plan, app: Application) -> float:
-    """Tuples a second with which the busiest machine is full."""
+    """Tuples per second at which the busiest machine is fully loaded."""
     placed = place(None, plan)
     busy = np.zeros(plan.executors)
     for name, cost in app.services.items():
@@ -168,18 +162,14 @@ def on_machines(plan: Plan, app: Application) -> float:
 
 
 def carried(data: Data, case: str, number: int) -> bool:
-    """Whether all that came at a rate has come through by the last quarter of its step.
-
-    All but what comes in a tenth of a second, fifty times as much as is usually on its way: so
-    what grows slowly is seen, and a change that has just been made is not held against anybody.
-    """
+    """True if the input at a rate was processed by the last quarter of its step."""
     step, rate = float(data.parameters["step"]), data.parameters["rates"][number]
     ticks = reading.between(data.of(case), (number + 0.75) * step, (number + 1) * step)
     return bool(min(t["offered"] - t["delivered"] for t in ticks) <= 0.1 * rate)
 
 
 def bottleneck(data: Data, case: str) -> float:
-    """The last rate before the first that is too high: what comes after that has a backlog."""
+    """The last rate before the first one that is too high; later ones start with a backlog."""
     rates = data.parameters["rates"]
     kept = itertools.takewhile(lambda at: carried(data, case, at), range(len(rates)))
     return float(max((rates[at] for at in kept), default=0.0))
@@ -190,7 +180,7 @@ def _reached(way: str, app: Application) -> Read:
 
 
 def _beside(way: str, app: Application) -> Read:
-    """The highest rate of Es-Stream over that of a rival."""
+    """Es-Stream's highest rate relative to a rival's."""
 
     def read(data: Data) -> float | None:
         other = bottleneck(data, f"{way}, {app.name}")
@@ -209,7 +199,7 @@ ANEW = "es-stream put anew"
 
 
 def _behind(data: Data, tick: Record) -> float:
-    """Milliseconds in which as much comes as is on its way."""
+    """Backlog as the time in ms in which as much input arrives."""
     rates = data.parameters["rates"]
     rate = rates[min(int(tick["at"] / data.parameters["step"]), len(rates) - 1)]
     return max(0.1, 1000 * float(tick["offered"] - tick["delivered"]) / float(rate))
@@ -248,15 +238,15 @@ _CROWDED = (
     "another: an even plan of Top_N has one instance of each operator on every machine, and these "
     "are all as busy. Es-Stream puts a new instance where the load is lowest and moves none, so "
     "that one of its machines is full before the others are: what its own instances carry, all "
-    "put anew where the fewest are, is told below. That the seed's rivals carried far less says "
+    "put anew where the fewest are, is told below. That the paper's rivals carried far less says "
     "that they had fewer instances than the machines hold, as in the rows of 24"
 )
 _FULL = (
-    "what a tuple takes is chosen so that all cores together carry the seed's number, which nobody "
-    "can exceed: more than one step of 500 less is a difference. Es-Stream moves no instance that "
-    "runs, so that one of its machines is full before the others are. What the same instances "
-    "carry when all are put anew is told below: where they are is not all of it, how many each "
-    "operator has is the rest"
+    "what a tuple takes is chosen so that all cores together carry the paper's number, which "
+    "nobody can exceed: more than one step of 500 less is a difference. Es-Stream moves no "
+    "instance that runs, so that one of its machines is full before the others are. What the same "
+    "instances carry when all are put anew is told below: where they are is not all of it, how "
+    "many each operator has is the rest"
 )
 
 FIGURE_13 = Experiment(
@@ -305,12 +295,11 @@ FIGURE_13 = Experiment(
     size={"rates": tuple(range(4_000, 16_500, 500)), "step": 90.0},
     quick={"rates": (*range(4_000, 11_000, 2_000), *range(11_000, 16_000, 500)), "step": 40.0},
     notes=(
-        "With equal room R-Storm is the even plan: 52 instances fill all machines, so that it has "
-        "no place left to choose. 24 and 26 instances are our numbers, not the seed's for this "
-        "figure.",
+        "With equal room R-Storm is the even plan: 52 instances fill all machines, so it has no "
+        "choice. 24 and 26 instances are our numbers, not the paper's for this figure.",
     ),
-    no_spark="instances that work share its two cores however they are dealt, and of those that "
-    "wait the highest rate is that of their slots, by arithmetic",
+    no_spark="instances that compute share two cores in any allocation; for instances that "
+             "wait, the highest rate follows from the number of slots by arithmetic",
 )  # fmt: skip
 
 EXPERIMENTS = (FIGURE_13,)

@@ -42,7 +42,7 @@ APPS = (COUNT, TOP)
 START = {"COMMCount": 16, "Top_N": 17}
 FEW = 24
 TIMES = (100.0, 160.0, 220.0)
-"""When the rate goes from 1,800 to 3,600, to 2,700 and to 900 tuples/s."""
+"""Times at which the rate goes from 1,800 to 3,600, to 2,700 and to 900 tuples/s."""
 
 RATES = (1800, 3600, 2700, 900)
 SEEDS = {"COMMCount": (14, 24, 19), "Top_N": (18, 27, 23)}
@@ -75,7 +75,7 @@ def changing(seconds: float) -> Sequence[Case]:
 
 
 def _for_peak(app: Application, load: str, seconds: float) -> Scenario:
-    """The deal of Es-Stream's instances at the highest rate that has the shortest queues then."""
+    """The allocation of Es-Stream's instances at the highest rate with the shortest queues."""
     loads = {n: max(RATES) * s for n, s in app.services.items()}
     total = sum(
         marginal_analysis.best_instances(load, common.SEED.share) for load in loads.values()
@@ -116,7 +116,7 @@ def _beside(read: Read, other: Read) -> Read:
 
 
 def _settled(app: Application, operator: str | None = None) -> Read:
-    """Instances at 1,800 tuples/s beside those that it begins with: of an operator, or all."""
+    """Instances at 1,800 tuples/s relative to the initial ones: of an operator, or of all."""
 
     def of(tick: Record) -> float:
         if operator is None:
@@ -136,7 +136,7 @@ def _average(way: str, app: str) -> Read:
 
 
 def _moved(app: str, way: str) -> Read:
-    """How many machines fewer the fewest are than the most, from the first look on."""
+    """Largest minus smallest number of machines, after the first measurement."""
 
     def read(data: Data) -> float:
         found = [machines(t) for t in data.of(f"{way}, {app}") if t["at"] > 40]
@@ -146,7 +146,7 @@ def _moved(app: str, way: str) -> Read:
 
 
 def _rival(way: str, app: str, what: str) -> Read:
-    """Mean latency of a rival, or the time of all its instances, over those of Es-Stream."""
+    """Mean latency or instance hours of a rival, relative to Es-Stream's."""
 
     def of(data: Data, case: str) -> float:
         if what == "instance hours":
@@ -198,9 +198,9 @@ def picture(data: Data) -> Figure:
 
 
 _WEIGHT = (
-    "the weight of an instance is the one with which the seed's formula has 14 instances at "
-    "1,800/s, and with that it has 21 at 3,600/s; by which weight the seed came to 24 it does not "
-    "say"
+    "the weight of an instance is the one with which the paper's formula has 14 instances at "
+    "1,800/s, which gives 21 at 3,600/s; the paper does not print the weight with which it came "
+    "to 24"
 )
 
 
@@ -292,12 +292,12 @@ FIGURE_15 = Experiment(
            "seconds: what has waited takes longer than the rest of a phase. After the last change "
            "at the highest rate it has the instances of the best static plan, and 9 s of latency "
            "where that has 3 s.",
-           "Whether machines go at 2,700/s hangs on zeta, which the seed does not print: the load "
+           "Whether machines go at 2,700/s hangs on zeta, which the paper does not print: the load "
            "of those that held the peak is between 0.3 and 0.5 then, so that some go with the one "
            "and none with the other (above). That fewer of them go than the load alone would let "
            "go is due to their room for four instances.",
-           "That operators have more or fewer instances than at the beginning is due to the "
-           "beginning, which is chosen so.",
+           "That operators have more or fewer instances than initially is due to the initial "
+           "plan, which we chose.",
            "That DRS has all machines, and R-Storm the six that hold 24 instances, is put in. DRS "
            "would gain less than the 5 % that it asks for by dealing 24 anew and leaves them even: "
            "it differs from R-Storm in its ways alone.",),

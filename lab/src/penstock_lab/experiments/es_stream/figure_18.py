@@ -2,8 +2,8 @@
 
 Figure 21 is recovery after a fault at 1,800 tuples/s of COMMCount, with intervals between backups
 from short to long, and figure 18 the same after the stateful operator was scaled. How many machines
-the seed had at work is not printed: it is the fewest that hold Es-Stream's instances here, and more
-of them are tried as well.
+the paper had at work is not printed: it is the fewest that hold Es-Stream's instances here, and
+more of them are tried as well.
 
 Figure 19: figure 18 at 900 tuples/s and an interval of 5 s, with state that has to be read first,
 over as many links as there are machines; fewer of them are tried as well.
@@ -20,21 +20,21 @@ from statistics import pstdev
 from penstock.drawing.figures import Figure, Level, Line, Panel
 from penstock_lab.experiments.es_stream import common, recovery_spark
 from penstock_lab.experiments.es_stream.common import PAPER
-from penstock_lab.experiments.es_stream.recovery import Fault, Moved, Scaled
+from penstock_lab.experiments.es_stream.recovery import Moved, Scaled, SimulatedFault
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read, simulated
 
 MACHINES = (5, common.NODES)
-"""Machines at work, in place of the fewest that hold all instances."""
+"""Number of machines, instead of the fewest that hold all instances."""
 
 LINKS = (8, 4)
-"""Links over which state is read, in place of one for each machine."""
+"""Number of links over which state is read, instead of one per machine."""
 
 
 def cases(
     intervals: Sequence[float], parallelism: Sequence[int], states: Sequence[int]
 ) -> Sequence[Case]:
     faults = [
-        Case(f"{way}, {interval:g} s", Fault(way, interval))
+        Case(f"{way}, {interval:g} s", SimulatedFault(way, interval))
         for way in ("partial", "global")
         for interval in intervals
     ]
@@ -43,11 +43,11 @@ def cases(
         for interval in intervals:
             where = f"{on(nodes)}, {interval:g} s"
             faults.append(Case(f"scaled{where}", Scaled(interval, nodes=nodes)))
-            faults.append(Case(f"global{where}", Fault("global", interval, nodes=nodes)))
+            faults.append(Case(f"global{where}", SimulatedFault("global", interval, nodes=nodes)))
     for state in states:
         read = (5.0, 900, state * 1e6)
         faults.append(Case(f"partial, {state} MB", Scaled(*read)))
-        faults.append(Case(f"global, {state} MB", Fault("global", *read)))
+        faults.append(Case(f"global, {state} MB", SimulatedFault("global", *read)))
         faults += [Case(f"partial{over(links)}, {state} MB", Scaled(*read, links=links))
                    for links in LINKS]  # fmt: skip
     moved = [Case(f"{way}, {k}", Moved(way, k)) for way in ("parts", "checkpoint")
@@ -89,7 +89,7 @@ def _ratio(over: Read, under: Read) -> Read:
 
 
 def _longer(way: str) -> Read:
-    """Seconds of recovery for each second of the interval, from the shortest to the longest."""
+    """Increase of the recovery time per second of interval, from the shortest to the longest."""
 
     def read(data: Data) -> float | None:
         low, high = data.parameters["intervals"][0], data.parameters["intervals"][-1]
@@ -130,7 +130,7 @@ def _over_links(links: int) -> Read:
 
 
 def _each(data: Data, way: str) -> list[tuple[float, float]]:
-    """Interval and seconds of every fault, where there were several."""
+    """Interval and recovery time of every fault, if there were several."""
     found = ((i, data.of(f"{way}, {i:g} s", "recovery")[0]) for i in data.parameters["intervals"])
     return [(float(i), float(taken)) for i, one in found for taken in one.get("each", ())]
 
@@ -143,7 +143,7 @@ NAMED = {
 SIZED = {"partial": "Es-Stream", "global": "global rollback"}
 PARTED = {"parts": "Es-Stream, in parts", "checkpoint": "from a checkpoint"}
 REPORTED = (0.7, 1.9)
-"""Seconds with an interval of 2 s after a fault, of Es-Stream and of a global rollback."""
+"""Recovery times in seconds with an interval of 2 s after a fault: Es-Stream, global rollback."""
 
 
 def picture(data: Data) -> Figure:
@@ -189,17 +189,17 @@ def picture(data: Data) -> Figure:
 _ONLY = (
     "both grow with the interval in proportion, the global one faster the fewer cores all "
     "operators do it again on: here it is the eight of the four machines that hold 14 instances, "
-    "with more of them it is less (below). How many the seed had is not printed"
+    "with more of them it is less (below). How many the paper had is not printed"
 )
 _READ = (
     "what grows with the state is reading it, over 13 links here as at the flat end of figure 20, "
-    "where the seed's own ratio is 3.2; with fewer links it is less (below). How many the seed had "
-    "is not printed"
+    "where the paper's own ratio is 3.2; with fewer links it is less (below). How many the paper "
+    "had is not printed"
 )
 
 _OTHERS = (
-    "on Spark it is another flow, and most of a recovery is the start of a query; what counts is "
-    "the ratio"
+    "on Spark the flow differs, and most of a recovery is the start of a query; only the ratio "
+    "counts"
 )
 _SMALL = (
     "what a partial rollback does again on Spark is one batch of the keyed operator, milliseconds "
@@ -257,12 +257,13 @@ FIGURE_18 = Experiment(
     quick={"intervals": (1.0, 2.0, 5.0), "parallelism": (1, 4, 14), "states": (10, 40, 160)},
     spark=recovery_spark.cases,
     spark_size={"intervals": (2.0, 4.0, 6.0), "faults": 5},
-    notes=("Neither a best static plan nor dynamic allocation applies: no plan is chosen here.",
+    notes=("Neither a best static plan nor dynamic allocation applies: the experiment chooses "
+           "no plan.",
            "Simulated recoveries are given: an instance is away for a restart and for the work of "
            "an interval, by a formula; and what a global rollback sends again is a load that is "
            "drawn by hand. What is simulated is how long it takes to catch up.",
-           "Figure 20 is given: how long 42 MB take over links of 100 Mbit/s is arithmetic, and "
-           "how fast a checkpoint is read is the seed's own number."),
+           "Figure 20 is given: the time of 42 MB over links of 100 Mbit/s is arithmetic, and "
+           "the speed of reading a checkpoint is the paper's own number."),
 )  # fmt: skip
 
 EXPERIMENTS = (FIGURE_18,)

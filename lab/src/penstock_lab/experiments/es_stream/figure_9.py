@@ -57,7 +57,7 @@ def cases(rates: Sequence[int], seconds: float) -> Sequence[Case]:
 
 
 def _jobs(app: Application, rate: int, seconds: float, top: int) -> dict[str, Job]:
-    """All ways at one rate. top: the highest, for which rivals are fixed that do not follow."""
+    """All policies at one rate. top: the highest rate, for which static rivals are sized."""
     total = best_static.arrived(app, rate)
 
     def start(deal: Mapping[str, int], nodes: int | None = common.NODES) -> Scenario:
@@ -80,7 +80,7 @@ def _jobs(app: Application, rate: int, seconds: float, top: int) -> dict[str, Jo
         "r-storm fixed": packed(enough, top),
         "even fixed": Play(start(enough)),
         "dynamic allocation": Play(start(small), common.DYNAMIC),
-        "best static": best_static.Best(app, rate, seconds, total),
+        "best static": best_static.BestAllocation(app, rate, seconds, total),
     }
     if (app.name, rate) in LATENCIES:
         jobs |= {
@@ -108,7 +108,7 @@ def _far(play: Play) -> Play:
 
 
 def steady(way: str, app: str, rate: int) -> Read:
-    """The mean latency of the second half of a run, in milliseconds."""
+    """Mean latency in ms of the second half of a run."""
 
     def read(data: Data) -> float:
         end = float(data.parameters["seconds"])
@@ -118,7 +118,7 @@ def steady(way: str, app: str, rate: int) -> Read:
 
 
 def beside(way: str, app: str, rate: int, own: str = "es-stream") -> Read:
-    """The latency of a rival over that of Es-Stream."""
+    """Latency of a rival relative to that of Es-Stream."""
 
     def read(data: Data) -> float | None:
         mine, other = steady(own, app, rate)(data), steady(way, app, rate)(data)
@@ -128,12 +128,12 @@ def beside(way: str, app: str, rate: int, own: str = "es-stream") -> Read:
 
 
 def enough(way: str) -> str:
-    """How a way is called where rivals have what is enough for the highest rate."""
+    """Case name of a rival that has enough for the highest rate."""
     return f"{way} fixed" if way in RIVALS else way
 
 
 def fastest(app: str, rate: int) -> Read:
-    """The latency of the fastest of the rivals that have enough for the highest rate."""
+    """Latency of the fastest rival that has enough for the highest rate."""
 
     def read(data: Data) -> float | None:
         found = [beside(enough(way), app, rate)(data) for way in RIVALS]
@@ -156,7 +156,7 @@ def _rates(data: Data) -> tuple[int, ...]:
 
 
 def _at(data: Data, app: str, rate: int) -> Panel:
-    """The seed's four at one rate, with few instances and with as many as Es-Stream."""
+    """The paper's four at one rate, with few instances and with as many as Es-Stream."""
 
     def of(names: Sequence[str]) -> tuple[float | None, ...]:
         return tuple(steady(name, app, rate)(data) for name in names)
@@ -186,25 +186,25 @@ def _over(data: Data, app: str) -> Panel:
 
 
 _QUEUES = (
-    "how many instances the rivals have is not printed; the fewer they have, the longer tuples wait"
+    "the paper does not print the rivals' instances; the fewer they have, the longer tuples wait"
 )
 _NEAR = (
     "what R-Storm spares are ways between machines, of 0.1 ms here, and its queues are those of "
-    "the even plan. The seed's 1.9 ms (COMMCount) less than the even plan cannot be ways alone: "
+    "the even plan. The paper's 1.9 ms (COMMCount) less than the even plan cannot be ways alone: "
     "half of three are spared, so that one would take 1.3 ms, and Es-Stream's own would take "
     "longer than all of its 2.1 ms. So its R-Storm has other instances, which are not printed"
 )
 _NO_QUEUES = (
     "with as many instances as Es-Stream has, no operator is busy for much more than half of the "
     "time, and little waits however they are dealt. Nor is it the ways, which Es-Stream has as "
-    "well: with ten times as long ones it is little else (below). The seed's distances need "
+    "well: with ten times as long ones it is little else (below). The paper's distances need "
     "rivals with fewer instances"
 )
 _SHORT = (
     "26 cores that do 13,500 tuples/s leave 1.9 ms of work for one, and with 52 instances it takes "
     "that and its ways here (below); 5.9 ms of work would need 80 cores, so that two thirds "
     "of it are waits and ways, of which COMMCount, with one operator less, has next to none in "
-    "the seed: with ways that are long enough for Top_N, COMMCount takes twice the seed's (below)"
+    "the paper: with ways that are long enough for Top_N, COMMCount takes twice the paper's (below)"
 )
 _IDLE = (
     "at so low a rate the rivals, with what is enough for a far higher one, have more instances "
@@ -278,7 +278,7 @@ def _figure_11(app: str) -> list[Claim]:
 
 
 def _more(way: str, app: str, rate: int) -> Read:
-    """The instances of a rival over those of Es-Stream."""
+    """Instances of a rival relative to those of Es-Stream."""
 
     def read(data: Data) -> float:
         end = float(data.parameters["seconds"])
@@ -291,7 +291,7 @@ def _more(way: str, app: str, rate: int) -> Read:
 
 
 def _rise(way: str, app: str) -> Read:
-    """Milliseconds more at the highest rate than at the lowest."""
+    """Increase of latency in ms from the lowest to the highest rate."""
 
     def read(data: Data) -> float | None:
         rates = _rates(data)
@@ -327,16 +327,16 @@ LATENCY = Experiment(
     quick={"seconds": 60.0},
     spark=chain_spark.cases,
     spark_size={"rates": (70, 140), "seconds": 90.0},
-    notes=("How many instances the rivals have is a choice of ours, so both ends of it are judged: "
-           "the fewest that keep up, and as many as Es-Stream has.",
+    notes=("We chose the numbers of instances of the rivals, so both extremes are judged: the "
+           "fewest that keep up, and as many as Es-Stream has.",
            "R-Storm has the queues of the even plan and shorter ways, which take as long at any "
            "rate: its latency rises as that of the even plan, and is not counted among those that "
            "rise more.",
            "The best static plan is that of as many instances as Es-Stream's formula has: dynamic "
            "allocation, with more of them on all machines, is faster than both at the highest "
            "rate.",
-           "A batch takes longer on Spark than all of these latencies, which are those of its "
-           "batches there: seconds, with operators that wait as long as 48 ms a row.",
+           "A batch on Spark takes longer than all of these latencies, so latencies there are "
+           "those of its batches: seconds, with operators that wait up to 48 ms per row.",
            "Where the rate rises on Spark, the best static plan and Es-Stream end with the same "
            "instances, so that no deal of them is behind what is read in the last quarter: Spark "
            "stood still for some seconds under the static plan just before it, and rows that came "

@@ -1,18 +1,18 @@
 """Es-Stream's machines on Spark: executors that come and go with the rate, beside instances.
 
-The operators are those of es-stream-9, which wait, and the rates a thirtieth of the seed's: 60 rows
-a second, then 120, 90 and 30. A machine is an executor of Spark's cluster in one machine, with room
-for four instances as in the seed and a slot for each. What Es-Stream is told is what it is told
-elsewhere: the share at which its formula has as many instances as an even plan at the highest rate,
-as in es-stream-9, and the load up to which machines go, as in the simulated cluster. It looks as
-often in a phase as the seed's, whose phases last 60 s.
+The operators are those of es-stream-9, which wait, and the rates a thirtieth of the paper's: 60
+rows a second, then 120, 90 and 30. A machine is an executor of Spark's cluster in one machine, with
+room for four instances as in the paper and a slot for each. What Es-Stream is told is what it is
+told elsewhere: the share at which its formula has as many instances as an even plan at the highest
+rate, as in es-stream-9, and the load up to which machines go, as in the simulated cluster. It looks
+as often in a phase as the paper's, whose phases last 60 s.
 
 The even plan and the best static one have the instances that they have in es-stream-9, for the
 highest rate. Both fill all executors, so that nothing is left of R-Storm, which would have the even
 plan on fewer; and the best static plan is what DRS would deal. Dynamic allocation has the best
 static plan's instances and at first what the warm-up left it with: more executors come while tasks
 are pending for a second, and one goes that had nothing to do for a phase, which is what Spark's
-default of 60 s is in the seed.
+default of 60 s is in the paper.
 
 All start a batch once a second at most, as the two cores of one machine have executors to start and
 to feed as well. Executors are counted as Spark has them, whatever a plan says.
@@ -44,21 +44,21 @@ CADENCE = 1.0
 OWN, EVEN, BEST, DYNAMIC = "es-stream", "even", "best static", "dynamic allocation"
 WAYS = (OWN, EVEN, BEST, DYNAMIC)
 SEED = (14, 24, 19)
-"""Instances of COMMCount, which the seed prints for all rates but the last."""
+"""Instances of COMMCount, which the paper prints for all rates but the last."""
 
 PHASE = 60.0
-"""Seconds for which the seed's rates last, all but the first."""
+"""Durations of the paper's rates in seconds, except the first."""
 
 ON_SPARK = (
     f"Spark's own cluster in one machine, {CLUSTER}: machines are executors, processes that come "
     "and go, and all of them share two cores. So operators wait instead of working, the rates are "
-    "a thirtieth of the seed's, there are four executors in place of 13 machines, COMMCount alone, "
-    "and phases last 36 s in place of 60 s, with as many looks in each. An executor takes seconds "
-    "to come and some more until it is as fast as the others, and the tasks of one that goes are "
-    "begun again elsewhere. In its first seconds Spark is slow, and Es-Stream takes instances and "
-    "an executor for what waits then, so that the highest rate is beside more than the first one "
-    "needs. Latencies are those of batches, one a second at most. The even plan "
-    "and the best static one fill all executors, so that R-Storm, which would pack the one, has "
+    "a thirtieth of the paper's, there are four executors in place of 13 machines, COMMCount "
+    "alone, and phases last 36 s in place of 60 s, with as many looks in each. An executor takes "
+    "seconds to come and some more until it is as fast as the others, and the tasks of one that "
+    "goes are begun again elsewhere. In its first seconds Spark is slow, and Es-Stream takes "
+    "instances and an executor for what waits then, so that the highest rate is beside more than "
+    "the first one needs. Latencies are those of batches, one a second at most. The even plan and "
+    "the best static one fill all executors, so that R-Storm, which would pack the one, has "
     "nothing to pack, and DRS would deal the other."
 )
 
@@ -88,14 +88,14 @@ def cases(rates: Sequence[int], phase: float) -> Sequence[Case]:
 
 
 def policy(phase: float) -> EsStream:
-    """Es-Stream, which looks as often in a phase as in one of the seed's."""
+    """Es-Stream with as many measurements per phase as in the paper."""
     seed, pace = common.SEED, phase / PHASE
     return replace(chain_spark.POLICY, steady=pace * seed.steady,
                    changing=pace * seed.changing, zeta=seed.zeta, room=ROOM)  # fmt: skip
 
 
 def plan(instances: Mapping[str, int]) -> Plan:
-    """So many instances, on the fewest executors that have room for them and the source."""
+    """A plan with these instances on the fewest executors that hold them and the source."""
     made = waiting.plan(waiting.chain("clicks", chain_spark.services()), instances)
     paced = tuple(replace(p, cadence=CADENCE) for p in made.pipelines)
     return Plan(paced, math.ceil(made.slots / ROOM))
@@ -120,7 +120,7 @@ def _seconds(tick: Record) -> float | None:
 
 
 def at_end(case: str, which: int, get: Get) -> Read:
-    """Something at the end of a phase: on average over its last fifth."""
+    """A value at the end of a phase: its mean over the last fifth."""
 
     def read(data: Data) -> float:
         phase = float(data.parameters["phase"])
@@ -168,7 +168,7 @@ def _delivered(case: str) -> Read:
 
 
 def _spread(case: str) -> Read:
-    """How many executors fewer the fewest are than the most."""
+    """Largest minus smallest number of executors."""
 
     def read(data: Data) -> float:
         found = [executors(t) for t in data.of(case)]
@@ -210,7 +210,7 @@ RATES = ("the first rate", "the highest rate", "three quarters of it", "a quarte
 
 
 def _following(get: Get) -> list[Read]:
-    """What there is at the end of each phase but the first, beside the phase before."""
+    """Values at the end of each phase but the first, relative to the phase before."""
     ends = [at_end(OWN, at, get) for at in range(len(RATES))]
     return [_ratio(then, before) for before, then in pairwise(ends)]
 

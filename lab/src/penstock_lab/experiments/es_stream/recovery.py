@@ -51,7 +51,7 @@ CHECKPOINT = STATE / 0.73
 
 
 @dataclass(frozen=True)
-class Fault:
+class SimulatedFault:
     """An instance of the keyed operator fails just before its next backup.
 
     state: bytes of a checkpoint that are read before anything is done again; nodes: machines at
@@ -83,7 +83,7 @@ class Fault:
         return [{"kind": "recovery", "seconds": recovered(engine, AT, self.rate)}]
 
     def _again(self, away: float) -> str:
-        """Nothing for a while; then all tuples of it and of an interval, as fast as they go."""
+        """Load after a fault: none at first, then all tuples of the outage and an interval."""
         end = away + (self.interval + away) * self.rate / (SENT - self.rate)
         points = ((0, self.rate), (AT, self.rate), (AT + 1e-4, 0), (AT + away, 0),
                   (AT + away + 1e-4, SENT), (AT + end, SENT), (AT + end + 1e-4, self.rate),
@@ -125,7 +125,7 @@ class Scaled:
         return [{"kind": "recovery", "seconds": recovered(engine, AT, self.rate)}]
 
     def _again(self, away: float) -> str:
-        """Nothing until it is back; then all tuples of an interval, as fast as they go."""
+        """Load after a restart: nothing at first, then all tuples of an interval."""
         begin = AT + away
         end = begin + self.interval * self.rate / SENT
         points = ((0, 0), (begin, 0), (begin + 1e-4, SENT), (end, SENT), (end + 1e-4, 0), (90, 0))
@@ -133,7 +133,7 @@ class Scaled:
 
 
 def _with_kept() -> Graph:
-    """COMMCount with a source of what was kept, which goes to its keyed operator."""
+    """COMMCount with a second source that replays kept tuples to its keyed operator."""
     flow, schema = Dataflow(COUNT.name), "item bigint"
     stream = flow.source("clicks", Generator(never, schema), max_parallelism=1)
     for name in COUNT.operators[:-1]:
@@ -145,7 +145,7 @@ def _with_kept() -> Graph:
 
 
 def recovered(engine: SimulatorEngine, since: float, rate: int) -> float:
-    """Seconds until no more rows wait than one in a hundred of a second's."""
+    """Seconds until the backlog is at most a hundredth of a second's rows."""
     while engine.now < since + LONGEST:
         engine.advance(0.02)
         seen = engine.observe()
@@ -156,7 +156,7 @@ def recovered(engine: SimulatorEngine, since: float, rate: int) -> float:
 
 @dataclass(frozen=True)
 class Moved:
-    """One instance of the keyed operator more, with 42 MB of state."""
+    """Adds one instance of the keyed operator, which has 42 MB of state."""
 
     way: str
     parallelism: int

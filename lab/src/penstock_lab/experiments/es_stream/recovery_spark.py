@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 RATE, WAIT, INSTANCES = 200, 0.012, 4
 LONGEST = 120.0
-"""Seconds after which something that does not come is given up."""
+"""Timeout in seconds for each wait."""
 
 CROWDED = 1.5
-"""A batch with so many times the rows of an interval still has some of what was left behind."""
+"""A batch with more than this multiple of an interval's rows includes a backlog."""
 
 SETTLED = 60.0
-"""Seconds after which a batch is taken as it is, on a machine that never gets to usual ones."""
+"""Seconds after which any batch is used, on a machine that never reaches usual ones."""
 
 MISSES = 4
 """Faults that may come too late, for each that counts."""
@@ -53,7 +53,7 @@ def cases(intervals: Sequence[float], faults: int) -> Sequence[Case]:
 
 @dataclass(frozen=True)
 class Fault:
-    """Some faults of the keyed operator, which commits at an interval."""
+    """Several faults of the keyed operator, which commits at an interval."""
 
     way: str
     interval: float
@@ -106,10 +106,7 @@ def recoveries(
     usual: float,
     tell: Callable[[float], None] = lambda share: None,
 ) -> tuple[Sequence[Record], int]:
-    """So many faults that hit a batch in its middle, and how many came too late for one.
-
-    usual: the most rows of a batch that is hit. Raises `TimeoutError`.
-    """
+    """Recovery times of faults within a batch, and the number of faults that came too late."""
     taken: list[Record] = []
     missed = 0
     while len(taken) < faults:
@@ -125,10 +122,7 @@ def recoveries(
 
 
 def recovered(engine: SparkEngine, usual: float) -> Record | None:
-    """Seconds from a fault in the middle of a batch until all that was in it is committed.
-
-    None if the batch was committed before its query had stopped. usual: the most rows of a batch.
-    """
+    """Seconds from a fault in the middle of a batch until all rows of the batch are committed."""
     pipeline = keyed(engine)
     number, goal, rows = _next(pipeline, usual)
     time.sleep(0.6 * _took(pipeline))
@@ -142,14 +136,14 @@ def recovered(engine: SparkEngine, usual: float) -> Record | None:
 
 
 def _given_up(engine: SparkEngine) -> bool:
-    """Never true. Raises `FlowFailed` where the engine restarts the pipeline no more."""
+    """Raises `FlowFailed` if the engine has given up restarting; otherwise False."""
     if engine.failure is not None:
         raise engine.failure
     return False
 
 
 def _next(pipeline: RunningPipeline, usual: float) -> tuple[int, Mapping[str, int], int]:
-    """A batch that has just begun: its number, where it ends by input, and how many rows it has."""
+    """A batch that has just begun: its number, the end of its input, and its rows."""
     end = time.monotonic() + SETTLED
     while True:
         before = _begun(pipeline)[0]

@@ -1,11 +1,11 @@
-"""The best static plan for a flow on Joker's machine, found among all of them by a model.
+"""The best static plan for a flow on Joker's machine, found by a model of its throughput.
 
-A thread does a tuple of its pipeline in the time of a hop and of its operators. What the slowest
-pipeline does is what the flow does, unless all hardware threads together do less. So for any
-throughput it is known how many instances each pipeline would need, and which cuts of a region need
-the fewest threads; and each throughput at which some pipeline is just busy is looked at. The plan
-that does most is then run like any other. A model may be wrong by a little, so where numbers are
-read, those that policies ended with count as well (`joker.after`).
+A thread takes the time of a hop and of its operators for a tuple. The slowest pipeline limits the
+flow, unless all hardware threads together are slower. So for any throughput the model knows how
+many instances each pipeline needs, and which cuts of a region need the fewest threads. It examines
+every throughput at which some pipeline is fully busy. The best plan is then run like any other. The
+model may be slightly wrong, so the final plans of policies count as candidates, too
+(`common.after`).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from penstock_lab.experiments.rivals import scaled
 from penstock_lab.experiments.scenario import Scenario
 
 Segment = tuple[str, ...]
-"""Operators of a region, one after the other, that share a thread."""
+"""Consecutive operators of a region that share a thread."""
 
 
 @dataclass(frozen=True)
-class Best:
+class BestPlan:
     """The static plan that lets most through: any cuts of all regions, any instances.
 
     seconds: how long it is run.
@@ -43,14 +43,14 @@ class Best:
 
     @property
     def plan(self) -> Plan:
-        """The plan with the highest throughput, of equals the one with fewer threads."""
+        """The plan with the highest throughput; ties go to fewer threads."""
         top = max(set(self._candidates()), key=self._worth)
         chosen = [s for region in self._regions for s in self._fewest(region, top)[1]]
         plan = common.fused(self.scenario.graph, *chosen)
         return scaled(plan, {plan.pipeline_of(s[0]).name: self._needs(s, top) for s in chosen})
 
     def _worth(self, throughput: float) -> tuple[float, int]:
-        """What a plan for a throughput really does on all threads, and how few it has."""
+        """Throughput of a plan on all threads, then the negative number of threads."""
         found = [self._fewest(region, throughput) for region in self._regions]
         work = sum(self._work(s, self._needs(s, throughput)) for _, cuts in found for s in cuts)
         work += sum(self._work((o.name,)) for o in self.scenario.graph.sources)
@@ -58,14 +58,14 @@ class Best:
 
     @cached_property
     def _regions(self) -> tuple[Segment, ...]:
-        """Those that may be cut or multiplied; sources and sinks that take no time may not."""
+        """Regions that may be cut or replicated; sources and sinks without cost may not."""
         graph = self.scenario.graph
         fixed = {o.name for o in (*graph.sources, *graph.sinks)}
         found = (tuple(n for n in r.operators if n not in fixed) for r in regions(graph))
         return tuple(f for f in found if f)
 
     def _candidates(self) -> Iterator[float]:
-        """Every throughput at which some pipeline is just busy."""
+        """Every throughput at which some pipeline is fully busy."""
         for region in self._regions:
             for begin in range(len(region)):
                 for end in range(begin + 1, len(region) + 1):
@@ -74,7 +74,7 @@ class Best:
                         yield min(self._sources, 1 / (self._work(part, n) * self._share(part, n)))
 
     def _fewest(self, region: Segment, throughput: float) -> tuple[int, tuple[Segment, ...]]:
-        """The cuts of a region that need the fewest threads, and of these the fewest cuts."""
+        """The cuts of a region that need the fewest threads; ties go to fewer cuts."""
         found: list[tuple[int, tuple[Segment, ...]]] = [(0, ())]
         for end in range(1, len(region) + 1):
             options = []
@@ -86,7 +86,7 @@ class Best:
         return found[-1]
 
     def _needs(self, segment: Segment, throughput: float) -> int:
-        """Instances that keep up with a throughput."""
+        """Number of instances that keep up with a throughput."""
         most = 1.0001 / throughput
         able = (
             n
@@ -96,7 +96,7 @@ class Best:
         return next(able, 4 * common.THREADS)
 
     def _share(self, segment: Segment, instances: int) -> float:
-        """Of the tuples, the share that the busiest instance gets."""
+        """Share of the tuples that the busiest instance gets."""
         graph = self.scenario.graph
         keyed = [n for n in segment if graph[n].state is State.KEYED]
         if not keyed:
@@ -113,12 +113,12 @@ class Best:
 
     @cached_property
     def _sources(self) -> float:
-        """Tuples a second that the slowest source can emit."""
+        """Tuples per second that the slowest source can emit."""
         steps = [self.scenario.model.cost(o.name) for o in self.scenario.graph.sources]
         return 1 / max(step.service.mean for step in steps)
 
     def _work(self, segment: Segment, instances: int = 1) -> float:
-        """Seconds of so many threads, all together, for each tuple of a source."""
+        """Thread seconds of all instances per tuple of a source."""
         graph, model = self.scenario.graph, self.scenario.model
         first, last = segment[0], segment[-1]
         each = model.hop + model.crowding * (instances - 1)
@@ -130,7 +130,7 @@ class Best:
 
     @cached_property
     def _rows(self) -> Mapping[str, float]:
-        """Tuples that come to each operator for one of each source."""
+        """Input tuples of each operator per tuple of a source."""
         graph, found = self.scenario.graph, dict[str, float]()
         for name in graph.topological:
             before = graph[name].inputs

@@ -1,8 +1,7 @@
-"""What changes on Spark cost, read off batches that came out: times, falls and gaps.
+"""Costs of changes on Spark, read from output batches: times, drops and gaps.
 
-Rates are over whole batches: from the end of one to that of another, at least so long. Spark's
-channels hold so much that a source is never held back, so that it is the sink whose rows are
-counted.
+Rates are over whole batches: from the end of one to the end of another, over a minimum time.
+Spark's channels hold so much that a source is never held back, so rows are counted at the sink.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from penstock_lab.experiments.joker import common
 from penstock_lab.experiments.joker.change_spark import CEILING, KEYED, PLAIN, by_hand_of
 
 BEFORE, AFTER = 5.0, 3.0
-"""Seconds before a change, and after it was made, over which rates are read."""
+"""Seconds before and after a change over which rates are read."""
 
 WINDOW = 1.0
-"""Seconds of a rate over time, at least."""
+"""Minimum duration of a rate, in seconds."""
 
 MORE = 1.05
 """As in the simulation: so many times the rate before is more."""
@@ -51,7 +50,7 @@ def most(kind: str, case: str, number: Number) -> Callable[[Data], float]:
 
 
 def seconds(data: Data, case: str, change: Record) -> float:
-    """Until the new plan was in force."""
+    """Seconds until the new plan was in force."""
     return float(change["seconds"])
 
 
@@ -207,11 +206,11 @@ def _known(data: Data, kind: str, case: str) -> float | None:
 
 
 VISIBLE = 0.1
-"""A fall that would be seen: the seed's picture shows none where it says that there is none."""
+"""A fall that would be seen: the paper's picture shows none where it says that there is none."""
 
 ON_SPARK = (
-    "a local master with more slots than cores, and the seed's region of operators that wait, of "
-    "which a script makes what the seed's policy made: a cut in two, one in three, two replicas "
+    "a local master with more slots than cores, and the paper's region of operators that wait, of "
+    "which a script makes what the paper's policy made: a cut in two, one in three, two replicas "
     "of all, three of all. Rates are over whole batches: of the last 5 s before a change, and of "
     "the worst 3 s from then on until 3 s after it was made; more comes out from the first batch "
     "of 3 s in which it does. By hand: all queries are stopped, each after its batch, and all "
@@ -220,16 +219,16 @@ ON_SPARK = (
 )
 
 _RESTARTS = (
-    "a cut ends a query of Spark's and starts two, which then have to plan and read their first "
-    "batches, where a thread of the seed's is paused and goes on"
+    "a cut ends a Spark query and starts two, which have to plan and read their first batches; "
+    "in the paper a thread is paused and goes on"
 )
 _DEALT = (
-    "no query is stopped, the next batch is dealt to one task more; but a task more is a Python "
-    "process more where none is idle, and the batch that waits for it to start takes a second or "
-    "two longer on two cores"
+    "no query is stopped, and the next batch has one task more; but that task needs another "
+    "Python process unless one is idle, and the batch that waits for its start takes one or two "
+    "seconds longer on two cores"
 )
 _PREPARED = (
-    "the state is cut anew beside the query that holds it, which goes on meanwhile; the seed moves "
+    "the state is repartitioned next to the running query that holds it; the paper moves "
     "references within one process"
 )
 

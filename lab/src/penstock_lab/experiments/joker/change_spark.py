@@ -1,6 +1,6 @@
 """Joker's figure 16 on Spark: what a cut and a replica cost, beside stopping everything by hand.
 
-The region of the seed, whose operators wait 3 us for each multiplication, goes through the changes
+The region of the paper, whose operators wait 3 us for each multiplication, goes through the changes
 that it went through there: cut in two, cut in three, two replicas of all, three of all. More comes
 than it ever carries. With a keyed operator at its end the state is cut into as many parts as there
 are replicas, and moves; below a ceiling there are as many parts as replicas in the end, from the

@@ -1,10 +1,10 @@
 """What Joker's experiments have in common: its machine, what tuples cost on it, and its policy.
 
-A tuple here stands for a thousand of the seed's and takes a thousand times as long, so that rates
+A tuple here stands for a thousand of the paper's and takes a thousand times as long, so that rates
 are in thousands a second (ktps) and times in milliseconds instead of microseconds. Threads, seconds
 and ratios stay as they are.
 
-What a tuple costs follows from what the seed prints. An operator takes FIXED + MULTIPLICATION for
+What a tuple costs follows from what the paper prints. An operator takes FIXED + MULTIPLICATION for
 each multiplication, and a thread takes HOP for each tuple that it gets from another thread. One
 operator of 256 multiplications processes 500 ktps with one thread (section 5.2), and the
 seven operators of the selectivity experiment, which see 12.5 tuples and multiply 4,096 times for
@@ -12,7 +12,7 @@ one that comes, process 80 ktps (section 5.1):
 
     HOP + FIXED + 256 MULTIPLICATION = 1/500        HOP + 12.5 FIXED + 4096 MULTIPLICATION = 1/80
 
-The third number follows from where the seed's policy changes its mind: below 64 multiplications it
+The third number follows from where the paper's policy changes its mind: below 64 multiplications it
 makes two pipelines of four operators, from there on four (section 5.1). To cut two operators apart
 promises the 20 % that it asks for where one costs a quarter of a hop. Costs double from run to run,
 so this is between 32 and 64, here in the middle:
@@ -29,9 +29,10 @@ beside (CROWDING), and for how long a thread that has nothing to do is on a proc
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from penstock import workloads
@@ -44,7 +45,7 @@ from penstock.plan import fusion
 from penstock.plan.plan import Plan
 from penstock.policies.joker.policy import Organic
 from penstock_lab.experiments import reading
-from penstock_lab.experiments.experiment import Data, Record
+from penstock_lab.experiments.experiment import Case, Data, Job, Read, Record, Setting
 from penstock_lab.experiments.scenario import Scenario
 
 PAPER = "Joker: elastic stream processing with organic adaptation"
@@ -58,7 +59,7 @@ HOP = 1 / 500 - 256 * MULTIPLICATION - FIXED
 CROWDING = (13 / 12 - 1) / 12 * (HOP + FIXED + 4096 * MULTIPLICATION)
 """What a tuple takes longer for each other replica: thirteen replicas of figure 9's costly region,
 4,096 multiplications here, do twelve times as much as one. That is 0.07 us, next to nothing beside
-costly operators and much beside cheap ones, for which the seed says that the overhead of
+costly operators and much beside cheap ones, for which the paper says that the overhead of
 parallelization becomes significant (section 5.1)."""
 
 LOOKING = (0.5 - 80 / 500 + 0.5 - 160 / 500) / 2
@@ -72,7 +73,7 @@ SOURCE = 1 / 3200
 """A tuple at a source: the one of the word count, fully busy, emits 3.2 Mtps (section 5.4)."""
 
 KEYS = Keys(100_000)
-"""So many that they spread evenly: the seed calls its speed-ups linear."""
+"""So many that they spread evenly: the paper calls its speed-ups linear."""
 
 SEED = Organic(
     step="one",
@@ -84,22 +85,22 @@ SEED = Organic(
     anticipate=True,
     headroom=False,
 )
-"""The policy as the seed has it: one replica more of a whole region that has a key, never less, by
-the processor time of its threads alone, and back again if no more comes through."""
+"""The policy of the paper: one replica more of a whole keyed region, never fewer, by the processor
+time of its threads alone; undone if throughput does not rise."""
 
 OURS = Organic(sources=False)
-"""The policy as it is here, but for sources, of which the seed has one thread each."""
+"""Our policy, with the sources of the paper, which have one thread each."""
 
 
 def multiplying(
     multiplications: float, selectivity: float = 1.0, fixed: float = FIXED
 ) -> OperatorCost:
-    """An operator that multiplies so often."""
+    """The cost of an operator with this many multiplications."""
     return OperatorCost(Gamma(fixed + multiplications * MULTIPLICATION, 0.1), selectivity, KEYS)
 
 
 def workload(name: str, **options: Any) -> Graph:
-    """The graph of a workload; nothing of it is run here."""
+    """The graph of a workload, which is not run."""
     return workloads.build(name, Path(), **options).graph
 
 
@@ -115,10 +116,10 @@ def scenario(
     crowding: float = CROWDING,
     grain: float = 1.0,
 ) -> Scenario:
-    """A dataflow on the seed's machine of 24 hardware threads, as it starts: a thread a region.
+    """A dataflow on the paper's machine of 24 hardware threads, as it starts: a thread a region.
 
     Sources always have something to emit, so they are held back by what follows, or by their own
-    thread. Queues hold what one thread does in about a second, which the seed does not print.
+    thread. Queues hold what one thread does in about a second, which the paper does not print.
     Changes take less than a second, as it says: threads stand still for half of one here, and new
     ones take 0.2 s more, which is a choice. grain: tuples for each that would else be there, each
     so much cheaper; finer where costly ones are too few to be dealt evenly, coarser where cheap
@@ -141,7 +142,7 @@ def scenario(
 
 
 def _ground(step: OperatorCost, grain: float) -> OperatorCost:
-    """An operator with so many times as many tuples, each so much cheaper."""
+    """An operator with more and cheaper tuples."""
     mean = step.service.mean / grain
     return step if grain == 1.0 or not mean else replace(step, service=Gamma(mean, 0.1))
 
@@ -160,8 +161,8 @@ def fused(graph: Graph, *groups: Sequence[str]) -> Plan:
 BEST = "best static"
 
 STATIC = (
-    "The best static plan is the one that a model says is best, or one that a policy ended with "
-    "and no longer changed: whichever does most."
+    "The best static plan is the model's best plan or the final plan of a policy, whichever has "
+    "the higher throughput."
 )
 
 ONE_MACHINE = (
@@ -193,13 +194,13 @@ def _after(data: Data, case: str, last: float) -> float:
 
 
 def _settled(data: Data, case: str, last: float) -> bool:
-    """Whether nothing was changed in the time that is looked at."""
+    """True if nothing changed in this time."""
     end = data.of(case)[-1]["at"]
     return all(change["at"] < end - last - SEED.settle for change in data.of(case, "change"))
 
 
 def alike(data: Data, case: str) -> tuple[str, ...]:
-    """Other ways on the flow of the best static plan: names with another word in its place."""
+    """Other policies on the flow of the best static plan: case names with that word replaced."""
     words = case.split(", ")
     if BEST not in words:
         return ()
@@ -215,7 +216,7 @@ def alike(data: Data, case: str) -> tuple[str, ...]:
 
 
 def speedup(data: Data, case: str, base: str | None = None) -> float:
-    """How many times as much the sources emit at the end as before the first change of `base`."""
+    """Final throughput relative to that before the first change of `base`."""
     return after(data, case) / before(data, base or case)
 
 
@@ -225,7 +226,7 @@ def replicas(tick: Record, operator: str) -> int:
 
 
 def tries(data: Data, case: str) -> tuple[tuple[Record, bool], ...]:
-    """Each change that tried something, and whether it stayed."""
+    """Each tentative change, and whether it stayed."""
     made = data.of(case, "change")
     after = (*(c["reason"].startswith("undone") for c in made[1:]), False)
     return tuple(
@@ -236,7 +237,7 @@ def tries(data: Data, case: str) -> tuple[tuple[Record, bool], ...]:
 
 
 def marks(data: Data, case: str) -> tuple[Mark, ...]:
-    """The changes that were made: a cut, one that is taken back, the replicas of a region."""
+    """Marks for the changes: cuts, undone cuts, replicas of a region."""
     found = []
     for change in data.of(case, "change"):
         words = []
@@ -251,7 +252,7 @@ _CUTS = {"split": "cut", "merge": "joined"}
 
 
 def named(way: str) -> str:
-    """What a way is called in a picture."""
+    """Name of a policy in pictures."""
     return {"seed": JOKERS, "organic": "our own policy"}.get(way, way)
 
 
@@ -263,3 +264,51 @@ def note(data: Data, figure: str) -> str:
     """The line below a picture."""
     where = "simulated with fewer, longer tuples" if data.engine == "simulator" else "on Spark"
     return f"{where}, random seed {data.seed}; after Joker, {figure}"
+
+
+_DRAW = ", draw "
+
+
+@dataclass(frozen=True)
+class RepeatedDraw:
+    """A case with another random seed, which is the same for all cases of a draw."""
+
+    job: Job
+    number: int
+
+    def __call__(self, setting: Setting) -> Iterable[Record]:
+        return self.job(replace(setting, seed=1000 * setting.seed + self.number))
+
+
+def repeated(case: Case, draws: int) -> tuple[Case, ...]:
+    """Repeat a case; the first run keeps its name and is the one in pictures over time."""
+    return tuple(
+        Case(f"{case.name}{_DRAW}{n + 1}" if n else case.name, RepeatedDraw(case.job, n))
+        for n in range(draws)
+    )
+
+
+def middle(read: Read) -> Read:
+    """The median of a number over the draws, each read as if there were no other.
+
+    What was carried out once is the same in all of them.
+    """
+
+    def found(data: Data) -> float | None:
+        values = [read(_draw(data, n)) for n in range(int(data.parameters.get("draws", 1)))]
+        known = [v for v in values if v is not None]
+        return median(known) if len(known) == len(values) else None
+
+    return found
+
+
+def _draw(data: Data, number: int) -> Data:
+    """One of the draws, its cases under the names of the first."""
+    if not number:
+        return replace(data, records=tuple(r for r in data.records if _DRAW not in r["case"]))
+    own = f"{_DRAW}{number + 1}"
+    names = {case: case.removesuffix(own) for case in data.cases if case.endswith(own)}
+    once = [case for case in data.cases if _DRAW not in case and f"{case}{own}" not in names]
+    names |= {case: case for case in once}
+    kept = ({**r, "case": names[r["case"]]} for r in data.records if r["case"] in names)
+    return replace(data, records=tuple(kept))

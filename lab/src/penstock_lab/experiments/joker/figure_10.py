@@ -29,7 +29,7 @@ from penstock.engines.simulator.model import Keys
 from penstock_lab.experiments import reading
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock_lab.experiments.joker import common
-from penstock_lab.experiments.joker.best_static import Best
+from penstock_lab.experiments.joker.best_static import BestPlan
 from penstock_lab.experiments.joker.common import MULTIPLICATION, ONE_MACHINE, PAPER, STATIC
 from penstock_lab.experiments.play import Play
 from penstock_lab.experiments.rivals import scaled
@@ -49,7 +49,7 @@ FEW = Keys(200, 0.5)
 
 
 def selective(seconds: float, keys: Keys = common.KEYS, source: float = 230.0) -> Scenario:
-    """The seed's region, saturated by a source of 230 ktps."""
+    """The paper's region, saturated by a source of 230 ktps."""
     graph = common.workload("selectivity")
     steps = {
         f"multiply-{n}": common.multiplying(count, fixed=FIXED) for n, count in enumerate(COUNTS, 1)
@@ -65,14 +65,14 @@ def cases(seconds: float, profile: float) -> Sequence[Case]:
     return (
         Case("seed", Play(scenario, replace(common.SEED, profile=profile))),
         Case("organic", Play(scenario, replace(common.OURS, profile=profile))),
-        Case("best static", Best(scenario)),
+        Case("best static", BestPlan(scenario)),
         *(Case(f"{way}, {n}", _fixed(way, n)) for n in (1, 2, 3) for way in ("whole", "cut")),
         *(Case(f"few keys, {n}", _fixed("whole", n, FEW)) for n in (1, 2, 3)),
     )
 
 
 def _fixed(way: str, replicas: int, keys: Keys = common.KEYS) -> Play:
-    """The region as it starts or cut as the seed tries first, with so many replicas."""
+    """The region as it starts or cut as the paper tries first, with so many replicas."""
     scenario = selective(20.0, keys, 1000.0)
     names = [n for n in scenario.graph.topological if n.split("-")[0] in ("multiply", "select")]
     at = names.index("select-2")
@@ -161,18 +161,18 @@ def picture(data: Data) -> Figure:
 
 
 _LINEAR = (
-    "two replicas do nearly twice as much here, as keys spread evenly; with 200 keys of which some "
-    "come often, one replica gets more than the other, and the second brings less, as in the seed "
-    "(below)"
+    "two replicas do nearly twice as much here, as keys are spread evenly; with 200 keys of "
+    "different frequency, one replica gets more than the other, and the second adds less, as in "
+    "the paper (below)"
 )
 _FULL = (
-    "three replicas can already do more than the source emits here (below), so the cut that is "
-    "the fifth attempt brings nothing and is taken back; in the seed they do less, and it stays"
+    "three replicas can already do more than the source emits here (below), so the cut in the "
+    "fifth attempt adds nothing and is undone; in the paper they do less, and the cut stays"
 )
 _AGAIN = (
-    "a cut brings rather less with two or three replicas than with one here, as four tuples for "
-    "each cross it and replicas are in each other's way there, too (below); in the seed it brings "
-    "4, 9 and 14 %, by what it does not say"
+    "a cut adds less with two or three replicas than with one here, as four tuples cross it for "
+    "each input tuple and replicas slow each other down there, too (below); in the paper it "
+    "adds 4, 9 and 14 %, without an explanation"
 )
 
 
@@ -226,17 +226,17 @@ FIGURE_10 = Experiment(
     picture,
     size={"seconds": 400.0, "profile": 30.0},
     quick={"seconds": 240.0, "profile": 20.0},
-    no_spark="what a record costs on its way between threads is what it is about, and Spark's "
-    "channels cost other things",
+    no_spark="the experiment is about the cost of a record between threads, which differs from "
+             "that of Spark's channels",
     notes=(
         STATIC,
         ONE_MACHINE,
-        "This experiment has costs of its own: a hop takes 1.64 us and an operator 0.18 us, which "
-        "are fitted to the 80 ktps before the first attempt and to the 4 % that it brings. All "
-        "others have 1.25 and 0.21 us, which follow from sections 5.1 and 5.2, and by which this "
-        "attempt would bring 17 % and stay.",
-        "Three replicas at the end follow from the 80 and 230 ktps that are given, and so does "
-        "what the fourth attempt brings: two replicas do 160, and the source is full with 230.",
+        "This experiment has its own costs: 1.64 us for a hop and 0.18 us for an operator, "
+        "fitted to the 80 ktps before the first attempt and to the 4 % that it adds. All others "
+        "use 1.25 and 0.21 us, which follow from sections 5.1 and 5.2; with these, the attempt "
+        "would add 17 % and stay.",
+        "Three replicas at the end follow from the given 80 and 230 ktps, and so does the gain "
+        "of the fourth attempt: two replicas do 160, and the source is full at 230.",
     ),
 )  # fmt: skip
 

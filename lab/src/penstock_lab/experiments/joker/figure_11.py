@@ -1,7 +1,7 @@
 """Joker's figure 11: when a thread counts as too busy.
 
 One operator of 256 multiplications, and a rate that doubles from 40 to 640 ktps, while one thread
-does 500. A thread of the seed is busier than its tuples make it: above 0.5 at 160 ktps, and above
+does 500. A thread of the paper is busier than its tuples make it: above 0.5 at 160 ktps, and above
 0.8 at 320 and at half of 640. That it is above 0.5 at 160 and not at 80 is given here
 (`joker.LOOKING`), and what it does at 320 and 640 is read off. Tried as well are threads that sleep
 as soon as they have nothing to do.
@@ -128,25 +128,26 @@ def _named(case: str) -> str:
 
 
 _IDLE = (
-    "160 of 500 rows a second make an instance busy 0.32 on Spark, where it is busy with rows alone"
+    "on Spark, instances are busy only with rows, so 160 of 500 rows per second make an "
+    "instance 0.32 busy"
 )
 
 _AGAIN = (
-    "here it is our `organic`, not the seed: it adds a second replica five seconds after the rate "
-    "has doubled, when its average over 30 s still holds the lower rate before. What then comes "
-    "because more was sent counts as gained by the replica, which stays, and a third one is tried. "
-    "The seed finds that one replica does as much, and takes the second back"
+    "this is our `organic`, not the paper's policy: it adds a second replica five seconds after "
+    "the rate has doubled, when its 30 s average still includes the lower rate. The additional "
+    "input then counts as a gain of the replica, which stays, and a third one is tried. The "
+    "paper finds that one replica does as much, and removes the second"
 )
 
 _JUST_DOUBLED = (
-    "an instance comes within seconds of a doubled rate on Spark, where a step lasts 20 s, and "
-    "what the rate brings counts as brought by the instance, which stays"
+    "on Spark an instance is added within seconds of a doubled rate, while a step lasts 20 s, "
+    "so the gain of the higher rate counts as a gain of the instance, which stays"
 )
 
 _AT_THE_END = (
-    "at 98 of 100 s the run goes from two instances to three: rows that had waited for the second "
-    "one were being worked off then, so that instances were busy and throughput was twice what it "
-    "had been. There is no time left to see whether the third stays"
+    "at 98 of 100 s the run goes from two instances to three: rows that had waited for the "
+    "second one were being processed, so instances were busy and throughput was twice the "
+    "previous one. The run ends before the third is evaluated"
 )
 
 FIGURE_11 = Experiment(
@@ -195,8 +196,8 @@ FIGURE_11 = Experiment(
     spark=load_spark.cases,
     spark_size={"step": 20.0, "swing": 16.0, "profile": 5.0, "busy": (0.5, 0.95)},
     notes=(ONE_MACHINE,
-           "Given: that two replicas carry 640 ktps, since one thread carries 500.",
-           "On Spark rates are rows a second instead of thousands."),
+           "Given: two replicas carry 640 ktps, since one thread carries 500.",
+           "On Spark, rates are rows per second instead of thousands."),
 )  # fmt: skip
 
 EXPERIMENTS = (FIGURE_11,)

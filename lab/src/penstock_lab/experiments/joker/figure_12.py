@@ -4,9 +4,9 @@ Figure 12: figure 5's four operators with other thresholds of throughput. Figure
 operators of which the shares of a thread's time are printed (0.75 and 0.10, 0.45 and 0.40), so that
 the hop is the rest; a thread does 100 ktps here, which is not printed and does not matter. To give
 a tuple to another thread takes half as long as to get one, which is a choice: from 0.07 of it to
-all of it the cuts of figure 14 bring too little, as in the seed, and those of figure 15 enough.
+all of it the cuts of figure 14 bring too little, as in the paper, and those of figure 15 enough.
 Tried as well is that it takes nothing, as in the other experiments, whose hop follows from rates.
-Figure 14 ends when the source is full: it emits what five replicas do, as the seed's algorithm
+Figure 14 ends when the source is full: it emits what five replicas do, as the paper's algorithm
 resolves that bottleneck in four steps of one replica each; figure 15 has all threads.
 """
 
@@ -21,9 +21,8 @@ from penstock.engines.simulator.model import OperatorCost
 from penstock_lab.experiments import reading
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock_lab.experiments.joker import common
-from penstock_lab.experiments.joker.best_static import Best
-from penstock_lab.experiments.joker.common import ONE_MACHINE, PAPER, STATIC
-from penstock_lab.experiments.joker.draws import middle, repeated
+from penstock_lab.experiments.joker.best_static import BestPlan
+from penstock_lab.experiments.joker.common import ONE_MACHINE, PAPER, STATIC, middle, repeated
 from penstock_lab.experiments.joker.figure_5 import region
 from penstock_lab.experiments.play import Play
 from penstock_lab.experiments.scenario import Scenario
@@ -40,7 +39,7 @@ def gained(costs: Sequence[int], seconds: float, profile: float) -> Sequence[Cas
         for gain in GAINS:
             policy = replace(common.SEED, profile=profile, improvement=gain)
             found.append(Case(f"{gain}, {cost}", Play(scenario, policy)))
-        found.append(Case(f"best static, {cost}", Best(scenario)))
+        found.append(Case(f"best static, {cost}", BestPlan(scenario)))
         if cost in (costs[0], costs[-1]):
             alone = replace(scenario, model=replace(scenario.model, crowding=0.0))
             for gain in GAINS[:2]:
@@ -82,8 +81,8 @@ def picture_12(data: Data) -> Figure:
 
 
 _LAST = (
-    "by chance: the last replica of four pipelines that stays with 0.1 brings about as much as 0.2 "
-    "asks for, and where it is less, it goes"
+    "by chance: the last replica of four pipelines that stays with 0.1 adds about 0.2, and is "
+    "removed where it adds less"
 )
 
 FIGURE_12 = Experiment(
@@ -112,12 +111,13 @@ FIGURE_12 = Experiment(
     picture_12,
     size={"costs": (16, 256, 4096), "seconds": 420.0, "profile": 30.0},
     quick={"costs": (16, 4096), "seconds": 250.0, "profile": 20.0},
-    no_spark="of operators that wait the n-th slot brings 1/n more until there is none left, so "
-    "that where each threshold ends is arithmetic; those that work have two cores",
+    no_spark="for operators that wait, the n-th slot adds 1/n more until no slot is left, so "
+             "each threshold's final plan is arithmetic; operators that compute have only two "
+             "cores",
     notes=(
-        "The seed, which prints no numbers here, says that cheap operators lose drastically with "
-        "0.2; here they lose more than costly ones, as each replica is in the way of the others, "
-        "which is much beside what cheap ones take.",
+        "The paper prints no numbers here and says that cheap operators lose drastically with "
+        "0.2; here they lose more than costly ones, as replicas slow each other down, which "
+        "matters more for cheap operators.",
         STATIC,
         ONE_MACHINE,
     ),
@@ -162,7 +162,7 @@ def shared(
 
 
 def split(seconds: float, profile: float, draws: int) -> Sequence[Case]:
-    """draws: of each flow under the seed's policy."""
+    """draws: of each flow under the paper's policy."""
     found: list[Case] = []
     for name, shares, source, grain, thresholds in (
         ("unequal", (0.75, 0.10), _FULL * _THREAD, 1, (0.2, 0.1)),
@@ -174,7 +174,7 @@ def split(seconds: float, profile: float, draws: int) -> Sequence[Case]:
             found += repeated(Case(f"{name}, {threshold}", Play(scenario, policy)), draws)
         ours = replace(common.OURS, profile=profile)
         found.append(Case(f"{name}, organic", Play(scenario, ours)))
-        found.append(Case(f"{name}, best static", Best(scenario)))
+        found.append(Case(f"{name}, best static", BestPlan(scenario)))
     free = shared(0.75, 0.10, seconds, _FULL * _THREAD, 0.0)
     policy = replace(common.SEED, profile=profile, split_utility=0.1)
     return (*found, Case(FREE, Play(free, policy)))
@@ -223,7 +223,7 @@ def _less(data: Data) -> float:
 
 
 def _after(name: str, way: str) -> Read:
-    """The throughput of a way over that with the seed's threshold."""
+    """The throughput of a way over that with the paper's threshold."""
     return lambda d: common.after(d, f"{name}, {way}") / common.after(d, f"{name}, 0.2")
 
 
@@ -252,12 +252,12 @@ def picture_14(data: Data) -> Figure:
 
 
 _EACH = (
-    "a cut is tried before each replica and taken back, as in the seed; how often depends on when "
+    "a cut is tried before each replica and undone, as in the paper; how often depends on when "
     "the source is full"
 )
 _ALONE = (
-    "replicas are less in each other's way here, by what thirteen of figure 9 do; in the seed the "
-    "execution congests after eight"
+    "replicas slow each other down less here, as much as the thirteen of figure 9; in the paper "
+    "the execution congests after eight"
 )
 WAYS = {"organic": "our own policy", common.BEST: "the best static plan"}
 
@@ -304,7 +304,7 @@ FIGURE_14 = Experiment(
         Claim("equal operators, 90 % beside 20 %: how much less speed-up, as a share", 0.4, _less,
               neutral=0.0, why=_ALONE),
         Claim(f"{told('equal', 0.9)}: replicas", 8.0, _replicas, why=_ALONE),
-        *(Claim(f"{name} operators: throughput of {words} beside that of the seed's with 20 %",
+        *(Claim(f"{name} operators: throughput of {words} beside that of the paper's with 20 %",
                 None, _after(name, way))
           for name in ("unequal", "equal") for way, words in WAYS.items()),
     ))),
@@ -313,11 +313,11 @@ FIGURE_14 = Experiment(
     quick={"seconds": 290.0, "profile": 20.0, "draws": 1},
     no_spark="what a cut promises is what operators cost beside a hop between threads, and the hop "
     "of Spark is a query of its own, with what each of its batches costs",
-    notes=("Numbers of the seed's policy are medians of some draws.",
+    notes=("Numbers of the paper's policy are medians of several draws.",
            "Given: which cuts are tried, as the shares of the operators are printed and what a cut "
-           "promises is the seed's own formula; which of them stay, as what it takes to give a "
+           "promises is the paper's own formula; which of them stay, as what it takes to give a "
            "tuple to another thread is chosen so; and how often one is tried, and so how long it "
-           "takes, as the source is full after as many changes as the seed says. What is found is "
+           "takes, as the source is full after as many changes as the paper says. What is found is "
            "what the policy ends with where operators are equal.",
            STATIC, ONE_MACHINE),
 )  # fmt: skip

@@ -1,15 +1,15 @@
 """Joker's figures 16 and 32: what a change costs, and the policy beside a model.
 
 Figure 16: a source and five operators of 1,024, 32, 32, 1,024 and 1,024 multiplications. What a
-change does to the throughput of the source, which is what the seed records, is read off. A change
-stops all threads of its region, and takes the longer the more they are: promptly for one, the seed
+change does to the throughput of the source, which is what the paper records, is read off. A change
+stops all threads of its region, and takes the longer the more they are: promptly for one, the paper
 says, and less than a second. How long is not printed, but follows: after six threads were stopped
 the source emits 30 % less, though nine go on, which do half as much again, so that they stood still
 for more than half of the second after it. So it takes 0.1 s to stop a thread here, and that fall is
 given. That the source feels it at once says that queues hold less than what comes meanwhile; what
 is seen with queues of a second, as in the other experiments, is told as well.
 
-Figure 32: the seven operators of the workload `regions-7`, of which the seed prints a part only,
+Figure 32: the seven operators of the workload `regions-7`, of which the paper prints a part only,
 with five factors on their selectivities. The model is given costs, selectivities and the hop, and
 takes the plan that it says is best, of whole regions and of single operators with any replicas. The
 best static plan is free to cut regions anywhere and to give pipelines instances of their own.
@@ -27,7 +27,7 @@ from penstock.plan.plan import Plan
 from penstock_lab.experiments import reading
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read, Record, Setting
 from penstock_lab.experiments.joker import change_cost, change_spark, common
-from penstock_lab.experiments.joker.best_static import Best
+from penstock_lab.experiments.joker.best_static import BestPlan
 from penstock_lab.experiments.joker.common import ONE_MACHINE, PAPER, STATIC
 from penstock_lab.experiments.play import Play
 from penstock_lab.experiments.rivals import best_static, scaled
@@ -59,7 +59,7 @@ def changes(seconds: float, profile: float) -> Sequence[Case]:
         Case("seed", Play(first_four, policy, turn=0.25, every=0.25)),
         Case("long queues", Play(scenario, policy, turn=0.25, every=0.25)),
         Case("organic", Play(scenario, replace(common.OURS, profile=profile))),
-        Case("best static", Best(scenario)),
+        Case("best static", BestPlan(scenario)),
     )
 
 
@@ -151,9 +151,9 @@ def picture_16(data: Data) -> Figure:
 
 
 _AT_ONCE = (
-    "threads work at full speed as soon as they go on here, so that more is emitted in the second "
-    "after a change, or in the next one where many had to stop; in the seed it takes two or three "
-    "seconds until they do, and it does not say for what"
+    "threads run at full speed as soon as they resume here, so throughput rises in the second "
+    "after a change, or in the next one if many threads had to stop; in the paper it takes two "
+    "or three seconds, without an explanation"
 )
 _LONG = "queues of a second, "
 
@@ -269,7 +269,7 @@ def modelled(factors: Sequence[float], seconds: float, profile: float) -> Sequen
             Case(f"seed, {factor}", Play(scenario, replace(common.SEED, profile=profile))),
             Case(f"organic, {factor}", Play(scenario, replace(common.OURS, profile=profile))),
             Case(f"model, {factor}", Modelled(scenario)),
-            Case(f"best static, {factor}", Best(scenario)),
+            Case(f"best static, {factor}", BestPlan(scenario)),
         ]
     return found
 
@@ -299,7 +299,7 @@ def picture_32(data: Data) -> Figure:
 
 _TOLD = (
     "the model is told the very costs that are simulated, and deals out all threads at once, while "
-    "the policy stops where one more replica brings 10 %; the seed's is told what was measured, "
+    "the policy stops where one more replica brings 10 %; the paper's is told what was measured, "
     "which does not always fit what its threads do, as it says"
 )
 
@@ -325,8 +325,8 @@ FIGURE_32 = Experiment(
     no_spark="the model is told what a hop and each operator cost on a thread of their own, and "
     "queries on two cores have no such costs: what a batch takes depends on the others",
     notes=(
-        "The seed prints one of its seven operators, so what each plan looks like is not compared, "
-        "nor the stateful region in the middle that holds both back at a factor of 1.",
+        "The paper prints one of its seven operators, so what each plan looks like is not "
+        "compared, nor the stateful region in the middle that holds both back at a factor of 1.",
         STATIC,
         ONE_MACHINE,
     ),

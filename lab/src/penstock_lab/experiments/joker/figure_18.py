@@ -1,22 +1,22 @@
 """Joker's figures 18 to 20: word count, finance and network monitoring.
 
-What tuples cost follows from the rates that the seed prints before and after; a hop is in them.
+What tuples cost follows from the rates that the paper prints before and after; a hop is in them.
 
 Word count: one counter does 640 ktps, as 3.2 Mtps are 5 times as much, and the source can emit no
 more than those. Eight counters do them, so each word takes longer where others are counted beside
 (CROWDING). The splitter, which is never too busy, takes three quarters of a source's time. Words
-are random, as the seed says, of 20,000, the length of the list that comes with its program. Tried
+are random, as the paper says, of 20,000, the length of the list that comes with its program. Tried
 as well: counters that are not in each other's way, and words as often as in English text (Zipf, 1),
-on as many counters as the seed ends with.
+on as many counters as the paper ends with.
 
 Finance: 9 Mtps in the end are 4.4 times what there was, and both keyed regions are too busy from
 the start on. So one replica of the first keeps up with 1,023 ktps of trades, and one of the second
 with as many quotes and the averages, one for five trades. Each source can emit 4.5 Mtps. Four
-replicas do 4.4 times as much as one in the seed, so none is in another's way.
+replicas do 4.4 times as much as one in the paper, so none is in another's way.
 
 Network monitoring: one replica that keeps windows does 2.1 Mtps. What stands before them, a filter
 and a parser taken as equally costly, does the 4.83 Mtps in one thread that two replicas do in the
-seed, 2.3 times as much as one, so these are not in each other's way either. The source emits the
+paper, 2.3 times as much as one, so these are not in each other's way either. The source emits the
 6 Mtps of the end.
 """
 
@@ -31,7 +31,7 @@ from penstock.engines.simulator.model import Keys, OperatorCost
 from penstock_lab.experiments import reading
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock_lab.experiments.joker import common
-from penstock_lab.experiments.joker.best_static import Best
+from penstock_lab.experiments.joker.best_static import BestPlan
 from penstock_lab.experiments.joker.common import ONE_MACHINE, PAPER, STATIC, after
 from penstock_lab.experiments.joker.figure_10 import attempts, levels
 from penstock_lab.experiments.play import Play
@@ -86,7 +86,7 @@ def cases(seconds: float, profile: float) -> Sequence[Case]:
         found += [
             Case(f"seed, {name}", Play(scenario, seed)),
             Case(f"organic, {name}", Play(scenario, ours)),
-            Case(f"best static, {name}", Best(scenario)),
+            Case(f"best static, {name}", BestPlan(scenario)),
         ]
     english, alone = word_count(30.0, 0.0, 1.0), word_count(seconds, 0.0)
     eight = scaled(english.plan, {english.plan.pipeline_of("count").name: 8})
@@ -163,19 +163,19 @@ def picture(data: Data) -> Figure:
 
 _COUNTERS = (
     "a counter more brings less than the 10 % that are asked for while the source could emit more "
-    "(below), and is taken back; in the seed eight stay"
+    "(below), and is taken back; in the paper eight stay"
 )
 _FIVE = (
     "a replica is given what one did before, so that it takes five of each for 4.4 times as much; "
-    "how four did that in the seed, and six were needed of the other, it does not say"
+    "how four did that in the paper, and six were needed of the other, it does not say"
 )
 _STEPS = (
     "three replicas and a cut are what it takes to carry the 6,000 ktps that are given, with "
     "operators of which the costs are given"
 )
 _TWICE = (
-    "two replicas for windows do twice as much as one here; how two did 2.3 times as much the seed "
-    "does not say"
+    "two replicas for windows do twice as much as one here; how two did 2.3 times as much the "
+    "paper does not say"
 )
 
 FIGURE_18 = Experiment(
@@ -228,12 +228,12 @@ FIGURE_18 = Experiment(
     no_spark="its three applications work and do not wait, and 2.9 to 5 times as much as one "
     "thread does is more than two cores do",
     notes=(
-        "Nothing of this figure is found here: all rows follow from the rates that the seed prints "
-        "and would come out with any policy that goes on until the sources are full. What eight "
-        "counters of words do is put in as well: how much they are in each other's way is chosen "
-        "so that they do five times as much as one.",
+        "Nothing of this figure is found here: all rows follow from the rates that the paper "
+        "prints and would come out with any policy that goes on until the sources are full. What "
+        "eight counters of words do is put in as well: how much they are in each other's way is "
+        "chosen so that they do five times as much as one.",
         "Not repeated: Apache Storm on the same machine (0.7 Mtps with 22 threads, of which "
-        "Joker does 4.5 times as much). The seed prints what it did and not what its tuples cost, "
+        "Joker does 4.5 times as much). The paper prints what it did and not what its tuples cost, "
         "so a model of it could only give back the 0.7 Mtps that would be put in.",
         STATIC,
         ONE_MACHINE,

@@ -4,7 +4,7 @@ Why replicas alone end at about ten: an eleventh would bring a tenth more, less 
 each other's way, and a change has to bring more than that.
 
 What is tried to show why cheap operators do not gain by both: the same with hops that cost nothing
-and a source that is never full; and why they gain more by replicas than in the seed: the same with
+and a source that is never full; and why they gain more by replicas than in the paper: the same with
 replicas that are as much in each other's way as the counters of the word count.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 from penstock.drawing.figures import Bars, Figure, Level, Panel
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock_lab.experiments.joker import common, figure_18, fission_spark
-from penstock_lab.experiments.joker.best_static import Best
+from penstock_lab.experiments.joker.best_static import BestPlan
 from penstock_lab.experiments.joker.common import ONE_MACHINE, PAPER, STATIC
 from penstock_lab.experiments.play import Play
 from penstock_lab.experiments.scenario import Scenario
@@ -70,7 +70,7 @@ def cases(costs: Sequence[int], seconds: float, profile: float) -> Sequence[Case
             found.append(Case(f"{name}, {cost}", Play(scenario, policy)))
         ours = replace(common.OURS, profile=profile)
         found.append(Case(f"organic, {cost}", Play(scenario, ours)))
-        found.append(Case(f"best static, {cost}", Best(scenario)))
+        found.append(Case(f"best static, {cost}", BestPlan(scenario)))
     for name in FREE:
         policy = replace(common.SEED, order=ORDERS[name], profile=profile)
         found.append(Case(f"{name}, free", Play(region(4, costs[0], seconds, True), policy)))
@@ -154,7 +154,7 @@ _ORDER = (
     "first all of them are used"
 )
 _HOPS = (
-    "by the seed's own rates a hop costs as much as five of the cheap operators, so every cut "
+    "by the paper's own rates a hop costs as much as five of the cheap operators, so every cut "
     "wastes threads, and both ways end where the source is full; with free hops and a source that "
     "is never full both do more than either alone with cheap operators, too (below)"
 )
@@ -199,7 +199,7 @@ FIGURE_5 = Experiment(
             "x",
             1.0,
             only="simulator",
-            why="the seed has twice as much by two pipelines, and no more by four; where time is "
+            why="the paper has twice as much by two pipelines, and no more by four; where time is "
             "only that of hops and operators, twice as much means hops that cost nothing, and then "
             "four pipelines do four times as much (below)",
         ),
@@ -261,7 +261,7 @@ def lengths(costs: Sequence[int], operators: Sequence[int], seconds: float, prof
         for cost in costs:
             scenario = region(length, cost, seconds)
             found.append(Case(f"{length} operators, {cost}", Play(scenario, policy)))
-            found.append(Case(f"best static, {length}, {cost}", Best(scenario)))
+            found.append(Case(f"best static, {length}, {cost}", BestPlan(scenario)))
     return found
 
 
@@ -336,7 +336,7 @@ FIGURE_6 = Experiment(
     quick={"seconds": 280.0, "profile": 20.0},
     no_spark="its operators work, for which there are two cores; where operators wait, a cut and a "
     "replica are worth a slot each, however long the region is (joker-5)",
-    notes=("The seed gives no numbers for this figure.", _CHANCE, STATIC, ONE_MACHINE),
+    notes=("The paper gives no numbers for this figure.", _CHANCE, STATIC, ONE_MACHINE),
 )  # fmt: skip
 
 EXPERIMENTS = (FIGURE_5, FIGURE_6)

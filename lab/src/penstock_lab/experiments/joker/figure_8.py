@@ -17,9 +17,16 @@ from penstock.engines.simulator.model import OperatorCost
 from penstock_lab.experiments import reading
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock_lab.experiments.joker import common
-from penstock_lab.experiments.joker.best_static import Best
-from penstock_lab.experiments.joker.common import ONE_MACHINE, PAPER, STATIC, after, before
-from penstock_lab.experiments.joker.draws import middle, repeated
+from penstock_lab.experiments.joker.best_static import BestPlan
+from penstock_lab.experiments.joker.common import (
+    ONE_MACHINE,
+    PAPER,
+    STATIC,
+    after,
+    before,
+    middle,
+    repeated,
+)
 from penstock_lab.experiments.play import Play
 from penstock_lab.experiments.scenario import Scenario
 
@@ -74,7 +81,7 @@ def cases(costs: Sequence[int], seconds: float, profile: float) -> Sequence[Case
             found.append(Case(f"seed, {name}, {cost}", Play(scenario, policy)))
             if cost == costs[-1]:
                 found.append(Case(f"organic, {name}, {cost}", Play(scenario, ours)))
-                found.append(Case(f"best static, {name}, {cost}", Best(scenario)))
+                found.append(Case(f"best static, {name}, {cost}", BestPlan(scenario)))
     pairs = topology("reverse-tree", costs[-1], seconds, pairs=True)
     found.append(Case(PAIRS, Play(pairs, replace(common.SEED, profile=profile))))
     return found
@@ -124,7 +131,7 @@ def picture(data: Data) -> Figure:
 _PAIRS = (
     "a tuple passes two operators of the reverse tree as of a chain of two, so that threads bring "
     "as much in both; where the root multiplies once for a pair, three operators work for it as in "
-    "the tree, and chains are ahead of both trees as in the seed (below)"
+    "the tree, and chains are ahead of both trees as in the paper (below)"
 )
 
 _STOPS = (
@@ -157,7 +164,7 @@ FIGURE_8 = Experiment(
     quick={"costs": (4096,), "seconds": 260.0, "profile": 20.0},
     no_spark="its regions work, and all of them would share two cores; what the policy does with "
     "one region of operators that wait is shown by joker-5 and joker-11",
-    notes=("The seed gives no numbers for this figure.", _STOPS, STATIC, ONE_MACHINE),
+    notes=("The paper gives no numbers for this figure.", _STOPS, STATIC, ONE_MACHINE),
 )  # fmt: skip
 
 
@@ -174,7 +181,7 @@ def fine(cost: int) -> float:
 
 
 def unequal(costs: Sequence[int], seconds: float, profile: float, draws: int) -> Sequence[Case]:
-    """draws: of the costliest under the seed's policy."""
+    """draws: of the costliest under the paper's policy."""
     policy = replace(common.SEED, profile=profile)
     ours = replace(common.OURS, profile=profile)
     *flows, last = (topology("chain-2", c, seconds, 8.0, grain=fine(c)) for c in costs)
@@ -183,7 +190,7 @@ def unequal(costs: Sequence[int], seconds: float, profile: float, draws: int) ->
         *(Case(f"seed, {c}", Play(s, policy)) for c, s in zip(costs[:-1], flows, strict=True)),
         *repeated(Case(f"seed, {costs[-1]}", Play(last, policy)), draws),
         Case(f"organic, {costs[-1]}", Play(last, ours)),
-        Case(f"best static, {costs[-1]}", Best(last)),
+        Case(f"best static, {costs[-1]}", BestPlan(last)),
         Case(f"lower, {costs[-1]}", Play(last, lower)),
     )
 
@@ -245,7 +252,7 @@ def picture_9(data: Data) -> Figure:
 
 _LESS_AND_LESS = (
     "a change has to bring more than 10 %, and the more replicas there are the less one more "
-    "brings; the seed has the same threshold and does not say how its last ones passed it; where "
+    "brings; the paper has the same threshold and does not say how its last ones passed it; where "
     "less is asked for, more stay (below)"
 )
 
@@ -255,7 +262,7 @@ _QUARTER = (
 )
 _HOPS = (
     "with few multiplications a hop is most of what either region takes, so the cheap one needs as "
-    "many replicas as the costly one until the source is full; with many it needs fewer; the seed "
+    "many replicas as the costly one until the source is full; with many it needs fewer; the paper "
     "has four in all its runs and does not say why"
 )
 
@@ -291,10 +298,10 @@ FIGURE_9 = Experiment(
     quick={"costs": (32, 4096), "seconds": 320.0, "profile": 20.0, "draws": 1},
     no_spark="its regions work, and all of them would share two cores; what the policy does with "
     "one region of operators that wait is shown by joker-5 and joker-11",
-    notes=("Numbers of the seed's policy with the costliest operators are medians of some draws.",
+    notes=("Numbers of the paper's policy with the costliest operators are medians of some draws.",
            "Given: how much replicas are in each other's way is fitted to this figure, so that 13 "
            "replicas do 12 times as much as one. What a number of replicas does follows from that. "
-           "With the seed's threshold of 10 % the policy stops at 10 of the 13.",
+           "With the paper's threshold of 10 % the policy stops at 10 of the 13.",
            STATIC, ONE_MACHINE),
 )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """Joker's policy on Spark under loads that rise and fall, with operators that wait.
 
 The rates of figure 11 are rows a second here, and an operator waits 2 ms, so that one instance does
-a little less than the 500 of the seed's thread. Up and down: three such operators, at first fused
+a little less than the 500 of the paper's thread. Up and down: three such operators, at first fused
 in one pipeline of one instance, of which four are needed at the peak.
 """
 

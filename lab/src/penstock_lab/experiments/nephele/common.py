@@ -1,4 +1,4 @@
-"""What Nephele's experiments have in common."""
+"""What the experiments of Nephele share: buffers, rivals, and the strategy of the paper."""
 
 from __future__ import annotations
 
@@ -22,24 +22,28 @@ from penstock_lab.experiments.scenario import Scenario
 PAPER = "Nephele: elastic stream processing with latency guarantees"
 
 HELD = 3
-"""Numbers that a buffer of 16 KiB holds. In the seed's figure 3 they are almost 3 s on their way
-while 10,000 a second go over 50 times 200 channels: a number a second on each, and buffers on
-both sides of the tester in which a number waits half the time that they take to fill."""
+"""Numbers that a buffer of 16 KiB holds.
+
+In figure 3 a number takes almost 3 s at 10,000 numbers/s over 50 * 200 channels: each channel gets
+one number per second, and in the buffers on both sides of the tester a number waits half the time
+that they take to fill."""
 
 
 PRINTED = LatencyPolicy(tolerance=0.0, rho_target=LatencyPolicy.rho_max)
-"""The strategy as the seed prints it: instances may be as busy as Rebalance has them, up to where
-they are a bottleneck, and are changed for a single one too. Else the policy keeps a reserve for
-loads that rise and lets small savings be, for engines on which a change costs more than there."""
+"""The strategy as printed in the paper.
+
+Instances may be as busy as Rebalance sets them, up to the bottleneck limit, and even one instance
+is changed. The policy's defaults keep a reserve for rising load and ignore small savings, for
+engines on which a change costs more."""
 
 
 @dataclass(frozen=True)
 class Buffers:
-    """Instances stay; a channel ships when its buffer holds so many rows, however long it takes.
+    """Static parallelism; a channel ships when its buffer holds `rows` rows, however long it takes.
 
-    A pipeline has a channel to each instance from each instance before it, so its cadence is the
-    time in which one of these is filled. Every row goes through every pipeline, so what the
-    sources send is what comes to each; measured there it would come in the beat of the buffers.
+    A pipeline has a channel from each instance upstream to each of its instances, so its cadence is
+    the time in which a buffer fills. Every row passes every pipeline, so the sources' rate is the
+    input rate of each; measured rates would oscillate with the buffers.
     """
 
     rows: float = HELD
@@ -58,7 +62,7 @@ class Buffers:
         return Decision(plan, f"a buffer holds {self.rows:g} rows"), memory
 
     def filled(self, graph: Graph, plan: Plan, rate: float) -> Plan:
-        """The plan with the cadences in which buffers are filled by so many rows a second."""
+        """The plan with the cadences in which buffers fill at this many rows per second."""
         pipelines = tuple(
             replace(one, cadence=self.rows * before * one.parallelism / rate)
             for one, before in _writers(graph, plan)
@@ -66,20 +70,20 @@ class Buffers:
         return replace(plan, pipelines=pipelines)
 
     def on(self, scenario: Scenario, rate: float) -> Scenario:
-        """The scenario with buffers from the start, when so many rows a second come."""
+        """The scenario with buffers from the start, at this many rows per second."""
         return replace(scenario, plan=self.filled(scenario.graph, scenario.plan, rate))
 
 
 def _writers(graph: Graph, plan: Plan) -> Iterator[tuple[Pipeline, int]]:
-    """Every pipeline with the instances that write to each of its own."""
+    """Every pipeline with the number of instances upstream of it."""
     topology = Topology(graph, plan)
     for one in plan.pipelines:
         yield one, sum(topology.pipelines[up].parallelism for up in topology.upstream[one.name])
 
 
 @dataclass(frozen=True)
-class Fewest:
-    """The fewest instances that meet all bounds in as many windows as the seed's policy did, 91 %.
+class FewestInstances:
+    """The fewest instances that meet all bounds in as many windows as the paper's policy did, 91 %.
 
     trial: what is run to find out, made for each try; whole: what is run with what was found, and
     with a hundredth more of each as long as that meets a bound less often.
@@ -122,7 +126,7 @@ class Fewest:
         return tuple(play(replace(setting, scratch=setting.scratch / name)))
 
     def _score(self, records: Sequence[Record]) -> float:
-        """Zero where all bounds are met often enough, else how much less than always."""
+        """0 if all bounds are met often enough, otherwise the negative shortfall."""
         data = Data(tuple({"case": "", **r} for r in records))
         names = (c.name for c in self.trial.graph.constraints)
         met = min(reading.met(data, "", name) or 0.0 for name in names)
@@ -130,31 +134,31 @@ class Fewest:
 
 
 def dynamic(scenario: Scenario, most: int, start: Mapping[str, int], every: float = 1.0) -> Play:
-    """Spark's own behaviour, started with so many instances."""
+    """Spark's dynamic allocation, started with this many instances."""
     small = replace(scenario, plan=scaled(scenario.plan, start))
     return Play(small, DynamicAllocation(most), every=every)
 
 
-def fewest_testers(build: Callable[[float], Scenario], step: float, busy: float) -> Fewest:
+def fewest_testers(build: Callable[[float], Scenario], step: float, busy: float) -> FewestInstances:
     """The fewest prime testers, by runs with steps of 5 s. busy: testers for the peak alone.
 
     Three quarters of those meet no bound in nine windows of ten, and 1.4 times as many any.
     """
     choices = {"test": range(int(0.75 * busy), int(1.4 * busy))}
-    return Fewest(build(min(step, 5.0)), build(step), choices, {"test": int(1.1 * busy)})
+    return FewestInstances(build(min(step, 5.0)), build(step), choices, {"test": int(1.1 * busy)})
 
 
 P95 = "latency, 95 %"
-"""A line below which 95 % of the records of the policy are."""
+"""Label of the line below which 95 % of the records of the policy are."""
 
 
 def short(case: str) -> str:
-    """A case in a word or two, so that many fit above a picture."""
+    """A short name of a case, so that many fit above a picture."""
     brief = {"batching for 20 ms": "batching", "16 KiB buffers": "16 KiB"}
     return brief.get(case, case.removesuffix(" flushing").removesuffix(" allocation"))
 
 
 def note(data: Data, figure: str) -> str:
-    """The line below a picture."""
+    """The line below a picture: engine, random seed, figure of the paper."""
     where = "simulated" if data.engine == "simulator" else "on Spark"
     return f"{where}, random seed {data.seed}; after Nephele, {figure}"

@@ -1,7 +1,7 @@
 """Nephele's figure 3: why batching alone cannot guarantee latency.
 
-With as few testers as it takes there are, beside the seed's: our own policy, the best static plan
-and Spark's dynamic allocation, all with the time of a test of batching for 20 ms.
+Besides the cases of the paper, there are elastic and static rivals: our own policy, the best static
+plan and Spark's dynamic allocation, all with the test time of batching for 20 ms.
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ from penstock_lab.experiments.play import Play
 from penstock_lab.experiments.scenario import Scenario, prime_tester
 
 RATES = tuple(range(10_000, 90_000, 10_000))
-"""Numbers a second, step by step. The seed's steps are 10,000 apart, as its text on figure 6 says;
-the last is not printed, but it is well above the 63,000 that the best configuration carries."""
+"""Numbers per second, step by step.
+
+The paper's steps are 10,000 apart, as its text on figure 6 says; the last is not printed, but it is
+well above the 63,000 that the best configuration carries."""
 
 PEAKS = {"instant flushing": 40_000, "batching for 20 ms": 52_000, "16 KiB buffers": 63_000}
-"""Numbers a second that the seed's 200 testers carried with each way of shipping. What system
-calls and packets cost is no part of the simulation, so these are given to it: the time of a test
-with all its shipping is 200 testers / peak. What follows from that is what is read off."""
+"""Numbers per second that the paper's 200 testers carried with each way of shipping.
+
+The simulation has no costs of system calls and packets, so these rates are put in: the time of a
+test including all shipping is 200 testers / peak. Only what follows from that is compared."""
 
 TONES = {
     "instant flushing": 1,
@@ -42,7 +45,7 @@ TONES = {
     "dynamic allocation": 3,
 }
 SCALED = ("elastic", "best static", "dynamic allocation")
-"""Cases with other numbers of testers than the seed's 200."""
+"""Cases with other numbers of testers than the paper's 200."""
 
 
 def cases(step: float) -> Sequence[Case]:
@@ -66,13 +69,13 @@ def _fixed(way: str, step: float) -> Scenario:
 
 
 def _elastic(step: float) -> Scenario:
-    """Not in the seed's figure: what it argues for, with as many nodes as it has later."""
+    """Elastic cases with the nodes of later figures, which this figure lacks."""
     service = 200 / PEAKS["batching for 20 ms"]
     return prime_tester(200, step=step, rates=RATES, service=service, ends=50)
 
 
 def _alone(step: float) -> Scenario:
-    """The warm-up with instant flushing that takes no longer than buffers do."""
+    """The warm-up with instant flushing, if shipping cost no more than with buffers."""
     service = 200 / PEAKS["16 KiB buffers"]
     return prime_tester(
         200, step=step, rates=RATES[:1], service=service, ends=50, elastic=False, nodes=50
@@ -83,14 +86,14 @@ def _alone(step: float) -> Scenario:
 
 
 def _steps(data: Data, case: str) -> list[tuple[Record, ...]]:
-    """The second half of each step while the load rises: there a steady state would be reached."""
+    """The second half of each step while the load rises, where a steady state would be reached."""
     step = float(data.parameters["step"])
     ticks = data.of(case)
     return [reading.between(ticks, (n + 0.5) * step, (n + 1) * step) for n in range(len(RATES) + 1)]
 
 
 def lost(case: str) -> Read:
-    """The first step, from 0, in which the testers are busy all the time and queues only grow."""
+    """Number of the first step in which the testers are always busy, so that queues only grow."""
 
     def read(data: Data) -> float | None:
         for number, ticks in enumerate(_steps(data, case)):
@@ -103,7 +106,7 @@ def lost(case: str) -> Read:
 
 
 def missed(case: str) -> Read:
-    """The first step, from 0, whose mean latency is above 20 ms."""
+    """Number of the first step whose mean latency is above 20 ms."""
 
     def read(data: Data) -> float | None:
         found = (n for n, ticks in enumerate(_steps(data, case)) if _mean(ticks) > 20)
@@ -130,7 +133,7 @@ def _warm_up(case: str) -> Read:
 
 
 def bends(data: Data) -> float:
-    """How much more instant flushing waits for the third 10,000 numbers/s than for the second."""
+    """Latency added by instant flushing from 20,000 to 30,000, relative to the step before."""
     first, second, third = (_mean(ticks) for ticks in _steps(data, "instant flushing")[:3])
     return (third - second) / (second - first)
 
@@ -187,8 +190,9 @@ def picture(data: Data) -> Figure:
 
 
 JAMS = {"instant flushing": 3, "batching for 20 ms": 5, "16 KiB buffers": 6}
-"""The steps in which the seed's queues only grow. With the peaks given, so is the first step with
-a rate that is none below them."""
+"""The steps in which the paper's queues only grow.
+
+Since the peaks are put in, so is the first step with a rate above them."""
 
 FIGURE_3 = Experiment(
     "nephele-3",
@@ -239,9 +243,9 @@ FIGURE_3 = Experiment(
             1.5,
             _warm_up("instant flushing"),
             "ms",
-            why="200 testers that do 40,000 numbers/s take 5 ms for one, and 3.2 ms where buffers "
-            "spare most of the shipping, so a number cannot be through in 1.5 ms if a tester does "
-            "all of it; also if shipping is for free it takes longer (below)",
+            why="200 testers that do 40,000 numbers/s take 5 ms per number, and 3.2 ms if "
+            "buffers save most of the shipping, so a number cannot pass in 1.5 ms if one "
+            "tester does all of it; even with free shipping it takes longer (below)",
         ),
         Claim(
             "latency in the warm-up where shipping costs no more than that of buffers",
@@ -271,17 +275,17 @@ FIGURE_3 = Experiment(
     picture,
     size={"step": 60.0},
     quick={"step": 20.0},
-    no_spark="it is about when the channels between tasks ship what is in their buffers, and Spark "
-    "ships batches",
+    no_spark="the figure is about when channels between tasks ship their buffers; Spark ships "
+    "batches",
     notes=(
-        "Simulated is the seed's graph, which the workload prime-tester has too: sources, testers "
-        "and sinks, 50, 200 and 50 of them. What 200 testers carry with each way of shipping, and "
-        "how many numbers a buffer holds, are the seed's numbers and put in. So is the step in "
-        "which batching misses its bound, as testers that carry 52,000 numbers/s are 96 % busy "
-        "with 50,000; and that waits rise ever faster is what any queue does.",
-        "Storm, the fourth configuration of the figure, is not repeated: it ships at once as "
-        "instant flushing does, and the seed has both to compare two systems' code, which is no "
-        "part of a simulation.",
+        "The simulation has the paper's graph, which the workload prime-tester has too: 50 "
+        "sources, 200 testers and 50 sinks. The throughput of 200 testers with each way of "
+        "shipping, and the numbers in a buffer, are the paper's numbers and put in. So is the "
+        "step in which batching misses its bound: testers that carry 52,000 numbers/s are 96 % "
+        "busy with 50,000. Waits that grow ever faster are a property of any queue.",
+        "Storm, the fourth configuration of the figure, is not repeated: it ships at once, like "
+        "instant flushing. The paper has both to compare the code of two systems, which no "
+        "simulation shows.",
     ),
 )
 

@@ -42,7 +42,7 @@ def figure_6(step: float) -> Sequence[Case]:
 
 PEAK = PRIME_RATES[-1] * PRIME_SERVICE
 SMALL = {"test": 36}
-"""As few testers as the first step needs: what dynamic allocation begins with."""
+"""As few testers as the first step needs, with which dynamic allocation begins."""
 
 
 def bounded(bound: int, step: float) -> Scenario:
@@ -75,13 +75,13 @@ def _beside_best(data: Data) -> float | None:
 
 
 def _testers_at_start(data: Data) -> float:
-    """At the end of the first step, in which the load is lowest."""
+    """Testers at the end of the first step, in which the load is lowest."""
     first = [t for t in data.of("latency") if t["at"] <= data.parameters["step"]]
     return float(first[-1]["pipelines"]["test"]["instances"])
 
 
 def _usual_p95(data: Data) -> float:
-    """The median over the windows: what it is where nothing has just changed."""
+    """Median 95th percentile over the windows: its usual value, away from changes."""
     found = sorted(1000 * one["p95"] for t in data.of("latency") for one in t["latency"].values())
     return float(found[len(found) // 2])
 
@@ -150,8 +150,8 @@ def picture_6(data: Data) -> Figure:
 
 
 SMOOTH = (
-    "the simulated cluster has no stragglers, no garbage collection and no bursts beyond chance, "
-    "so queues are shorter than the seed's and fewer testers keep the bound"
+    "the simulated cluster has no stragglers, no garbage collection and only random bursts, so "
+    "queues are shorter than the paper's and fewer testers keep the bound"
 )
 
 FIGURE_6 = Experiment(
@@ -199,8 +199,9 @@ FIGURE_6 = Experiment(
                 milliseconds,
                 _lowest("static", which),
                 "ms",
-                why="neither the peak nor what a buffer holds is printed: the one is derived from "
-                "the testers that carry it, the other from figure 3, where it says almost 3 s",
+                why="the paper prints neither the peak nor the size of a buffer: the peak is "
+                "derived from the testers that carry it, the buffer from the latency of "
+                "almost 3 s in figure 3",
                 only="simulator",
             )
             for words, which, milliseconds in (
@@ -236,10 +237,10 @@ FIGURE_6 = Experiment(
     spark_size={"step": 30.0, "rate": 225, "latency": "2s"},
     on_spark=prime_tester_spark.ON_SPARK,
     notes=(
-        "Simulated is the seed's graph, which the workload prime-tester has too: 32 sources, the "
-        "testers and 32 sinks. The time of a test is not printed, and taken so that 36 testers can "
-        "do for the warm-up and 175 for the peak. The strategy is as the seed prints it, without "
-        "the reserve that the policy keeps if nothing else is said.",
+        "The simulation has the paper's graph, which the workload prime-tester has too: 32 "
+        "sources, the testers and 32 sinks. The time of a test is not printed; it is chosen so "
+        "that 36 testers carry the warm-up and 175 the peak. The strategy is the one printed in "
+        "the paper, without the reserve that the policy keeps by default.",
     ),
 )
 

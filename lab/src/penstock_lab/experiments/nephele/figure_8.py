@@ -34,7 +34,7 @@ from penstock_lab.experiments.nephele.common import (
     P95,
     PAPER,
     PRINTED,
-    Fewest,
+    FewestInstances,
     dynamic,
     note,
     short,
@@ -66,34 +66,34 @@ TOPIC = "one topic"
 JUMP = 100.0
 
 
-def _fewest(scenario: Scenario) -> Fewest:
+def _fewest(scenario: Scenario) -> FewestInstances:
     trial = replace(scenario, load="5500/s", seconds=15.0)
     choices = dict.fromkeys(ELASTIC, range(4, 36))
     start = {p.name: p.parallelism for p in provisioned(scenario).plan.pipelines}
-    return Fewest(trial, scenario, choices, {n: start[n] for n in ELASTIC}, every=5.0)
+    return FewestInstances(trial, scenario, choices, {n: start[n] for n in ELASTIC}, every=5.0)
 
 
 def around_the_peak() -> Scenario:
-    """The peak of the two weeks and what is before it, so that few days show it too."""
+    """The load of the days before the peak and the peak itself, for shorter runs."""
     return _loaded(twitter_sentiment(), _near())
 
 
 def rise_of_one_topic() -> Scenario:
-    """Tweets that pass the filter: a fifth of the usual ones, and all that come on top of these."""
+    """Share that passes the filter: a fifth of the usual tweets, all above the usual rate."""
     usual = _near(peak=False)
     passed = {at: 0.2 * usual[at] + max(0.0, rate - usual[at]) for at, rate in _near().items()}
     return _loaded(_sentiments_alone(), passed)
 
 
 def one_topic() -> Scenario:
-    """Tweets that pass the filter: a fifth before the peak, and then all of them."""
+    """Share that passes the filter: a fifth before the peak, all tweets at the peak."""
     before, most = 0.2 * 4000, TWEETS_PEAK[1]
     passed = {0.0: before, JUMP: before, JUMP + 0.001: most, JUMP + 60: most}
     return _loaded(_sentiments_alone(), passed)
 
 
 def _near(peak: bool = True) -> dict[float, float]:
-    """Tweets a second from a while before the peak until a minute after it."""
+    """Tweets per second from shortly before the peak until a minute after it."""
     begin, end = TWEETS_PEAK[0] - JUMP, TWEETS_PEAK[0] + 60
     points = twitter_sentiment(peak=peak).load.removeprefix("points:").split(",")
     found = (map(float, point.split("=")) for point in points)
@@ -101,7 +101,7 @@ def _near(peak: bool = True) -> dict[float, float]:
 
 
 def _sentiments_alone() -> Scenario:
-    """All that comes has passed the filter; topics and filters take no time."""
+    """A scenario in which all tweets have passed the filter; topics and filters take no time."""
     whole = twitter_sentiment(tasks={"sentiment": 8})
     free = {"hot-topics": OperatorCost(selectivity=0.009, window=0.2), "filter": OperatorCost()}
     return replace(whole, model=replace(whole.model, costs={**whole.model.costs, **free}))
@@ -113,9 +113,9 @@ def _loaded(scenario: Scenario, rates: Mapping[float, float]) -> Scenario:
 
 
 def provisioned(scenario: Scenario) -> Scenario:
-    """For the peak of 6,734 tweets a second, known beforehand: the fewest that are 70 % busy then.
+    """A static plan for the known peak of 6,734 tweets/s: the fewest tasks that are 70 % busy then.
 
-    That is what somebody provisions who knows load and costs; it is not in the seed.
+    Somebody who knows load and costs would provision it; the paper does not have it.
     """
     share = {"hot-topics": 1.0, "filter": 1.0, "sentiment": 0.2}
     steps = scenario.model.costs
@@ -124,7 +124,7 @@ def provisioned(scenario: Scenario) -> Scenario:
 
 
 def _busy(data: Data) -> float:
-    """The mean over time of how busy a task of the three vertices is."""
+    """Mean utilisation over time of a task of the three elastic vertices."""
     found = []
     for tick in data.of("latency"):
         seen = [tick["pipelines"][n] for n in ELASTIC]
@@ -135,7 +135,7 @@ def _busy(data: Data) -> float:
 
 
 def _added(case: str) -> Read:
-    """Sentiment tasks that came within 40 s of the peak."""
+    """Sentiment tasks added within 40 s of the peak."""
 
     def read(data: Data) -> float:
         near = reading.between(data.of(case), JUMP - 5, JUMP + 40)
@@ -201,20 +201,19 @@ def picture(data: Data) -> Figure:
 
 
 _TOPICS = (
-    "how many tweets of the peak passed the filter is not printed. What is added is between what "
-    "all those need that come on top of the usual ones, as here, and what all of the peak would "
-    "(row below), and so is the seed's number"
+    "the paper does not print how many tweets of the peak passed the filter. If all tweets "
+    "above the usual rate pass, as here, fewer tasks are needed than if all tweets pass (row "
+    "below); the paper's number is between the two"
 )
 
 _CALMER = (
-    "simulated tweets follow days and nights with 5 % of chance every 5 s and one peak, and the "
-    "cluster has no stragglers. The seed's bursts are real ones, and most of what it misses is in "
-    "them"
+    "simulated tweets follow days and nights with 5 % of noise every 5 s and one peak, and the "
+    "cluster has no stragglers. The paper's bursts are real, and most of its misses are in them"
 )
 
 _WINDOWS = (
-    "a tweet waits for up to 200 ms for the end of its window, and its list for the batching that "
-    "a bound of the mean leaves, so that some take longer than the bound"
+    "a tweet waits up to 200 ms for the end of its window, and its list for the batching that a "
+    "bound on the mean allows, so some tweets take longer than the bound"
 )
 
 FIGURE_8 = Experiment(
@@ -311,10 +310,11 @@ FIGURE_8 = Experiment(
     spark=twitter_spark.cases,
     spark_size={"rate": 240, "bound": "3s", "seconds": 100.0, "tasks": (3, 4, 5)},
     notes=(
-        "Simulated is the seed's graph: tweets go to hot topics, which are merged, and to filters, "
-        "which pass what is hot on to sentiments. The workload twitter-sentiment does so too, with "
-        "operators before these that parse tweets and find their hashtags. The strategy is as the "
-        "seed prints it, without the reserve that the policy keeps if nothing else is said.",
+        "The simulation has the paper's graph: tweets go to hot topics, which are merged, and "
+        "to filters, which pass popular ones to sentiments. The workload twitter-sentiment has "
+        "the same graph, with operators before it that parse tweets and find hashtags. The "
+        "strategy is the one printed in the paper, without the reserve that the policy keeps by "
+        "default.",
         "In the one run on Spark a static plan that was found by trying meets both bounds more "
         "often than the policy and costs less.",
     ),

@@ -2,15 +2,15 @@
 
 Testers wait for 5 ms instead of reckoning, so that two cores can run more than two. The bound is
 that of a system that works in batches: seconds. The static testers are the fewest that the peak
-does not jam, as in the seed. The best static plan has the fewest that meet the bound at the peak in
-91 % of looks, as often as the seed's policy does: the static testers if these do, or else one more
-after the other is tried, with the highest rate alone. Its hours follow, being static: those of the
-static testers and of so many tasks more.
+does not jam, as in the paper. The best static plan has the fewest that meet the bound at the peak
+in 91 % of looks, as often as the paper's policy does: the static testers if these do, or else one
+more after the other is tried, with the highest rate alone. Its hours follow, being static: those of
+the static testers and of so many tasks more.
 
 All of these have a local master. Dynamic allocation needs a cluster, so it has one in this machine,
 with the plan of the static testers: one executor at first, more while tasks are pending for a
 second, fewer when one had nothing to do for a step, which is what Spark's default of 60 s is in the
-seed. All other times are Spark's defaults.
+paper. All other times are Spark's defaults.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ ON_SPARK = (
     "starting and feeding these takes of the same two cores, so that its latencies are worse for "
     "that too. It follows the tasks of a batch, of which there are as many at any rate, and so it "
     "asks for all that these need at once and gives none back. One that had nothing to do goes "
-    "after a step instead of 60 s, which are a step in the seed."
+    "after a step instead of 60 s, which are a step in the paper."
 )
 
 
@@ -75,11 +75,11 @@ def cases(step: float, rate: int, latency: str) -> Sequence[Case]:
 
 
 TRIAL = 20.0
-"""Seconds for which a static plan is tried; those of the second half count."""
+"""Seconds of a trial of a static plan; only its second half counts."""
 
 
 def swing(rate: int, step: float) -> str:
-    """Four rates up and down where the seed has six: a step is longer than the guard's cool-down.
+    """Four rates up and down where the paper has six: a step is longer than the guard's cool-down.
 
     They are the rate, and two, three and four times as much.
     """
@@ -88,12 +88,12 @@ def swing(rate: int, step: float) -> str:
 
 
 def testers(rate: int) -> int:
-    """The fewest that four times the rate does not jam."""
+    """The fewest testers that carry four times the rate."""
     return math.ceil(1.1 * 4 * rate * WAIT)
 
 
 def plan(count: int, cores: int) -> Plan:
-    """So many testers on as few executors as have cores for them and the source."""
+    """A plan with this many testers on as few executors as have cores for them."""
     pipelines = (Pipeline(("source",)), Pipeline(("test", "sink"), count))
     return Plan(pipelines, math.ceil((count + 1) / cores))
 
@@ -125,7 +125,7 @@ def met(ticks: Sequence[Record]) -> float | None:
 
 
 def under_bounds(step: float, rate: int, bounds: Sequence[str]) -> Sequence[Case]:
-    """Testers on a local master under a bound each, and static ones."""
+    """Elastic testers on a local master, one case per bound, and static ones."""
     static = plan(testers(rate), SLOTS)
 
     def play(policy: str, bound: str) -> SparkPlay:
@@ -138,7 +138,7 @@ def under_bounds(step: float, rate: int, bounds: Sequence[str]) -> Sequence[Case
 
 
 def allocation(idle: float, most: int = EXECUTORS, cores: int = CORES) -> Mapping[str, str]:
-    """Settings of Spark's dynamic allocation: up to so many executors with so many slots."""
+    """Settings of Spark's dynamic allocation, for at most `most` executors with `cores` slots."""
     own = {
         "enabled": "true",
         "shuffleTracking.enabled": "true",
@@ -172,7 +172,7 @@ def _tested(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def best(data: Data) -> float | None:
-    """The testers of the best static plan; None where no plan that was tried met the bound."""
+    """Testers of the best static plan; None if no tried plan met the bound."""
     if (reading.met(data, "static") or 0.0) >= SHARE:
         return _static(data)
     found = data.of(BEST, "found")
@@ -180,7 +180,7 @@ def best(data: Data) -> float | None:
 
 
 def best_hours(data: Data) -> float | None:
-    """The task hours of the best static plan, had it been there for as long as the static one."""
+    """Task hours of the best static plan, for the duration of the static one."""
     count = best(data)
     if count is None:
         return None
@@ -213,7 +213,7 @@ def _delivered(data: Data) -> float:
 
 
 def panel(data: Data, tone: int) -> Panel:
-    """The executors that Spark had under dynamic allocation."""
+    """Panel with the executors under dynamic allocation."""
     line = reading.line(data, DYNAMIC, _executors, DYNAMIC, style="step", tone=tone)
     return Panel("time (s)", "executors", (line,))
 
@@ -228,7 +228,7 @@ CLAIMS = (
 
 
 def _saved(data: Data) -> float:
-    """The share of the hours at the shortest bound that the longest saves."""
+    """Share of the task hours at the shortest bound that the longest saves."""
     short, long = (reading.task_hours(data, data.parameters["bounds"][at]) for at in (0, -1))
     return 1 - long / short
 
@@ -238,7 +238,7 @@ def _kept(at: int) -> Read:
 
 
 def _beside(at: int) -> Read:
-    """Task hours under a bound beside those of the static testers."""
+    """Task hours under a bound, relative to those of the static testers."""
 
     def read(data: Data) -> float:
         own = reading.task_hours(data, data.parameters["bounds"][at])
@@ -277,7 +277,7 @@ def _static_kept(at: int) -> Read:
 
 
 def hours_claims(saved: float) -> tuple[Claim, ...]:
-    """saved: what the seed's longest bound saves of the hours at its shortest."""
+    """saved: what the paper's longest bound saves of the hours at its shortest."""
     ends = (("shorter", 0), ("longer", -1))
     return (
         Claim("waiting testers: share of the hours at the shorter bound that the longer saves",

@@ -34,7 +34,7 @@ BOUNDS = (20, 30, 40, 50, 100)
 HOURS = {30: 46.4, 40: 44.3, 50: 41.8, 100: 37.6}
 STATIC = (175 + 64) * 12 / 60
 """Task hours of 175 static testers with their sources and sinks: what a bound saves is counted
-from there, as the seed does."""
+from there, as the paper does."""
 
 
 def task_hours(step: float) -> Sequence[Case]:
@@ -58,11 +58,11 @@ def task_hours(step: float) -> Sequence[Case]:
 
 UNEVEN = ", uneven tests"
 RESERVE = ", with a reserve"
-"""The policy as it is if nothing else is said, which is not in the seed."""
+"""The policy as it is if nothing else is said, which is not in the paper."""
 
 
 def uneven(bound: int, step: float) -> Scenario:
-    """Tests take as unevenly long as with an exponential distribution, which is not in the seed."""
+    """Test times are exponentially distributed, unlike in the paper."""
     scenario = bounded(bound, step)
     steps = {"test": OperatorCost(Gamma(PRIME_SERVICE, 1.0))}
     return replace(scenario, model=replace(scenario.model, costs=steps))
@@ -207,13 +207,13 @@ TASK_HOURS = Experiment(
     spark=prime_tester_spark.under_bounds,
     spark_size={"step": 30.0, "rate": 225, "bounds": ("1s", "4s")},
     notes=(
-        "Simulated is the seed's graph, which the workload prime-tester has too, as in nephele-6, "
-        "and the strategy as the seed prints it: without the reserve that the policy keeps if "
-        "nothing else is said, by which testers are 85 % busy at most, and with changes however "
-        "small. "
-        "Of the share of intervals the seed says that it is over 0.9 for bounds as short as 20 ms.",
+        "Simulated is the paper's graph, which the workload prime-tester has too, as in "
+        "nephele-6, and the strategy as the paper prints it: without the reserve that the policy "
+        "keeps if nothing else is said, by which testers are 85 % busy at most, and with changes "
+        "however small. Of the share of intervals the paper says that it is over 0.9 for bounds "
+        "as short as 20 ms.",
         f"Of task hours what is compared is how many fewer they are than the {STATIC:.1f} of 175 "
-        "static testers, of which the seed says that they are about those of the policy at 20 ms.",
+        "static testers, of which the paper says that they are about those of the policy at 20 ms.",
     ),
 )
 

@@ -4,7 +4,7 @@ A tweet takes 12 ms to count its topics and 12 ms to filter; of five one goes on
 60 ms. The load rises, bursts for ten seconds and falls. The bounds are those of a system that works
 in batches. Static plans with as many tasks of each vertex as of any other are all tried that carry
 the burst within the slots, and the best is the smallest of them that meets both bounds as often as
-the seed's policy met its own, or else the one that does most often.
+the paper's policy met its own, or else the one that does most often.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What Stela's experiments have in common: topologies under its rivals.
 
-The seed does not print what its components take. Of page load, processing and network monitoring
+The paper does not print what its components take. Of page load, processing and network monitoring
 its authors have published it: components that wait or take no time, so that no machine is ever
 short of a processor. Those of star, linear and diamond do nothing there but pass tuples on: for
 these a time between 20 and 60 ms a tuple is drawn for every component, which is a choice, and the
@@ -10,7 +10,7 @@ The default scheduler does what a rebalance of Storm's does: everything stops, f
 Storm waits and until all workers are started. Stela's is one too, as published, which waits for
 nothing and stops only what gets other executors.
 
-Least link load moves executors to the new machine, as in the seed, and adds none: those of the
+Least link load moves executors to the new machine, as in the paper, and adds none: those of the
 component with the least traffic on its links and of those that it talks to. Each is started anew in
 a worker there, for which it stands still as long as a machine takes to start. It is not the policy
 of that name here, which gives the slots of a machine away.
@@ -43,7 +43,7 @@ AFTER = 300.0
 """Seconds that are watched after it."""
 
 TURN = 5.0
-"""Seconds between two looks; throughput is read over windows of 10 s, as in the seed."""
+"""Seconds between two looks; throughput is read over windows of 10 s, as in the paper."""
 
 REBALANCING = 30.0
 """Seconds that Storm's rebalance waits, its message timeout, before it starts everything anew."""
@@ -79,7 +79,7 @@ class Once:
 
 
 @dataclass(frozen=True)
-class Draw:
+class ScaleOut:
     """One topology under one of the rivals, scaled out at a time."""
 
     layout: Layout
@@ -236,7 +236,7 @@ def cases(
 ) -> tuple[Case, ...]:
     """Each layout under each policy, so many times; also: what is said behind its name."""
     return tuple(
-        Case(named(layout.name + also, policy, number), Draw(layout, policy, number, between))
+        Case(named(layout.name + also, policy, number), ScaleOut(layout, policy, number, between))
         for layout in layouts
         for policy in policies
         for number in range(draws)

@@ -1,4 +1,4 @@
-"""Stela's figures 4 and 7a: star, linear and diamond get a machine more."""
+"""Stela's figures 4 and 7a: one more machine for star, linear and diamond."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RANGES: dict[str, Bounds] = {", alike": (0.03, 0.05), ", apart": (0.01, 0.1)}
 GAINS = {"star": 0.65, "linear": 0.45, "diamond": 1.2}
 
 _COSTS = (
-    "the seed does not print what these components take; with times drawn between 20 and 60 ms "
+    "the paper does not print what these components take; with times drawn between 20 and 60 ms "
     "the second slowest component limits what any plan gains, and Stela's is somewhat behind the "
     "best one (rows below)"
 )

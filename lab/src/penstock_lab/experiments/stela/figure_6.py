@@ -1,4 +1,4 @@
-"""Stela's figures 6 and 7b: page load, processing and network monitoring get a machine more."""
+"""Stela's figures 6 and 7b: one more machine for page load, processing and network monitoring."""
 
 from __future__ import annotations
 
@@ -35,43 +35,45 @@ from penstock_lab.experiments.stela.scale_out import (
 from penstock_lab.experiments.stela.topologies import APPLICATIONS, EVEN, NETWORK, PAUSED, WAITING
 
 _GRAPHS = (
-    "What is simulated are the layouts of the seed's figure 5 as its authors have published them "
-    "with the tasks, executors and workers of Table I, not the workloads of the same names here. "
-    "The sources of page load and processing pause for 50 ms before each line there, and the other "
-    "components take no time to speak of: none of them is congested, so that Stela gives its slots "
-    "to the source. The seed says that it found the most congested bolts. In other "
-    "published versions components wait: rows below have these, with sources that emit more than "
-    "is carried (waiting), and with those that pause (paused)."
+    "The simulation has the layouts of the paper's figure 5 as its authors published them, with "
+    "the tasks, executors and workers of Table I, not the workloads of the same names here. The "
+    "sources of page load and processing pause for 50 ms before each line there, and the other "
+    "components take negligible time: none of them is congested, so Stela gives its slots to "
+    "the source, while the paper says that it found the most congested bolts. In other "
+    "published versions components wait: rows below have these, with sources that emit more "
+    "than is carried (waiting), and with sources that pause (paused)."
 )
 _NO_ETP = (
-    "Given too: what Stela gains with page load and processing, over before and over the default "
-    "scheduler. Its slots go to a source that is the slowest component, without any use of ETP, "
-    "and double it; the default scheduler gains nothing by construction, so that both are the same "
-    "number."
+    "Also given: what Stela gains with page load and processing, over before and over the "
+    "default scheduler. Its slots go to a source that is the slowest component and double it, "
+    "without using ETP; the default scheduler gains nothing by construction, so both numbers "
+    "are the same."
 )
 _TWICE = (
-    "as published the sources are the slowest components, and with four more executors for four "
-    "they emit twice as much; the seed's 1.8 times are less than that, and the same for both too"
+    "as published, the sources are the slowest components, and with four more executors besides "
+    "four they emit twice as much; the paper's factor of 1.8 is less, and also the same for "
+    "both"
 )
 _KEYS = (
-    "as in the seed Stela gives slots to the congested operator closest to the sink, a join. As "
+    "as in the paper Stela gives slots to the congested operator closest to the sink, a join. As "
     "published, more than half of its tuples have the same key and stay with one instance whatever "
-    "it gets; with even keys it gains more than in the seed (row below), which is between the two"
+    "it gets; with even keys it gains more than in the paper (row below), which is between the two"
 )
 _MOVED = (
-    "executors that wait, as published, do as much on another machine, so that least link load "
-    "neither gains nor loses; by what it lost in the seed, which had four processors for the four "
-    "or five executors of a machine, it does not say"
+    "executors that wait, as published, do as much on another machine, so least link load "
+    "neither gains nor loses. The paper, which had four processors for the four or five "
+    "executors of a machine, does not say how much it lost there"
 )
 _SOONER = (
-    "The seed says that Stela is calm sooner than least link load too, but for network monitoring. "
-    "Which of them is, is chance here where both take some 90 s: another seed turns it round, so "
-    "that it is not counted."
+    "The paper says that Stela also converges before least link load, except for network "
+    "monitoring. Where both take about 90 s, which one is first is chance here: another random "
+    "seed reverses it, so it does not count."
 )
 _MACHINES = (
-    "in the seed the default scheduler lost a fifth, as heavy bolts came together on some machines "
-    "it says. Components that take no time, as published, lose nothing when they are dealt out "
-    "anew; nor do those that wait, or that work on the one processor of a machine (rows below)"
+    "in the paper the default scheduler lost a fifth, because heavy bolts came together on some "
+    "machines. Components that take negligible time, as published, lose nothing when they are "
+    "rescheduled; nor do components that wait, or that work on the single processor of a "
+    "machine (rows below)"
 )
 
 
@@ -82,7 +84,7 @@ def figure_6(draws: int) -> Sequence[Case]:
 
 
 def deal(layout: Layout) -> Read:
-    """What working components carry on the machines afterwards beside those before."""
+    """Throughput of working components after rescheduling, relative to before."""
 
     def read(data: Data) -> float:
         first, then = (
@@ -164,8 +166,8 @@ FIGURE_6 = Experiment(
     picture_of(APPLICATIONS, "figures 6 and 7b"),
     size={"draws": 10},
     quick={"draws": 5},
-    no_spark="it asks the same of longer layouts, whose components are a query each beside the "
-    "others on two cores; star and chain are shown there (stela-4)",
+    no_spark="it asks the same for longer layouts, whose components would be concurrent queries "
+    "on two cores; star and chain are run there (stela-4)",
     notes=(_GRAPHS, _NO_ETP, SAME, _SOONER, FIXED),
 )
 

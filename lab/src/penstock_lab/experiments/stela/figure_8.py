@@ -48,23 +48,22 @@ from penstock_lab.experiments.stela.topologies import SCALING
 
 GONE = SCALING.machines[0] - SCALING.machines[1]
 NEVER = 1e6
-"""Seconds until an instance that found no place is missed."""
+"""Seconds after which a missing instance is noticed."""
 
 STELA, RANDOM, LOST, BEST = "stela", "random", "random, not placed", "best static"
 WORKERS = 4
-"""Worker processes on a machine, each with a share of the executors that are there."""
+"""Worker processes on a machine; each has a share of the executors."""
 
 SOME = {"random, 3/4 placed": 0.75, "random, 1/2 placed": 0.5, "random, 1/4 placed": 0.25}
-"""The share of the workers of machines that go which find a free place on others."""
+"""Shares of the removed workers that find a free place on other machines."""
 WORKING = ", working"
-"""Behind the name of a policy: components work on the one processor of a machine for as long as
-they wait else."""
+"""Suffix of a policy: components work on the single processor of a machine instead of waiting."""
 
 POLICIES = (STELA, RANDOM, LOST, *SOME, BEST, STELA + WORKING, RANDOM + WORKING)
 
 
 @dataclass(frozen=True)
-class Draw:
+class ScaleInDraw:
     """Page load with one component on a machine, then half of the machines."""
 
     policy: str
@@ -102,7 +101,7 @@ class Draw:
     def _homeless(
         self, setting: Setting, plan: Plan, group: tuple[str, ...], share: float
     ) -> Iterator[tuple[str, int]]:
-        """Instances of the workers that find no place, drawn among those of a group of machines."""
+        """Instances of workers without a place, drawn from a group of machines."""
         workers = [(machine, n) for machine in group for n in range(WORKERS)]
         rng = random.Random(f"{setting.seed} {self.number} workers")
         gone = {*rng.sample(workers, round((1 - share) * len(workers)))}
@@ -120,7 +119,7 @@ def _without(context: Context, group: tuple[str, ...]) -> Decision:
 
 def cases(draws: int) -> Sequence[Case]:
     return tuple(
-        Case(named("page-load", policy, n), Draw(policy, n))
+        Case(named("page-load", policy, n), ScaleInDraw(policy, n))
         for policy in POLICIES
         for n in range(draws)
     )
@@ -136,12 +135,12 @@ def after(data: Data, policy: str, number: int) -> float:
 
 
 def kept(policy: str) -> Read:
-    """Throughput afterwards beside before."""
+    """Throughput afterwards, relative to before."""
     return lambda data: fmean(after(data, policy, n) / before(data, policy, n) for n in draws(data))
 
 
 def beside(policy: str, other: str) -> Read:
-    """The throughput afterwards beside that of another policy, all draws together."""
+    """Throughput afterwards relative to another policy's, over all draws."""
 
     def read(data: Data) -> float | None:
         theirs = fmean(after(data, other, n) for n in draws(data))
@@ -151,7 +150,7 @@ def beside(policy: str, other: str) -> Read:
 
 
 def down(data: Data, policy: str) -> float:
-    """Seconds without any throughput after the request."""
+    """Seconds without throughput after the request."""
     found = []
     for n in draws(data):
         ticks = reading.between(data.of(named("page-load", policy, n)), AT, AT + AFTER)
@@ -203,7 +202,7 @@ def _placed(policy: str) -> str:
 
 
 def _spread(data: Data, policies: Sequence[str]) -> tuple[Bars, ...]:
-    """The least, the mean and the most of what is kept over all draws."""
+    """Minimum, mean and maximum over all draws of the share that is kept."""
     found = [[after(data, p, n) / before(data, p, n) for n in draws(data)] for p in policies]
     ways = (("least", min), ("mean", fmean), ("most", max))
     return tuple(Bars(label, tuple(map(way, found))) for label, way in ways)
@@ -213,10 +212,10 @@ _PLACE = (
     "it does not matter which machines go as long as all instances find a place on the rest. Those "
     "that wait, as published, do as much there; those that work take turns on the processors, of "
     "which ETP knows nothing, so that Stela's choice is no better than others (rows below). It "
-    "matters where they find none: the seed's 32 worker processes fill the four places of each "
+    "matters where they find none: the paper's 32 worker processes fill the four places of each "
     "machine, of which half are left. The fewer of those that went find one, the less is kept, "
-    "down to nothing (rows below). The seed's two groups, with 0.2 and 0.6, are between, but "
-    "Storm's scheduler and the one that the seed's authors have published find a place for all"
+    "down to nothing (rows below). The paper's two groups, with 0.2 and 0.6, are between, but "
+    "Storm's scheduler and the one that the paper's authors have published find a place for all"
 )
 
 FIGURE_8 = Experiment(
@@ -277,10 +276,10 @@ FIGURE_8 = Experiment(
     spark_size={"at": 40.0, "seconds": 75.0, "rate": 80, "groups": 2},
     on_spark=scale_in_spark.ON_SPARK,
     notes=(
-        "Given: random groups stand still for the 30 s that Storm waits before it starts anew, of "
-        "which 25 s are whole ticks. Stela's scale-in stops nothing here. Given too: that Stela "
-        "keeps all throughput, as components that wait do as much on any machine.",
-        "Best static: all instances on four machines from the start.",
+        "Given: random groups stop for the 30 s that Storm waits before it restarts, 25 s of "
+        "which are whole ticks; Stela's scale-in stops nothing here. Also given: Stela keeps "
+        "all throughput, as components that wait do as much on any machine.",
+        "Best static plan: all instances on four machines from the start.",
         FIXED,
         scale_in_spark.IDLE,
     ),

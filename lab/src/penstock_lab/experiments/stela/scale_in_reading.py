@@ -1,7 +1,7 @@
-"""What is read off executors that go on Spark, and drawn of it.
+"""Reads and draws the removal of executors on Spark.
 
-Batches of the score take some seconds. What counts as time without output is what a pause is longer
-than the longest one before the request.
+Batches of the score take some seconds. Time without output is the part of a pause that exceeds the
+longest pause before the request.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SOON = 30.0
 
 
 def randoms(data: Data) -> tuple[str, ...]:
-    """The cases with groups chosen at random. Raises `NotTried`."""
+    """Cases with random groups. Raises `NotTried`."""
     found = tuple(case for case in data.cases if case.startswith(f"{RANDOM}, "))
     if not found:
         raise NotTried(RANDOM)
@@ -36,7 +36,7 @@ def randoms(data: Data) -> tuple[str, ...]:
 
 
 def asked(data: Data, case: str) -> float:
-    """When the request was met. Raises `KeyError` where it never was."""
+    """Time of the change. Raises `KeyError` if there was none."""
     changes = data.of(case, "change")
     if not changes:
         raise KeyError(f"{case} was never scaled")
@@ -44,7 +44,7 @@ def asked(data: Data, case: str) -> float:
 
 
 def rate(data: Data, case: str, since: float, until: float) -> float:
-    """Rows a second that were scored, over whole batches."""
+    """Scored rows per second, over whole batches."""
     ticks = reading.between(data.of(case), since, until)
     found = [t["pipelines"][SCORE]["rate_in"] for t in ticks]
     known = [float(one) for one in found if one is not None]
@@ -54,19 +54,19 @@ def rate(data: Data, case: str, since: float, until: float) -> float:
 
 
 def before(data: Data, case: str) -> float:
-    """In the last 15 s before the request."""
+    """Throughput in the last 15 s before the request."""
     at = asked(data, case)
     return rate(data, case, at - 15, at)
 
 
 def after(data: Data, case: str) -> float:
-    """In the last 20 s of all."""
+    """Throughput in the last 20 s of the run."""
     end = float(data.of(case)[-1]["at"])
     return rate(data, case, end - 20, end)
 
 
 def kept(data: Data, case: str) -> float:
-    """Throughput in the end beside before."""
+    """Throughput at the end, relative to before."""
     return after(data, case) / before(data, case)
 
 
@@ -90,7 +90,7 @@ def _at(record: Record) -> float:
 
 
 def pauses(data: Data, case: str, since: float, until: float) -> list[float]:
-    """Seconds between two outputs, of those that ended in a time."""
+    """Pauses between two outputs that ended in this time, in seconds."""
     times = sorted(_at(one) for one in data.of(case, "output"))
     return [b - a for a, b in pairwise(times) if since < b <= until]
 
@@ -110,14 +110,14 @@ def longest(data: Data, case: str) -> float:
 
 
 def down(data: Data, case: str) -> float:
-    """Seconds by which pauses after the request were longer than any before."""
+    """Seconds by which pauses after the request exceeded the longest one before."""
     most = usual(data, case)
     found = pauses(data, case, asked(data, case), float("inf"))
     return sum(max(0.0, one - most) for one in found)
 
 
 def hit(data: Data, case: str) -> float:
-    """Executors that went and held state of the score."""
+    """Number of removed executors with state of the score."""
     at = asked(data, case)
     (said,) = (a for a in data.of(case, "change")[0]["actions"] if a.startswith("executors"))
     gone = re.findall(r"[^\s,]+", said.partition("without")[2])
@@ -133,12 +133,12 @@ def ours(get: Of, case: str = STELA) -> Read:
 
 
 def theirs(get: Of) -> Read:
-    """The mean over the groups that were chosen at random."""
+    """Mean over the random groups."""
     return lambda data: fmean(get(data, case) for case in randoms(data))
 
 
 def beside(get: Of) -> Read:
-    """Stela's beside the mean of random groups."""
+    """Stela's value relative to the mean of the random groups."""
 
     def read(data: Data) -> float | None:
         other = theirs(get)(data)
@@ -152,7 +152,7 @@ def _beside_best(data: Data) -> float:
 
 
 def _delivered(data: Data) -> float:
-    """Of each row that came, in the case where it is least."""
+    """Share of the input rows that was delivered, in the case where it is least."""
     seen = [reading.summary(data, case) for case in (STELA, *randoms(data))]
     return min(float(one["rows_delivered"]) / float(one["rows_offered"]) for one in seen)
 
@@ -218,12 +218,10 @@ _PLACE = (
     "goes. Which ones go decides on the pause until then (rows below)"
 )
 _FEWER = (
-    "executors are processes that share two cores, and two of them take less of these than four: "
-    "those that are alone from the start carry as much"
+    "executors are processes that share two cores, and two executors use less of these than "
+    "four: the case that starts with two carries as much"
 )
-_PAUSE = (
-    "a batch that is under way on an executor that goes is begun anew on others, whoever has chosen"
-)
+_PAUSE = "a running batch on a removed executor starts again on others, whoever has chosen"
 
 _ON = "waiting components:"
 

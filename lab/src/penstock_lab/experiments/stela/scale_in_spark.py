@@ -3,7 +3,7 @@
 The executors are those of a cluster in this machine, with four slots each. Views are tagged and
 then scored, both by key, with state that has a part for each instance, and with a wait for each
 row. More comes than is scored, so that rows wait before that, and all throughput depends on it. As
-in the seed every executor has one component at first: the parts of the score are put on two of
+in the paper every executor has one component at first: the parts of the score are put on two of
 them, those of the tags on the other two. There Spark leaves them. The task of the source, which has
 no state, runs anywhere.
 
@@ -65,7 +65,7 @@ def cases(at: float, seconds: float, rate: int, groups: int) -> Sequence[Case]:
 
 @dataclass(frozen=True)
 class Removal:
-    """Two executors go at a time, chosen in one of the ways; none where they never came."""
+    """Removes two executors at a time, chosen in one of the ways."""
 
     way: str
     at: float
@@ -101,13 +101,13 @@ def cluster(executors: int) -> str:
 
 
 def drawn(seed: int) -> list[tuple[int, ...]]:
-    """All groups of executors that may go, in an order that the seed chooses."""
+    """All groups of executors that may be removed, in random order."""
     every = [*combinations(range(EXECUTORS), GONE)]
     return random.Random(f"groups {seed} on Spark").sample(every, len(every))
 
 
 def without(context: Context, group: Sequence[int]) -> Decision:
-    """Fewer executors: those with these numbers go, from the oldest on."""
+    """Removes the executors with these numbers, counted from the oldest."""
     if context.latest is None:
         return Decision(None, "nothing has been measured yet")
     there = sorted(context.latest.executors, key=int)
@@ -119,7 +119,7 @@ def without(context: Context, group: Sequence[int]) -> Decision:
 
 
 def flow(load: str) -> Dataflow:
-    """A source, a component that can do what comes, and one that cannot."""
+    """A source, a component that keeps up with the load, and one that does not."""
     made = Dataflow("removal")
     stream = made.source("views", Generator(waiting.numbers, "n bigint", load))
     for name, seconds in WAITS.items():
@@ -130,7 +130,7 @@ def flow(load: str) -> Dataflow:
 
 
 def plan(executors: int) -> Plan:
-    """A pipeline for each component, with a part of state for each instance."""
+    """A plan with a pipeline for each component and a state partition for each instance."""
     tag, score = (
         Pipeline((name, f"{name}-wait"), count, ceiling=count) for name, count in INSTANCES.items()
     )
@@ -149,7 +149,7 @@ def plan(executors: int) -> Plan:
 
 @dataclass(frozen=True)
 class Seated(SparkPlay):
-    """A play with state on certain executors from the start; elsewhere Spark chooses."""
+    """A play whose state is on certain executors from the start; otherwise Spark chooses."""
 
     seats: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""What is read off a scale-out of Stela's, and drawn of it."""
+"""Reads and draws a scale-out of Stela."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from penstock_lab.experiments.stela.common import AFTER, AT, AT_ONCE, POLICIES, 
 from penstock_lab.experiments.stela.layout import Layout
 
 SAME = (
-    "Given: the default scheduler and least link load, which move executors and add none, neither "
-    "gain nor lose where components wait and a machine has room for all of them."
+    "Given: the default scheduler and least link load, which move executors and add none, "
+    "neither gain nor lose if components wait and a machine has room for all of them."
 )
 _STARTS = (
-    "here Stela stops the components that it gives executors, for as long as their workers take to "
-    "start, and the default scheduler all of them, after the 30 s that Storm waits if it is not "
-    "told otherwise. What the seed's was told it does not say; beside one that starts at once, as "
-    "Stela's does as published, Stela takes longer with network monitoring, and with the star "
-    "chance decides (rows at once)"
+    "here Stela stops the components that get executors, for as long as their workers take to "
+    "start, and the default scheduler stops all of them, after the 30 s that Storm waits by "
+    "default. The paper does not say what its Storm was set to; compared with one that starts "
+    "at once, as Stela does as published, Stela takes longer with network monitoring, and with "
+    "the star it is chance (rows at once)"
 )
 _CALM = (
     "throughput counts as calm after four windows of 10 s at the earliest, here and there. The "
     "default scheduler stands still for 70 s here: the 30 s that Storm waits, and 40 s in which "
-    "the one processor of a machine starts four workers. In the seed it must have taken many "
+    "the one processor of a machine starts four workers. In the paper it must have taken many "
     "minutes (seconds below)"
 )
 
@@ -47,7 +47,7 @@ def after(data: Data, layout: str, policy: str) -> float:
 
 
 def gain(layout: str, policy: str, other: str) -> Callable[[Data], float]:
-    """The mean over draws of what a policy carries afterwards beside another."""
+    """Mean gain in throughput over another policy, over all draws."""
 
     def read(data: Data) -> float:
         since, until = AT + AFTER / 2, AT + AFTER
@@ -65,14 +65,14 @@ def over_before(layout: str, policy: str) -> Read:
 
 
 def settling(data: Data, layout: str, policy: str) -> float | None:
-    """Seconds until throughput is calm, over the draws in which it came to that."""
+    """Seconds until throughput converges, over the draws in which it did."""
     found = [reading.convergence(data, named(layout, policy, n), AT) for n in draws(data)]
     known = [f for f in found if f is not None]
     return fmean(known) if known else None
 
 
 def faster(layout: str, other: str = "default") -> Read:
-    """Stela's convergence time beside the default scheduler's."""
+    """Stela's convergence time relative to the default scheduler's."""
 
     def read(data: Data) -> float | None:
         ours, theirs = settling(data, layout, "stela"), settling(data, layout, other)
@@ -123,7 +123,7 @@ def _timeline(data: Data, layout: Layout) -> Panel:
 
 
 def better(layout: str, seed: float, why: str = "", **more: Any) -> Claim:
-    """By which share Stela carries more than the default scheduler, as the seed puts it."""
+    """Gain of Stela over the default scheduler, as the paper defines it."""
 
     def read(data: Data) -> float:
         return gain(layout, "stela", "default")(data) - 1
@@ -146,7 +146,7 @@ def calmer(layout: str, seed: float) -> Claim:
 
 
 def slower(layout: str) -> tuple[Claim, ...]:
-    """The seed says in words that Stela takes longer."""
+    """The paper says only that Stela takes longer."""
     what = f"{layout}: convergence time beside the default scheduler"
     claim = Claim(what, None, faster(layout), neutral=1.0, side="above", why=_STARTS)
     other = replace(claim, what=f"{what} at once", read=faster(layout, AT_ONCE), basis="varied")

@@ -117,12 +117,12 @@ def given(context: Context, more: int, choose: Choice) -> Decision:
 
 
 def carried(tick: Record, sinks: Sequence[str]) -> float:
-    """Rows a second of the components before the sinks, over whole batches."""
+    """Rows per second of the components before the sinks, over whole batches."""
     return float(sum(tick["pipelines"][name]["rate_in"] or 0.0 for name in sinks))
 
 
 def rate(data: Data, layout: Layout, way: str, after: bool) -> float:
-    """Rows a second in the last 15 s before the change, or in the last 25 s of all."""
+    """Rows per second in the last 15 s before the change, or in the last 25 s of the run."""
     ticks = data.of(f"{layout.name}, {way}")
     at, end = float(data.parameters["at"]), float(ticks[-1]["at"])
     changes = [float(c["at"]) for c in data.of(f"{layout.name}, {way}", "change")]
@@ -140,7 +140,7 @@ def tried(data: Data, layout: Layout) -> tuple[str, ...]:
 
 
 def gain(layout: Layout, way: str, other: str | None = None) -> Read:
-    """What is carried in the end beside another way, or beside what all carried before."""
+    """Final throughput relative to another way, or to the throughput before the change."""
 
     def read(data: Data) -> float | None:
         mine = rate(data, layout, way, True)

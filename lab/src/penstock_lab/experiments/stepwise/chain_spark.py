@@ -43,7 +43,7 @@ MORE = 2
 RIVALS = ("Stela", "threshold", "best static")
 
 GUARD = Guard(cooldown=0.0, settle=0.0, undo=0.0, horizon=math.inf)
-"""As for profiling: only bounds, budget and missing metrics stand against a trial."""
+"""Guard for trials, as in profiling: only bounds, budget and missing metrics can refuse a plan."""
 
 
 def cases(seconds: float, load: str, most: int, rounds: int, observations: int) -> Sequence[Case]:
@@ -141,7 +141,7 @@ class Rivalling:
         return records(memory.rounds, len(memory.rounds) - 1)
 
     def plan(self, graph: Graph) -> Plan:
-        """One instance of each, or as many of each operator that waits as there are slots for."""
+        """One instance of each operator, or one per slot for each operator that waits."""
         plan = stress_load.first_plan(graph)
         if self.way != "best static":
             return plan
@@ -162,7 +162,7 @@ class Rivalling:
 
 
 def _features(graph: Graph, plan: Plan) -> Mapping[str, Feature]:
-    """All rows pass all operators, which take the same."""
+    """Features of a chain in which all rows pass all operators, which have equal costs."""
     names = [p.name for p in plan.pipelines]
     return features(graph, plan, dict.fromkeys(names, WAIT), dict.fromkeys(names, 1.0))
 
@@ -179,7 +179,7 @@ def _spark(slots: int, graph: Graph) -> Any:
 
 
 def beside(way: str) -> Read:
-    """What stepwise profiling ends with beside another way after no more rounds."""
+    """Final throughput of stepwise profiling relative to a rival's after at most as many rounds."""
 
     def read(data: Data) -> float | None:
         own = rounds(data, "linear: stepwise")
@@ -195,8 +195,8 @@ CLAIMS = tuple(
 )
 
 NOTE = (
-    "On Spark: a chain of three operators that wait 5 ms each, with eight slots for instances. The "
-    "seed prints what others come to for its three real applications alone. Stela gives two "
-    "instances a round there, and the best static plan has as many of each operator as the slots "
-    "allow."
+    "On Spark: a chain of three operators that wait 5 ms each, with eight slots for instances. "
+    "The paper prints results of rivals only for its three real applications. Stela adds two "
+    "instances per round there, and the best static plan has as many of each operator as the "
+    "slots allow."
 )

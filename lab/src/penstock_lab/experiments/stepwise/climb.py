@@ -35,7 +35,7 @@ LATENCY = 0.5
 
 @dataclass(frozen=True)
 class Attempts:
-    """Where another way of scaling up stands: rounds that are done, and the one under way."""
+    """State of a rival: its finished rounds and the current one."""
 
     rounds: tuple[ProfilingRound, ...] = ()
     seen: tuple[RoundObservation, ...] = ()
@@ -48,12 +48,7 @@ Grow = Callable[[Context], Plan | None]
 
 @dataclass(frozen=True)
 class Rival:
-    """Another way of scaling up, observed in rounds as those of stepwise profiling are.
-
-    grow: the next plan, None where it would change nothing, or raises `NotMeasured`; rounds: at
-    which it ends; features: of the pipelines, by which it is known what of the throughput only
-    fills queues.
-    """
+    """A rival way of scaling up, observed in rounds like stepwise profiling."""
 
     name: str
     grow: Grow
@@ -84,11 +79,7 @@ class Rival:
 
 
 def stela(context: Context, more: int | None = None) -> Plan | None:
-    """So many instances more, each where Stela would put it; None: as many as there are machines.
-
-    Under stress more is always there than a source takes; a source that does all it can is not
-    congested for that, or it would get all of them.
-    """
+    """Adds this many instances where Stela would put them; None: one per machine."""
     start = slots.measured(context)
     rates = {
         n: replace(r, arrival=r.processed) if n in start.topology.sources else r
@@ -103,10 +94,7 @@ def stela(context: Context, more: int | None = None) -> Plan | None:
 
 
 def threshold(context: Context, above: float = 0.8) -> Plan | None:
-    """One instance more of what is most at work, if that is more than 80 % of the time.
-
-    The seed's capacity is that of operators behind the sources.
-    """
+    """Adds an instance to the busiest operator if it is busy for more than 80 % of the time."""
     assert context.latest is not None
     one = observe(context.latest, LATENCY)
     at_work = {} if one is None else one.capacities
@@ -129,15 +117,7 @@ def _of(context: Context, name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Climb:
-    """An application scaled up under stress on some machines, in rounds.
-
-    way: stepwise, Stela, threshold, or static, which is the plan to start with; rounds: the most
-    that others than stepwise may take; turn: seconds of an observation; settle: seconds after a
-    change that are not observed; latency: another bound than the application has; plan: instances
-    to start with, one where it says nothing; options: of the stepwise profiler; upkeep: the share
-    of a processor that an instance takes. A record for each round, and one `found` for what
-    stepwise profiling knows of the operators.
-    """
+    """Scales an application up under stress on a number of machines, in rounds."""
 
     app: str
     way: str

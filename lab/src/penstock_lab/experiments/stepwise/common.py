@@ -1,4 +1,4 @@
-"""What the experiments of stepwise profiling have in common: how their rounds are read."""
+"""What the experiments of stepwise profiling share: how their rounds are read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def final(data: Data, case: str) -> Record:
 
 
 def throughput(data: Data, case: str) -> float:
-    """Records a second with the plan that was kept."""
+    """Throughput of the plan that was kept."""
     return float(final(data, case)["throughput"])
 
 
@@ -34,12 +34,12 @@ def first(data: Data, case: str) -> float:
 
 
 def tuned(data: Data, case: str) -> int:
-    """Rounds of the last step, in which single instances are tried."""
+    """Rounds of the last step, which tries single instances."""
     return sum("operator" in r["changed"] for r in rounds(data, case))
 
 
 def untuned(data: Data, case: str) -> Record:
-    """The round that single instances were added to, or that was kept where none were."""
+    """The round from which single instances were tried, or the one kept if none were."""
     found = rounds(data, case)
     first = next((r for r in found if "operator" in r["changed"]), None)
     if first is None:
@@ -53,15 +53,12 @@ def untuned(data: Data, case: str) -> Record:
 
 
 def slowed(data: Data, case: str) -> float:
-    """How many times its least time the slowest operator takes before single instances are tried.
-
-    Profiling is done when that is no more than k.
-    """
+    """Slowest operator's time per row relative to its least, before single instances."""
     return float(untuned(data, case)["slowed"])
 
 
 def gain(data: Data, case: str) -> float:
-    """By which share the final plan carries more than that of the first round."""
+    """Gain of the final plan over that of the first round."""
     return throughput(data, case) / first(data, case) - 1
 
 
@@ -72,14 +69,14 @@ def line(data: Data, case: str, label: str, tone: int) -> Line:
 
 
 def kept(data: Data, cases: Sequence[str]) -> Line:
-    """The rounds whose plans were kept, as points."""
+    """The rounds whose plans were kept, as points of a picture."""
     found = [final(data, case) for case in cases]
     numbers = tuple(float(r["number"]) for r in found)
     return Line("kept", numbers, _throughputs(found), style="points", tone=6)
 
 
 def marks(data: Data, cases: Sequence[str]) -> tuple[Mark, ...]:
-    """Where each case first slows its sources down, and where it turns to single instances."""
+    """Marks where a case first slows its sources down, and where it turns to single instances."""
     found: dict[int, dict[str, list[str]]] = {}
     for case in cases:
         for kind, words in (("throttle", "slower"), ("operator", "one by one")):

@@ -9,7 +9,6 @@ from statistics import fmean
 from penstock.drawing.figures import Figure, Level, Mark, Panel
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock_lab.experiments.stepwise import chain_spark
-from penstock_lab.experiments.stepwise.best_static import NOTE
 from penstock_lab.experiments.stepwise.climb import Climb
 from penstock_lab.experiments.stepwise.common import (
     PAPER,
@@ -24,7 +23,7 @@ from penstock_lab.experiments.stepwise.common import (
     throughput,
     tuned,
 )
-from penstock_lab.experiments.stepwise.contest import ROUNDS, Contest
+from penstock_lab.experiments.stepwise.contest import NOTE, ROUNDS, Contest
 
 APPS = ("linear", "diamond", "star", "WC", "SWC", "TSA")
 WAYS = ("stepwise", "Stela", "threshold")
@@ -155,47 +154,48 @@ def picture(data: Data) -> Figure:
 
 
 _THREADS = (
-    "the more an instance costs beside its work, the earlier too many of them hurt, which ends the "
-    "search: a row below for nothing, and one for 5 % of a processor instead of 1 %. How much it "
-    "was in the seed is not printed"
+    "the more an idle instance costs, the earlier too many of them reduce throughput, which "
+    "ends the search: a row below has no cost, and one 5 % of a processor instead of 1 %. The "
+    "paper does not print its cost"
 )
 _STUCK = (
-    "the others do less here than in the seed. The threshold looks at what is behind the sources, "
-    "and ends where its one source, of 4,000 tweets/s, has no more to give. Stela gives instances "
-    "to sources once nothing counts as congested (of skewed keys one instance is at its limit, and "
-    "all of them together are not), takes none back, and loses with dozens of them what it had; "
-    "beside its best round the distance is shorter but in SWC (rows below)"
+    "the rivals do less here than in the paper. The threshold rule looks at operators behind "
+    "the sources, and ends where its one source, with 4,000 tweets/s, is the limit. Stela adds "
+    "instances to sources once nothing counts as congested (with skewed keys one instance is at "
+    "its limit, but not the operator as a whole), removes none, and with dozens of them loses "
+    "what it had gained; relative to its best round the distance is shorter except in SWC (rows "
+    "below)"
 )
 _SOON_THERE = (
-    "Stela does more here than in the seed: with an instance for each machine in a round it has "
-    "most of what six machines carry by its fourth round, 7,600 tweets/s of the 9,800 of the best "
-    "static plan (WC) and 12,000 of 12,900 (TSA), so that little is left to be ahead by. Beside "
-    "its best round it is less still (rows below)"
+    "Stela does more here than in the paper: with an instance per machine and round, it has "
+    "most of the throughput of six machines by its fourth round: 7,600 tweets/s of the 9,800 of "
+    "the best static plan (WC) and 12,000 of 12,900 (TSA), which leaves little to gain. "
+    "Relative to its best round it is less still (rows below)"
 )
 _ONE_EACH = (
-    "one instance of each is further from what the source brings here than in the seed: a source "
+    "one instance of each is further from what the source brings here than in the paper: a source "
     "brings 4,000 tweets/s, one counter carries 2,080 (WC), one that keeps a tweet for 1 ms "
     "carries 950 (SWC) and one language detector 2,500 (TSA), and profiling gives them two to four "
-    "at once. That SWC gained no more than 0.21 by that in the seed says that its one instance "
+    "at once. That SWC gained no more than 0.21 by that in the paper says that its one instance "
     "keeps many tweets at a time; ours waits for one after the other"
 )
 
 _SIXTEEN = (
-    "the seed's three steps to 48:24:24 are of 16:8:8, which neither equation (1) with its slice "
+    "the paper's three steps to 48:24:24 are of 16:8:8, which neither equation (1) with its slice "
     "of 0.3 nor division by what they have in common can give; here they are of 2:1:1. With a "
     "slice of 0.06, steps are of 17:9:9 (rows below)"
 )
 
 _ONE_MS = (
-    "Given: the throughput of the linear topology follows from the 1 ms that 10,000 random numbers "
-    "are taken to last."
+    "Given: the throughput of the linear topology follows from the assumption that 10,000 "
+    "random numbers take 1 ms."
 )
 
 _TUNED = (
     "no operator of the diamond takes twice its least time in the plan that the second step ends "
-    "with (row below), which by the seed's own rule, with k = 2, ends profiling before a single "
+    "with (row below), which by the paper's own rule, with k = 2, ends profiling before a single "
     "instance is tried, and next to nothing is left to gain beside the best static plan. In the "
-    "seed the operator bound by I/O was short of instances with four for one of the others, so "
+    "paper the operator bound by I/O was short of instances with four for one of the others, so "
     "that it must have taken more than four times as long as they; here those that wait for 5 ms "
     "take longest"
 )
@@ -250,8 +250,8 @@ FIGURE_11 = Experiment(
             "star: instances of the centre",
             48,
             _instances("star", "centre"),
-            why="with 0.3 ms of a processor for a record, 18 of them fill all processors; how long "
-            "the seed's waited for I/O is not printed",
+            why="with 0.3 ms of processor time per record, 18 of them fill all processors; the "
+            "paper does not print how long its operators waited for I/O",
         ),
         Claim(
             "WC: stepwise beside the best other",
@@ -283,8 +283,8 @@ FIGURE_11 = Experiment(
             _faster_than("Stela"),
             neutral=1.0,
             better="higher",
-            why="one round of Stela gives an instance for each machine, which here are enough to "
-            "take most of the way at once",
+            why="one round of Stela adds an instance per machine, which is most of the total "
+            "gain here",
         ),
         Claim(
             "gain of the first four rounds beside the threshold's",
@@ -292,9 +292,9 @@ FIGURE_11 = Experiment(
             _faster_than("threshold"),
             neutral=1.0,
             better="higher",
-            why="an instance more doubles what one instance was the limit of, as long as the "
-            "processors last, so that the threshold gains in each application (row below); in "
-            "the seed it gained next to nothing, for which it gives no reason",
+            why="another instance doubles the limit of one instance as long as the processors "
+            "suffice, so the threshold rule gains in each application (row below); in the "
+            "paper it gained next to nothing, without an explanation",
         ),
         *(
             Claim(

@@ -8,7 +8,6 @@ from dataclasses import replace
 from penstock.drawing.figures import Bars, Figure, Level, Panel
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock_lab.experiments.stepwise import storm
-from penstock_lab.experiments.stepwise.best_static import NOTE
 from penstock_lab.experiments.stepwise.climb import Climb
 from penstock_lab.experiments.stepwise.common import (
     PAPER,
@@ -24,15 +23,15 @@ from penstock_lab.experiments.stepwise.common import (
     throughput,
     tuned,
 )
-from penstock_lab.experiments.stepwise.contest import Contest
+from penstock_lab.experiments.stepwise.contest import NOTE, Contest
 
 DEPTHS = {6: 0.335, 8: 0.24, 12: 0.205}
-"""By how much the seed's final plans carry more than the first ones, by depth."""
+"""Gain of the paper's final plans over the first ones, by depth."""
 
 NODES = (6, 10, 14)
 BEST = ", best static"
 TURNS = "in turns, depth"
-"""A chain whose kinds of operators take turns, which all meet on the same machines."""
+"""A chain of alternating kinds of operators, which all share the same machines."""
 
 
 def cases(
@@ -92,7 +91,7 @@ def _rounds_of_depth(data: Data) -> float:
 
 
 def _tuned_of_depth(data: Data) -> float:
-    """Rounds of single instances that depth 12 takes more than depth 6."""
+    """Rounds of single instances at depth 12 minus those at depth 6."""
     return float(tuned(data, "depth 12") - tuned(data, "depth 6"))
 
 
@@ -138,13 +137,14 @@ def picture(data: Data) -> Figure:
 
 _FIRST = (
     "the first round leaves most of the machines idle here, since four instances that wait 5 ms "
-    "carry 800 records a second; the seed's carried nearly what its machines could, with operators "
-    "of which it does not say how many are of which kind"
+    "carry 800 records/s; the paper's first round nearly filled its machines, with a mix of "
+    "operators that it does not print"
 )
 
 _DEEP = (
-    "neither depth comes to single instances here: with sources slowed down until the latency is "
-    "met, no operator takes twice its least time (rows below), which ends the search"
+    "neither depth reaches the step of single instances here: with sources slowed down until "
+    "the latency is met, no operator takes twice its least time (rows below), which ends the "
+    "search"
 )
 _SHALLOW = (
     "the fewer operators there are, the more of the machines the first round leaves idle here (see "
@@ -215,8 +215,8 @@ FIGURE_12 = Experiment(
             10,
             _rounds("14 machines"),
             better="lower",
-            why="instances beyond the processors share them without a loss here, so that the "
-            "search finds a little more for longer",
+            why="instances beyond the number of processors cost nothing here, so the search "
+            "finds small gains for longer",
         ),
         *(Claim(f"WC: throughput on {n} machines", None, _carried(n)) for n in NODES),
         *(
@@ -246,8 +246,8 @@ FIGURE_12 = Experiment(
         "nodes": (6, 14),
         "depths": (6, 12),
     },
-    no_spark="the machines that it varies are one there, and with a query for each of twelve "
-    "operators two cores are busy with batches",
+    no_spark="it varies the number of machines, and there is one; with a query for each of "
+    "twelve operators, two cores would be busy with batches",
 )
 
 EXPERIMENTS = (FIGURE_12,)

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from penstock.drawing.figures import Figure, Level, Line, Panel
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read
-from penstock_lab.experiments.stepwise.best_static import NOTE
 from penstock_lab.experiments.stepwise.climb import Climb
 from penstock_lab.experiments.stepwise.common import PAPER, note, throughput
-from penstock_lab.experiments.stepwise.contest import ROUNDS, Contest
+from penstock_lab.experiments.stepwise.contest import NOTE, ROUNDS, Contest
 
 WAYS = ("stepwise", "Stela")
 BEST = "best static"
@@ -31,7 +30,7 @@ def cases(
 
 
 def needed(data: Data, way: str, target: float) -> int | None:
-    """The fewest machines that carry a throughput; None if none do."""
+    """The fewest machines that carry a throughput; None if none of the sizes does."""
     enough = [n for n in data.parameters["nodes"] if throughput(data, f"{way} on {n}") >= target]
     return min(enough, default=None)
 
@@ -49,7 +48,7 @@ def _needed(way: str, target: float) -> Read:
 
 
 def saved(data: Data, target: float) -> float | None:
-    """The share of machines that stepwise profiling saves; None where one cannot carry it."""
+    """Share of machines that stepwise profiling saves; None if one of them cannot carry it."""
     own, other = (needed(data, way, target) for way in WAYS)
     return None if own is None or other is None else 1 - own / other
 
@@ -72,8 +71,8 @@ def picture(data: Data) -> Figure:
 
 
 _FOUR = (
-    "Given: what operators of the word count take is chosen such that four machines can carry "
-    "6,000 tweets a second, since the seed does not print it."
+    "Given: the costs of the word count are chosen such that four machines can carry 6,000 "
+    "tweets/s, since the paper does not print them."
 )
 
 _MISSED = (
@@ -83,8 +82,8 @@ _MISSED = (
 )
 
 _MISPLACED = (
-    "what Stela finds does not grow evenly with machines: instances that it puts into the wrong "
-    "place stay there"
+    "the throughput that Stela finds does not grow evenly with machines: instances that it "
+    "misplaces stay there"
 )
 
 FIGURE_13 = Experiment(
@@ -99,7 +98,7 @@ FIGURE_13 = Experiment(
             0.571,
             _most_saved,
             better="higher",
-            why="stepwise profiling takes six machines for 6,000 tweets/s where the seed's took "
+            why="stepwise profiling takes six machines for 6,000 tweets/s where the paper's took "
             "four, so that less is saved beside Stela's ten",
         ),
         Claim(
@@ -132,7 +131,7 @@ FIGURE_13 = Experiment(
         "observations": 12,
     },
     quick={"nodes": (2, 4, 8), "tries": 8, "settle": 4.0, "observations": 8},
-    no_spark="the number of machines is what it varies, and there is one",
+    no_spark="it varies the number of machines, and there is one",
 )
 
 EXPERIMENTS = (FIGURE_13,)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from penstock.drawing.figures import Figure, Level, Panel
 from penstock_lab.experiments.experiment import Case, Claim, Data, Experiment, Read
 from penstock_lab.experiments.stepwise import storm
-from penstock_lab.experiments.stepwise.best_static import NOTE
 from penstock_lab.experiments.stepwise.climb import Climb
 from penstock_lab.experiments.stepwise.common import (
     PAPER,
@@ -23,7 +22,7 @@ from penstock_lab.experiments.stepwise.common import (
     throughput,
     tuned,
 )
-from penstock_lab.experiments.stepwise.contest import Contest
+from penstock_lab.experiments.stepwise.contest import NOTE, Contest
 
 USUAL = "usual"
 USUAL_K = 2.0
@@ -67,14 +66,14 @@ def _begins(case: str) -> Read:
 
 
 def _second(case: str) -> Read:
-    """The first round in which a source is not the bound."""
+    """The first round that no source limits."""
     return lambda data: float(
         rounds(data, case)[1]["throughput"] / rounds(data, USUAL)[1]["throughput"]
     )
 
 
 def _platform(case: str) -> Read:
-    """The best round of the second step, in which all operators grow, beside the first round."""
+    """Best round of the second step, in which all operators grow, relative to the first round."""
 
     def read(data: Data) -> float:
         found = [r for r in rounds(data, case) if r["changed"] in ("start", "source", "sinks")]
@@ -88,7 +87,7 @@ def _tuned(case: str) -> Read:
 
 
 def _tuned_more(data: Data) -> float:
-    """Rounds of single instances that k = 1.5 takes more than k = 2."""
+    """Rounds of single instances with k = 1.5 minus those with k = 2."""
     return float(tuned(data, "k 1.5") - tuned(data, USUAL))
 
 
@@ -143,7 +142,7 @@ def picture(data: Data) -> Figure:
 _COARSE = (
     "the first round is bound by its one source whatever the slice is; later ones with coarse "
     "ratios carry less, until so many instances are added that the processors are the bound, which "
-    "cost nothing here and throughput in the seed"
+    "cost nothing here and throughput in the paper"
 )
 
 _FINE = (

@@ -1,6 +1,6 @@
 """The applications of stepwise profiling on its platform, to be simulated.
 
-The seed ran Storm on virtual machines with two processors each, one worker a machine. What it
+The paper ran Storm on virtual machines with two processors each, one worker a machine. What it
 does not print follows from these:
 
 - To fetch a tweet of some 3 kB from the queue server, or to write it away, takes a round trip of
@@ -10,7 +10,7 @@ does not print follows from these:
 - 10,000 random numbers take 1 ms, as in the workloads here. All threads of a worker draw them from
   one seed, which only one of them can move on at a time: two beside each other draw as many as
   one alone. Among other work it is as likely that both draw as the square of their share of it.
-- Of the word count the seed prints that tasks of parser, splitter and counter relate as 2:2:3,
+- Of the word count the paper prints that tasks of parser, splitter and counter relate as 2:2:3,
   that a tweet has 12 words, and that four machines carry 6,000 tweets a second. Parser and splitter
   take 0.3 ms and the counter 0.04 ms for a word, round times with which this relation holds and
   the eight processors are 85 % busy at 6,000. Words follow Zipf's law.
@@ -20,7 +20,7 @@ does not print follows from these:
   machines in turn. What ran before has no say in where it runs.
 - Queues hold 1,024 records for an instance, which is Storm's default.
 - Every instance takes 1 % of a processor, at work or not, since Storm keeps two threads for it that
-  are woken and switched. The seed says that too many instances cost throughput and not how much:
+  are woken and switched. The paper says that too many instances cost throughput and not how much:
   the figure is a choice.
 """
 
@@ -52,7 +52,7 @@ FETCH = OperatorCost(Gamma(0.25e-3, _VARIES), cpu=0.2)
 
 @dataclass(frozen=True)
 class App:
-    """An application on the seed's platform.
+    """An application on the paper's platform.
 
     load: more than it carries, from each source; interference: between busy threads of a machine.
     """
@@ -77,7 +77,7 @@ class App:
         return SimulatorEngine(model, seed=seed, step=0.5, finest=finest, window=window)
 
     def rows(self) -> dict[str, float]:
-        """Records that come to each operator for one of all sources together."""
+        """Input records of each operator per record of all sources together."""
         found: dict[str, float] = {}
         for name in self.graph.topological:
             inputs = self.graph[name].inputs
@@ -86,7 +86,7 @@ class App:
         return found
 
     def within(self, latency: float) -> App:
-        """The same with another bound on the latency."""
+        """The application with another latency bound."""
         bounds = tuple(replace(c, latency=latency) for c in self.graph.constraints)
         return replace(self, graph=replace(self.graph, constraints=bounds))
 
@@ -95,7 +95,7 @@ class App:
 
 
 def linear(kinds: str = "ccc", load: str = "6000/s") -> App:
-    """A chain: `c` is bound by the processor, `i` by I/O, `w` waits 5 ms."""
+    """A chain of operators: `c` is CPU-bound, `i` I/O-bound, `w` waits 5 ms."""
     flow = Dataflow("linear")
     stream, steps = _source(flow, "source", load), {"source": FETCH}
     for number, kind in enumerate(kinds, start=1):
@@ -109,9 +109,9 @@ def linear(kinds: str = "ccc", load: str = "6000/s") -> App:
 def mixed(depth: int, turns: bool = False) -> str:
     """The name of a chain of operators of all kinds, so many with the source, of each as many.
 
-    The seed mixes them and does not say which comes where. Here those of a kind are neighbours, so
-    that each machine gets its part of every kind when instances are dealt in turn, as the seed says
-    of its scheduler. turns: kinds take turns instead; in the ratio of 1:1:4 they go round six
+    The paper mixes them and does not say which comes where. Here those of a kind are neighbours, so
+    that each machine gets its part of every kind when instances are dealt in turn, as the paper
+    says of its scheduler. turns: kinds take turns instead; in the ratio of 1:1:4 they go round six
     machines at once, and all that are bound by the processor meet on the same ones.
     """
     kinds = ("ciw" * depth)[: depth - 1]
@@ -119,7 +119,7 @@ def mixed(depth: int, turns: bool = False) -> str:
 
 
 def diamond(load: str = "6000/s") -> App:
-    """Every record to four operators beside each other: one of each kind, and one more waits."""
+    """Every record goes to four parallel operators: one each of the kinds, plus one that waits."""
     flow = Dataflow("diamond")
     source = _source(flow, "source", load)
     kinds = {"cpu": CPU, "io": IO, "wait-1": WAIT, "wait-2": WAIT}
@@ -132,7 +132,7 @@ def diamond(load: str = "6000/s") -> App:
 
 
 def star(load: str = "20000/s") -> App:
-    """Two sources into one operator, from which two others get half of the records each."""
+    """Two sources feed one operator, from which two others get half of the records each."""
     flow = Dataflow("star")
     north, south = _source(flow, "north", load), _source(flow, "south", load)
     centre = north.union("centre", south)
@@ -150,7 +150,7 @@ def star(load: str = "20000/s") -> App:
 
 
 def word_count(wait: bool = False, load: str = "30000/s") -> App:
-    """Tweets are parsed, split and their words counted; wait: each is kept for 1 ms before."""
+    """Word count: tweets are parsed, split and counted; wait: with a pause of 1 ms before."""
     flow = Dataflow("synthetic-wordcount" if wait else "wordcount")
     stream = _source(flow, "tweets", load)
     if wait:
@@ -171,10 +171,7 @@ def word_count(wait: bool = False, load: str = "30000/s") -> App:
 
 
 def sentiment(load: str = "30000/s") -> App:
-    """Tweets are stored; moods of the English ones are averaged, and their hashtags ranked.
-
-    Of a hundred counts or averages one is told, and each change of a ranking.
-    """
+    """Sentiment analysis: tweets are stored, moods averaged, hashtags ranked."""
     flow = Dataflow("sentiment-analysis")
     tweets = _source(flow, "tweets", load)
     tweets.map("store", _never, schema=_RECORD).sink("stored", Discard())
@@ -207,7 +204,7 @@ def sentiment(load: str = "30000/s") -> App:
 
 
 def _both_draw(steps: Mapping[str, OperatorCost]) -> float:
-    """How often two threads on processors both draw random numbers."""
+    """Probability that two threads on processors both draw random numbers."""
     work = {name: step.service.mean * step.cpu for name, step in steps.items()}
     return (sum(work[n] for n, step in steps.items() if step is CPU) / sum(work.values())) ** 2
 
