@@ -32,7 +32,7 @@ LARGE = (
     *("cli/test_calibrate.py", "cli/test_profile.py", "cli/test_dashboard.py"),
     *("cli/test_history.py", "cli/test_export.py", "cli/test_metrics.py"),
     *("cli/test_report.py", "cli/test_simulate.py"),
-    *("control/test_history.py", "control/test_plain.py"),
+    *("store/test_history.py", "store/test_serialization.py"),
     *("predict/test_calibration.py", "predict/test_whatif.py"),
     *("policies/base/test_memory.py", "policies/joker/test_best_plan.py"),
     *("policies/joker/test_laws.py",),

@@ -84,7 +84,7 @@ def test_a_directory_of_an_older_version(penstock: Run, run_dir: Path) -> None:
 def test_a_port_in_use(penstock: Run, run_dir: Path) -> None:
     with listen(0) as taken:
         port = taken.getsockname()[1]
-        expected = f"penstock: port {port} of 127.0.0.1 is in use; choose another, or 0 for any"
+        expected = f"penstock: port {port} of 127.0.0.1 is in use; choose another, or 0 for any free port"
         assert failed(penstock("dashboard", str(run_dir), "--port", str(port))) == expected
         assert failed(penstock("run", "wordcount", f"--dashboard={port}")) == expected
 
@@ -114,7 +114,7 @@ def test_an_address_that_is_not_ours(
 
 def test_a_token_that_can_be_guessed(penstock: Run, run_dir: Path) -> None:
     words = failed(penstock("dashboard", str(run_dir), "--token", "secret"))
-    assert "a token has 16 plain characters at least" in words
+    assert "a token needs at least 16 printable ASCII characters" in words
 
 
 def test_what_it_needs_is_not_installed(

@@ -57,10 +57,15 @@ def test_the_json_holds_what_is_told_and_more(penstock: Run) -> None:
     data = json.loads(penstock("history", "mine", "--json")[1])
     assert [len(data["transitions"]), len(data["not_done"])] == [1, 1]
     assert data["transitions"][0]["changes"] == ["tweets: parallelism 1 -> 4"]
-    assert [(e["kind"], round(e["at"])) for e in data["events"]] == [("changed", 3), ("refused", 4)]
+    assert [(e["kind"], round(e["at"])) for e in data["events"]] == [
+        ("changed", 3),
+        ("refused", 4),
+        ("drain", 6),
+        ("stop", 6),
+    ]
     assert data["decisions"] == 5
     since = json.loads(penstock("history", "mine", "--json", "--since", "4s")[1])
-    assert [e["kind"] for e in since["events"]] == ["refused"]
+    assert [e["kind"] for e in since["events"]] == ["refused", "drain", "stop"]
 
 
 @pytest.mark.usefixtures("mine")
@@ -110,7 +115,7 @@ import os, signal, sys
 from pathlib import Path
 from penstock.store.history import History, keep_dataflow
 from tests.control.doubles import flow
-from tests.control.test_history import tick
+from tests.store.test_history import tick
 
 keep_dataflow(Path(sys.argv[1]), flow().graph)
 history = History(Path(sys.argv[1]), lambda: 1.7e9)

@@ -63,7 +63,7 @@ def test_a_profile_ends_with_its_tables(penstock: Run, play: Any) -> None:
     assert "one: 3,000 rows/s with in=6 double=1" in words
     assert "all of the load was carried, 3,000 rows/s: a higher --load may tell more" in words
     assert out.endswith(" penstock run one.py --plan mine/plan.json\n")
-    assert "[ 0:01] one: round 1 (features): 1 of 3 seen (in 500/s)" in err
+    assert "[ 0:01] one: no change: round 1 (features) has 1 of 3 observations (in 500/s)" in err
     assert "throughput 500/s" in err
     assert engine.plan.pipeline_of("in").parallelism == 6
     assert {f.name for f in Path("mine").glob("p*.json")} == {"plan.json", "profile.json"}
@@ -195,7 +195,7 @@ def test_where_all_is_late_that_is_said(penstock: Run, play: Any) -> None:
         (["profile", "wordcont"], "unknown workload 'wordcont', did you mean 'wordcount'"),
         (["profile", "linear", "--set", "slices=1"], "policy 'stepwise' has no option 'slices'"),
         (["profile", "linear", "--set", "k=much"], "policy 'stepwise', option 'k': 'much' is no"),
-        (["profile", "linear", "--set", "k=0.5"], "policy 'stepwise': k is 0.5, it must"),
+        (["profile", "linear", "--set", "k=0.5"], "policy 'stepwise': k must be 1 or more"),
         (["profile", "linear", "--load", "fast"], "cannot read the load 'fast'"),
         (["profile", "linear", "--for", "long"], "cannot read the duration 'long'"),
         (["profile", "linear", "--max-slots", "0"], "a budget of 0 slots runs nothing"),
@@ -259,5 +259,5 @@ def test_a_cost_of_an_operator_that_is_not_there_is_told_before_anything_runs(
 ) -> None:
     code, _, err = penstock("profile", flow("one"), "--simulate", "--cost", "treble=1ms")
     assert code == 2
-    assert "no operator 'treble'" in err
+    assert "cost of an unknown operator 'treble'" in err
     assert not Path("runs").exists() or not list(Path("runs").iterdir())

@@ -87,7 +87,7 @@ def test_the_page_itself_may_ask() -> None:
 
 @pytest.mark.parametrize("token", ["", "short", "fifteen-letters", "ä" * 20, "with\na line of its"])
 def test_a_token_that_can_be_guessed_or_not_be_sent_is_refused(token: str) -> None:
-    with pytest.raises(InvalidInput, match="a token has 16 plain characters"):
+    with pytest.raises(InvalidInput, match="a token needs at least 16 printable ASCII characters"):
         Access(True, token)
 
 

@@ -248,7 +248,7 @@ def test_turns_of_two_processes_that_are_mixed_are_told(tmp_path: Path) -> None:
     with closing(sqlite3.connect(run_dir / history.FILE)) as made:
         made.execute("UPDATE snapshots SET run = 2 WHERE turn IN (3, 4)")
         made.commit()
-    assert "two processes have written" in RunReader(run_dir).status()["trouble"]
+    assert "two processes write to this run directory" in RunReader(run_dir).status()["trouble"]
 
 
 def test_a_flow_that_runs_and_writes_nothing_is_told(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_a_flow_that_runs_and_writes_nothing_is_told(tmp_path: Path) -> None:
         one = RunReader(tmp_path, clock=lambda: 4e9)
         while one.moment() is None:
             pass
-        assert "has written nothing for" in one.status()["trouble"]
+        assert "has recorded nothing for" in one.status()["trouble"]
 
 
 def test_a_dataflow_with_a_cycle_is_told_and_not_drawn(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_the_run_its_history_and_a_moment(page: TestClient, past: Path) -> None:
 def test_a_turn_that_is_none_is_told(page: TestClient, turn: str) -> None:
     answer = page.get("/api/moment", params={"turn": turn})
     assert answer.status_code == 400
-    assert "is a number of a turn" in answer.json()["error"]
+    assert "must be a number, not" in answer.json()["error"]
 
 
 def test_a_turn_that_is_gone_is_told(page: TestClient) -> None:
@@ -167,7 +167,7 @@ def test_without_the_token_nothing_is_asked(tmp_path: Path) -> None:
     with running(tmp_path, engine), client(tmp_path) as page:
         found = page.post("/api/ask", json={"request": "double=4"})
         assert found.status_code == 401
-        assert "open the address that was printed" in found.json()["error"]
+        assert "open the address printed when the dashboard started" in found.json()["error"]
         foreign = {**KNOWN, "Origin": "http://evil.example"}
         assert (
             page.post("/api/ask", json={"request": "double=4"}, headers=foreign).status_code == 403
@@ -184,15 +184,15 @@ def test_a_run_that_is_over_takes_no_requests(page: TestClient) -> None:
 @pytest.mark.parametrize(
     ("body", "kind", "words"),
     [
-        (b'{"request": "pause"}', "text/plain", "a request is JSON, found 'text/plain'"),
-        (b"request=pause", "application/x-www-form-urlencoded", "a request is JSON"),
+        (b'{"request": "pause"}', "text/plain", "a request must be application/json, not 'text/plain'"),
+        (b"request=pause", "application/x-www-form-urlencoded", "a request must be application/json"),
         (b"{", "application/json", "a request is written as"),
         (b"[]", "application/json", "a request is written as"),
         (b'{"request": 4}', "application/json", "a request is written as"),
         (b'{"request": "count=4\\n"}', "application/json", "a request is written as"),
         (b'{"request": "\\ud800=4"}', "application/json", "a request is written as"),
         (b"[" * 4000, "application/json", "a request is written as"),
-        (b" " * 5000, "application/json", "4096 bytes at most"),
+        (b" " * 5000, "application/json", "may have at most 4096 bytes"),
     ],
 )
 def test_what_is_no_request_is_told(page: TestClient, body: bytes, kind: str, words: str) -> None:

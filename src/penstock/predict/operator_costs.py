@@ -75,7 +75,7 @@ def measured(graph: Graph, run_dir: Path | str) -> dict[str, OperatorCost]:
         if worked and (snapshot.settled or last is None or not last.settled):
             last = snapshot
     if last is None:
-        raise InvalidInput(f"the run in '{run_dir}' has not measured any operator")
+        raise InvalidInput(f"'{run_dir}' holds no run that measured an operator")
     seen: Mapping[str, OperatorMetrics | PipelineMetrics] = last.operators or last.pipelines
     found: dict[str, OperatorCost] = {}
     for name, metrics in seen.items():
