@@ -25,11 +25,18 @@ _ALWAYS = ("case", "kind", "round")
 
 
 def digests(records: Iterable[Record]) -> dict[str, str]:
-    """A digest of all records of each case."""
+    """A digest of all records of each case, without the wording of reasons."""
     found: dict[str, Any] = defaultdict(hashlib.sha256)
     for record in records:
-        found[record["case"]].update(line(record).encode() + b"\n")
+        found[record["case"]].update(line(_without_reasons(record)).encode() + b"\n")
     return {case: made.hexdigest()[:16] for case, made in found.items()}
+
+
+def _without_reasons(value: Any) -> Any:
+    """A value without sentences, which may be reworded; their numbers are in other fields."""
+    if isinstance(value, Mapping):
+        return {k: _without_reasons(one) for k, one in value.items() if k != "reason"}
+    return [_without_reasons(one) for one in value] if isinstance(value, list) else value
 
 
 def line(record: Record) -> str:

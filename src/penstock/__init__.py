@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.app import profile, run
+    from penstock.control.blackout_periods import Quiet
     from penstock.control.guard import Guard
-    from penstock.control.quiet_periods import Quiet
     from penstock.control.summary import Summary
     from penstock.dataflow.connectors import (
         Console,
@@ -122,7 +122,7 @@ __all__ = [
 _MODULES = {
     "app": "profile run",
     "control.guard": "Guard",
-    "control.quiet_periods": "Quiet",
+    "control.blackout_periods": "Quiet",
     "control.summary": "Summary",
     "dataflow.connectors": (
         "Console Csv Discard Files ForeachBatch Generator Json Kafka Memory Parquet Spark"

@@ -16,7 +16,7 @@ from penstock.control.requests import ScriptedChange
 from penstock.control.run import Run, RunSetup
 from penstock.control.status import View
 from penstock.control.summary import Summary
-from penstock.dashboard.beside import Beside
+from penstock.dashboard.child_process import Beside
 from penstock.dataflow import duration
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph

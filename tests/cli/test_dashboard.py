@@ -19,7 +19,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from penstock.control.status import Status
-from penstock.dashboard.beside import Beside
+from penstock.dashboard.child_process import Beside
 from penstock.dashboard.serving import PORT, address, listen
 from penstock.errors import InvalidInput
 from penstock.testing import MemoryEngine
@@ -84,7 +84,9 @@ def test_a_directory_of_an_older_version(penstock: Run, run_dir: Path) -> None:
 def test_a_port_in_use(penstock: Run, run_dir: Path) -> None:
     with listen(0) as taken:
         port = taken.getsockname()[1]
-        expected = f"penstock: port {port} of 127.0.0.1 is in use; choose another, or 0 for any free port"
+        expected = (
+            f"penstock: port {port} of 127.0.0.1 is in use; choose another, or 0 for any free port"
+        )
         assert failed(penstock("dashboard", str(run_dir), "--port", str(port))) == expected
         assert failed(penstock("run", "wordcount", f"--dashboard={port}")) == expected
 
@@ -197,7 +199,7 @@ def test_it_goes_when_the_run_is_killed(tmp_path: Path) -> None:
         import sys, time
         from pathlib import Path
         from types import SimpleNamespace
-        from penstock.dashboard.beside import Beside
+        from penstock.dashboard.child_process import Beside
         beside = Beside(0)
         beside.show(SimpleNamespace(run_dir=Path(sys.argv[1])))
         print(beside.url, flush=True)

@@ -10,7 +10,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from penstock.cli import base, main
-from penstock.cli.streams import Streams
+from penstock.cli.standard_output import Streams
 
 from .conftest import Run
 

@@ -21,7 +21,9 @@ pytestmark = pytest.mark.usefixtures("here")
 def test_all_names_are_explained(penstock: Run) -> None:
     code, out, err = penstock("metrics")
     assert (code, err) == (0, "")
-    line = "pipeline  backlog_seconds   s        time to process the backlog at the rate of the window"
+    line = (
+        "pipeline  backlog_seconds   s        time to process the backlog at the rate of the window"
+    )
     assert line in out.splitlines()
     assert max(len(line) for line in out.splitlines()) <= 120
     data = json.loads(penstock("metrics", "--json")[1])

@@ -77,7 +77,10 @@ def test_micro_batches_make_latency_what_it_is_in_spark(
         (("words.py", "--cost", "spilt=1ms"), "cost of an unknown operator 'spilt'"),
         (("words.py", "--cost", "split=1ms", "--selectivity", "split=x"), "'x' is not a number"),
         (("linear", "--arrivals", "odd"), "cannot read the arrivals 'odd'"),
-        (("linear", "--nodes", "0"), "a cluster needs a node with a core, found 0 nodes of 4 cores"),
+        (
+            ("linear", "--nodes", "0"),
+            "a cluster needs a node with a core, found 0 nodes",
+        ),
         (("linear", "--from", "nowhere"), "'nowhere' holds no run"),
         (("linear", "--for", "-1s"), "a run must last longer than nothing, found '-1s'"),
     ],

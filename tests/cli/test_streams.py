@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.streams import Streams
+from penstock.cli.standard_output import Streams
 
 
 def everyone_speaks(streams: Streams) -> None:

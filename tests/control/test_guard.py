@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.control.blackout_periods import Quiet
 from penstock.control.guard import Guard
 from penstock.control.past_changes import (
     DEFAULT_COSTS,
@@ -16,7 +17,6 @@ from penstock.control.past_changes import (
     RefusedPlan,
     kind_of,
 )
-from penstock.control.quiet_periods import Quiet
 from penstock.dataflow.connectors import Generator, Memory
 from penstock.dataflow.flow import Dataflow
 from penstock.dataflow.graph import Graph

@@ -16,9 +16,9 @@ import pytest
 from penstock import policies
 from penstock.app import run
 from penstock.control import resume
+from penstock.control.blackout_periods import Quiet
 from penstock.control.guard import Guard
 from penstock.control.loop import NEW, ControlSettings, LoopState, control
-from penstock.control.quiet_periods import Quiet
 from penstock.dataflow.connectors import Discard, Generator
 from penstock.dataflow.flow import Dataflow
 from penstock.errors import FlowFailed

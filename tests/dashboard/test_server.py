@@ -184,8 +184,16 @@ def test_a_run_that_is_over_takes_no_requests(page: TestClient) -> None:
 @pytest.mark.parametrize(
     ("body", "kind", "words"),
     [
-        (b'{"request": "pause"}', "text/plain", "a request must be application/json, not 'text/plain'"),
-        (b"request=pause", "application/x-www-form-urlencoded", "a request must be application/json"),
+        (
+            b'{"request": "pause"}',
+            "text/plain",
+            "must be application/json, not 'text/plain'",
+        ),
+        (
+            b"request=pause",
+            "application/x-www-form-urlencoded",
+            "a request must be application/json",
+        ),
         (b"{", "application/json", "a request is written as"),
         (b"[]", "application/json", "a request is written as"),
         (b'{"request": 4}', "application/json", "a request is written as"),

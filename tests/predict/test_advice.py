@@ -269,7 +269,7 @@ def test_advice_is_recorded_as_advice() -> None:
 
 
 def test_a_quiet_time_of_the_day_is_kept() -> None:
-    from penstock.control.quiet_periods import Quiet
+    from penstock.control.blackout_periods import Quiet
 
     guard = Guard(quiet=(Quiet.parse("00:00..24:00"),))
     played("mine", policy=Greedy(), guard=guard)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from penstock.app import run
+from penstock.control.blackout_periods import Quiet
 from penstock.control.guard import Guard
-from penstock.control.quiet_periods import Quiet
 from penstock.dataflow.load_profile import parse
 from penstock.errors import InvalidInput
 from penstock.plan.limits import Limits

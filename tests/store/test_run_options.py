@@ -6,8 +6,8 @@ import pytest
 
 from penstock import policies
 from penstock.app import run
+from penstock.control.blackout_periods import Quiet
 from penstock.control.guard import Guard
-from penstock.control.quiet_periods import Quiet
 from penstock.control.requests import parse_change
 from penstock.plan.limits import Limits
 from penstock.store import run_options

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli import base, options
-from penstock.cli.streams import Streams
+from penstock.cli.standard_output import Streams
 from penstock.errors import InvalidInput, PenstockError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from penstock.cli.streams import Streams
+from penstock.cli.standard_output import Streams
 from penstock.errors import PenstockError
 
 # Exit codes: 0 success, 1 the work was done and its result is bad, 2 it could not be done, 3 the

@@ -9,7 +9,7 @@ import click
 
 from penstock.cli import base, options
 from penstock.cli.profiling import Profiling, profiling
-from penstock.cli.streams import Streams
+from penstock.cli.standard_output import Streams
 from penstock.errors import InvalidInput
 
 if TYPE_CHECKING:

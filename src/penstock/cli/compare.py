@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from penstock.cli import base, options
 from penstock.cli.profiling import Profiling, profiling, run_command
-from penstock.cli.streams import Streams
+from penstock.cli.standard_output import Streams
 from penstock.errors import InvalidInput
 
 

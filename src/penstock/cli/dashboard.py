@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from penstock.cli import base, options
-from penstock.cli.streams import Streams
+from penstock.cli.standard_output import Streams
 
 
 class Port(click.ParamType[int]):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from penstock import text
 from penstock.cli import base, options
-from penstock.cli.streams import Streams
+from penstock.cli.standard_output import Streams
 
 if TYPE_CHECKING:
     from rich.text import Text

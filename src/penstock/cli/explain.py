@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli import base, options
-from penstock.cli.streams import Streams
+from penstock.cli.standard_output import Streams
 
 if TYPE_CHECKING:
     from penstock.cli.flows import Reference

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from penstock.cli import base, options, turns
-from penstock.cli.streams import Streams
+from penstock.cli import base, options, turn_options
+from penstock.cli.standard_output import Streams
 
 
 @base.command("export")
@@ -21,8 +21,8 @@ from penstock.cli.streams import Streams
     help="Format of the files: parquet, csv or json.",
 )
 @click.option("--out", metavar="DIR", help="Directory to write to.  [default: `export` in RUN_DIR]")
-@turns.since
-@turns.run
+@turn_options.since
+@turn_options.run
 @options.as_json
 def command(
     streams: Streams,
@@ -42,7 +42,7 @@ def command(
 
     home = local(run_dir)
     history.dataflow(home)  # raises if there is no run
-    moments = turns.selected(home, since, run)
+    moments = turn_options.selected(home, since, run)
     folder = home / "export" if out is None else Path(out).expanduser()
     written = export(home, folder, kind, moments[0].turn if moments else 0)
     files = {name: {"file": str(path), "rows": rows} for name, (path, rows) in written.items()}

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from penstock.cli import base, options, turns
-from penstock.cli.streams import Streams
+from penstock.cli import base, options, turn_options
+from penstock.cli.standard_output import Streams
 from penstock.errors import InvalidInput
 
 _CASE = 120
@@ -18,8 +18,8 @@ _CASE = 120
 
 @base.command("history")
 @options.run_dir()
-@turns.since
-@turns.run
+@turn_options.since
+@turn_options.run
 @click.option(
     "--every", metavar="DURATION", help="Time between two lines.  [default: about 30 lines]"
 )
@@ -57,7 +57,7 @@ def command(
         return
     if at is not None or out is not None:
         raise InvalidInput("--at and --out are for --snapshot: which moment, and where to")
-    moments = turns.selected(home, since, run)
+    moments = turn_options.selected(home, since, run)
     first = moments[0].turn if moments else 0
     step = timeline.step(moments) if every is None else duration.seconds(every)
     if step <= 0:
@@ -104,7 +104,7 @@ def _case(home: Path, run: int | None, at: str | None) -> dict[str, Any]:
 
     until = None if at is None else duration.seconds(at)
     moments = history.turn_times(home)
-    number = turns.run_number(run, moments)
+    number = turn_options.run_number(run, moments)
     measured = [m for m in moments if m.run == number and not m.ending]
     chosen = [m.turn for m in measured if until is None or m.at <= until]
     if not chosen:

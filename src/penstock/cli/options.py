@@ -226,8 +226,8 @@ limits = combined(
 
 
 def _guard(given: dict[str, Any]) -> Guard:
+    from penstock.control.blackout_periods import Quiet
     from penstock.control.guard import Guard
-    from penstock.control.quiet_periods import Quiet
     from penstock.dataflow import duration
 
     words = {name: given.pop(name) for name in ("cooldown", "settle", "undo", "horizon")}

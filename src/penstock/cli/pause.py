@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.cli import base, options, requests
-from penstock.cli.streams import Streams
+from penstock.cli.standard_output import Streams
 
 
 @base.command("pause")

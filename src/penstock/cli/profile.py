@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.cli import base, options
 from penstock.cli.profiling import Profiling, profiling, run_command
-from penstock.cli.streams import Streams
+from penstock.cli.standard_output import Streams
 
 
 @base.command("profile", spark=True)

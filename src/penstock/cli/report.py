@@ -7,7 +7,7 @@ import time
 import click
 
 from penstock.cli import base, options
-from penstock.cli.streams import Streams
+from penstock.cli.standard_output import Streams
 
 
 @base.command("report")

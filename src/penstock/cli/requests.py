@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from penstock.cli import options
-from penstock.cli.streams import Streams
+from penstock.cli.standard_output import Streams
 
 run_dir = options.run_dir("The directory of the running flow.")
 timeout = click.option(

@@ -13,14 +13,14 @@ import click
 
 from penstock.cli import base, options
 from penstock.cli.dashboard import Port
-from penstock.cli.streams import Streams
+from penstock.cli.standard_output import Streams
 from penstock.errors import InvalidInput
 
 if TYPE_CHECKING:
     from penstock.control.guard import Guard
     from penstock.control.status import View
     from penstock.control.summary import Summary
-    from penstock.dashboard.beside import Beside
+    from penstock.dashboard.child_process import Beside
     from penstock.plan.limits import Limits
     from penstock.policies.base.policy import Policy
     from penstock.views.prometheus import Exporter
@@ -216,7 +216,7 @@ def _dashboard(port: int | None, streams: Streams) -> Iterator[Beside | None]:
     if port is None:
         yield None
         return
-    from penstock.dashboard.beside import Beside
+    from penstock.dashboard.child_process import Beside
 
     with closing(Beside(None if port == _USUAL_PORT else port)) as dashboard:
         streams.note(f"dashboard at {dashboard.url}")

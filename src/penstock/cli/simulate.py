@@ -11,7 +11,7 @@ import click
 
 from penstock.cli import base, options
 from penstock.cli.cluster import Cluster, cluster
-from penstock.cli.streams import Streams
+from penstock.cli.standard_output import Streams
 
 if TYPE_CHECKING:
     from penstock.policies.base.policy import Policy

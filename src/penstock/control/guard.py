@@ -14,8 +14,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
+from penstock.control.blackout_periods import Quiet, clock_text
 from penstock.control.past_changes import AppliedChange, PastChanges, is_light, kind_of
-from penstock.control.quiet_periods import Quiet, clock_text
 from penstock.dataflow import duration
 from penstock.errors import InvalidInput, InvalidPlan
 from penstock.metrics import derived

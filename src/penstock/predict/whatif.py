@@ -19,8 +19,8 @@ import numpy as np
 
 from penstock import policies
 from penstock.clock import Clock
+from penstock.control.blackout_periods import Quiet
 from penstock.control.guard import Guard
-from penstock.control.quiet_periods import Quiet
 from penstock.control.summary import LatencySummary, Summary
 from penstock.dataflow import load_profile as loads
 from penstock.dataflow.connectors import Generator

@@ -12,9 +12,9 @@ from rich.text import Text
 
 from penstock import text
 from penstock.control.status import Status
-from penstock.views import panes
+from penstock.views import live_panes
+from penstock.views.live_panes import Note, Trace
 from penstock.views.notices import Notices
-from penstock.views.panes import Note, Trace
 from penstock.views.pipeline_graph import textgraph
 
 _NOTES = 8
@@ -87,23 +87,23 @@ class LiveView:
             return Text("")
         width, height = self._console.width, self._console.height
         elapsed = 0.0 if status.phase == "starting" else self._elapsed(status)
-        head: list[RenderableType] = [*panes.header(status, elapsed, width)]
+        head: list[RenderableType] = [*live_panes.header(status, elapsed, width)]
         if status.alarm is not None:
-            head.append(panes.alarm(status.alarm, width))
+            head.append(live_panes.alarm(status.alarm, width))
         hint = f" {_HINTS.get(status.phase, 'Ctrl-C finishes the run')}  ·  {status.run_dir}"
         foot = Text(hint, "dim")
         foot.truncate(width, overflow="ellipsis")
         if status.tick is None:
             waited = text.clock(self._elapsed(status))
             head.append(Text(f" starting Spark and the first batches, {waited}", "dim"))
-            return Group(*head, *panes.notes(self._notes, width, 4), foot)
+            return Group(*head, *live_panes.notes(self._notes, width, 4), foot)
         return Group(*head, *self._body(status, width, height - 1 - len(head) - 1), foot)
 
     def _body(self, status: Status, width: int, room: int) -> list[RenderableType]:
         """Metrics, graph, pipelines and notes in `room` lines; upper parts take theirs first."""
         assert status.tick is not None
         plan, snapshot = status.plan or status.tick.plan, status.tick.snapshot
-        gauges = panes.gauges(status, self._trace, width)
+        gauges = live_panes.gauges(status, self._trace, width)
         many = len(plan.pipelines)
         told = min(3 if room > 10 else 2, 3 * len(self._notes))
         gauges = gauges[: max(3, room - told - min(many, 3) - 1)]
@@ -114,14 +114,14 @@ class LiveView:
         drawn = textgraph(status.graph, plan, snapshot, width - 2, left - told - 1) or []
         left -= len(drawn) + 1 if drawn else 0
         spaced = left - told >= 2
-        notes = panes.notes(self._notes, width, max(1, left - 2 * spaced))
+        notes = live_panes.notes(self._notes, width, max(1, left - 2 * spaced))
         left -= len(notes) + 2 * spaced
         return [
             *gauges,
             *([blank] * spaced),
             *([Text(" ") + line for line in drawn]),
             *([blank] * bool(drawn)),
-            panes.pipelines(plan, snapshot, width, rows),
+            live_panes.pipelines(plan, snapshot, width, rows),
             *([blank] * (spaced and bool(notes))),
             *notes,
             *([blank] * (left > 0)),

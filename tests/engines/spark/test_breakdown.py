@@ -12,7 +12,7 @@ from penstock.dataflow.graph import Graph
 from penstock.engines.spark.measuring.batches import Batch, Span, arrival_cv, parts, span_of, waits
 from penstock.engines.spark.measuring.breakdown import CostEstimate, PipelineWindow
 from penstock.engines.spark.measuring.executor_usage import ExecutorWork, in_python
-from penstock.engines.spark.measuring.meter import MeterReport
+from penstock.engines.spark.measuring.operator_meter import MeterReport
 from penstock.engines.spark.measuring.task_statistics import ExecutorFacts, Running, Task
 from penstock.metrics.snapshot import ExecutorMetrics, KeyRange, OperatorMetrics
 from tests.engines.spark.flows import SCHEMA, source

@@ -10,8 +10,8 @@ from typing import Any, cast
 from penstock import Dataflow, Memory, Pipeline
 from penstock.engines.spark.measuring.batches import Batch
 from penstock.engines.spark.measuring.breakdown import PipelineWindow
-from penstock.engines.spark.measuring.meter import MeterReport
 from penstock.engines.spark.measuring.observer import Observer
+from penstock.engines.spark.measuring.operator_meter import MeterReport
 from tests.engines.spark.flows import source
 from tests.engines.spark.test_breakdown import task
 

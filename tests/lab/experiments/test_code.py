@@ -132,7 +132,7 @@ def test_the_simulator_policies_and_workloads_are_covered_and_words_for_users_ar
     assert {
         "penstock.engines.simulator.queues",
         "penstock.policies.joker.policy",
-        "penstock.policies.joker.growth",
+        "penstock.policies.joker.bottleneck_actions",
         "penstock_lab.workloads.wordcount",
         "penstock_lab.experiments.joker.common",
     } <= found

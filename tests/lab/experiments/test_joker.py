@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.policies.es_stream import marginal_analysis
-from penstock.policies.joker import splitting
+from penstock.policies.joker import split_gain
 from penstock_lab import experiments
 from penstock_lab.experiments.es_stream import common as es_stream
 from penstock_lab.experiments.es_stream import figure_13 as es_stream_13
@@ -53,7 +53,7 @@ def test_two_operators_are_cut_apart_from_64_multiplications_on(
 ) -> None:
     cost = joker.multiplying(multiplications).service.mean
     share = cost / (joker.HOP + 2 * cost)
-    assert (splitting.utility([share, share]) - 1 > joker.SEED.split_utility) is pays
+    assert (split_gain.utility([share, share]) - 1 > joker.SEED.split_utility) is pays
 
 
 def test_a_finer_grain_is_the_same_work_in_more_tuples() -> None:

@@ -19,8 +19,8 @@ from penstock.engines.spark.changes.journal import Journal
 from penstock.engines.spark.changes.spark_pipelines import SparkPipelines
 from penstock.engines.spark.channels import python_sources
 from penstock.engines.spark.channels.valve import BatchSize
-from penstock.engines.spark.measuring.meter import MeterReports
 from penstock.engines.spark.measuring.observer import Observer
+from penstock.engines.spark.measuring.operator_meter import MeterReports
 from penstock.engines.spark.queries import spark_checks
 from penstock.engines.spark.queries.pipeline import RunningPipeline
 from penstock.engines.spark.queries.sinks import Outlets, check_native

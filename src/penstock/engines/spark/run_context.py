@@ -16,7 +16,7 @@ from penstock.engines.spark.channels.event_clock import UNKNOWN, Origins
 from penstock.engines.spark.channels.event_time import EventTimes
 from penstock.engines.spark.channels.remote_files import FileStore
 from penstock.engines.spark.channels.valve import BatchSize
-from penstock.engines.spark.measuring.meter import MeterReports
+from penstock.engines.spark.measuring.operator_meter import MeterReports
 from penstock.engines.spark.queries.sinks import Outlets, RowCount
 from penstock.engines.spark.session.flow_session import CHANNEL, unmet
 from penstock.store.run_directory import RunDirectory

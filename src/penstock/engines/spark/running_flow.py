@@ -16,9 +16,9 @@ from penstock.engines.spark import pipeline_graph
 from penstock.engines.spark.changes import wiring as wirings
 from penstock.engines.spark.changes.executors import ClusterExecutors
 from penstock.engines.spark.changes.transitions import Aftermath, TransitionLog
-from penstock.engines.spark.measuring.gauges import Gauges
 from penstock.engines.spark.measuring.native_profiler import Profiler
 from penstock.engines.spark.measuring.observer import Observer
+from penstock.engines.spark.measuring.snapshots import Gauges
 from penstock.engines.spark.queries import checkpoint, dead_letters
 from penstock.engines.spark.queries.diagnosis import reason
 from penstock.engines.spark.queries.pipeline import RunningPipeline

@@ -12,8 +12,8 @@ from contextlib import suppress
 
 from penstock.engines.spark.changes.executors import ClusterExecutors
 from penstock.engines.spark.changes.transitions import TransitionLog
-from penstock.engines.spark.measuring.gauges import Gauges
 from penstock.engines.spark.measuring.observer import Observer
+from penstock.engines.spark.measuring.snapshots import Gauges
 from penstock.engines.spark.queries import diagnosis
 from penstock.engines.spark.queries.pipeline import RunningPipeline
 from penstock.engines.spark.run_context import RunContext

@@ -26,7 +26,7 @@ from penstock.policies.base import options as ranges
 from penstock.policies.base.messages import listed
 from penstock.policies.base.policy import Context
 from penstock.policies.joker import trials
-from penstock.policies.joker.growth import GrowthRules
+from penstock.policies.joker.bottleneck_actions import GrowthRules
 from penstock.policies.joker.redistribution import redistributed
 from penstock.policies.joker.sections import Section, sections
 from penstock.policies.joker.shrinking import ShrinkRules

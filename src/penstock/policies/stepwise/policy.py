@@ -24,6 +24,7 @@ from penstock.policies.shared.bottlenecks import is_usable
 from penstock.policies.stepwise import profile as profiles
 from penstock.policies.stepwise import profiling_state, search
 from penstock.policies.stepwise.profile import Profile, ProfilingRound
+from penstock.policies.stepwise.profile_scaling import LoadWatch
 from penstock.policies.stepwise.profiling_state import (
     FREE,
     Outcome,
@@ -57,7 +58,6 @@ from penstock.policies.stepwise.search import (
     capacity_reached,
     next_step,
 )
-from penstock.policies.stepwise.watch import LoadWatch
 
 
 @dataclass(frozen=True)

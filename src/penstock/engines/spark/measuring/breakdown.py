@@ -12,7 +12,7 @@ from penstock.dataflow import operators as op
 from penstock.dataflow.graph import Graph
 from penstock.engines.spark.measuring.batches import Batch, arrival_cv, overdue, span_of, waits
 from penstock.engines.spark.measuring.executor_usage import Sample, fixed_and_per_row
-from penstock.engines.spark.measuring.meter import MeterReport
+from penstock.engines.spark.measuring.operator_meter import MeterReport
 from penstock.engines.spark.measuring.task_statistics import Task, behind_shuffle, of_instances
 from penstock.metrics.snapshot import InstanceMetrics, OperatorMetrics, PipelineMetrics
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.engines.spark.measuring.meter import MeterReport
+from penstock.engines.spark.measuring.operator_meter import MeterReport
 from penstock.engines.spark.measuring.task_statistics import (
     ExecutorFacts,
     Running,

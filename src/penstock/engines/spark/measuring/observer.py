@@ -27,7 +27,7 @@ from penstock.engines.spark.measuring.batches import (
     scaled,
 )
 from penstock.engines.spark.measuring.breakdown import CostEstimate, PipelineWindow
-from penstock.engines.spark.measuring.meter import MeterReport
+from penstock.engines.spark.measuring.operator_meter import MeterReport
 from penstock.engines.spark.measuring.task_statistics import Task
 from penstock.engines.spark.pipeline_graph import Input
 from penstock.engines.spark.queries.checkpoint import rows_of

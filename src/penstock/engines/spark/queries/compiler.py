@@ -26,7 +26,7 @@ from penstock.engines.spark.channels.event_time import (
     microseconds,
 )
 from penstock.engines.spark.channels.remote_files import FileStore
-from penstock.engines.spark.measuring.meter import MeterReports
+from penstock.engines.spark.measuring.operator_meter import MeterReports
 from penstock.engines.spark.queries.dead_letters import Desk
 from penstock.engines.spark.queries.record_functions import RecordStep, RecordSteps
 from penstock.engines.spark.queries.stateful_processors import (

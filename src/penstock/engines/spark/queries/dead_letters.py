@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from pyspark import TaskContext
 
 from penstock.engines.spark.channels.remote_files import FileStore
-from penstock.engines.spark.measuring.meter import MeterReport
+from penstock.engines.spark.measuring.operator_meter import MeterReport
 
 _TABLES = ("DataFrame", "Series", "RecordBatch", "Table", "ChunkedArray")
 _LIBRARIES = ("pandas", "pyarrow", "polars", "pyspark")

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.dataflow.operators import Arrow, Filter, FlatMap, Map
-from penstock.engines.spark.measuring.meter import SAMPLED, Meter, MeterReports
+from penstock.engines.spark.measuring.operator_meter import SAMPLED, Meter, MeterReports
 from penstock.engines.spark.queries.dead_letters import Desk, Letters, OperatorError
 from penstock.engines.spark.session.pickling import settled
 from penstock.engines.spark.session.time_zones import in_zone

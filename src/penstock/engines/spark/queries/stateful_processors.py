@@ -11,7 +11,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import StructType
 
-from penstock.engines.spark.measuring.meter import SAMPLED, Meter, MeterReports
+from penstock.engines.spark.measuring.operator_meter import SAMPLED, Meter, MeterReports
 from penstock.engines.spark.queries.dead_letters import Desk, OperatorError
 
 ALL = "__penstock_all"

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
-from penstock.engines.spark.measuring import meter
-from penstock.engines.spark.measuring.meter import SAMPLED, Meter, MeterReport
+from penstock.engines.spark.measuring import operator_meter
+from penstock.engines.spark.measuring.operator_meter import SAMPLED, Meter, MeterReport
 
 BATCH = pa.record_batch({"n": [1, 2, 3]})
 
@@ -60,7 +60,7 @@ class Time:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
-        monkeypatch.setattr(meter, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(operator_meter, "perf_counter", lambda: self.now)
 
     def alternating(self, rows: Iterator[int]) -> Iterator[int]:
         """Every other row takes nothing."""

@@ -12,7 +12,7 @@ from penstock.plan import fusion
 from penstock.plan.plan import Pipeline, Plan
 from penstock.policies.base.messages import listed
 from penstock.policies.joker.sections import Section
-from penstock.policies.joker.splitting import (
+from penstock.policies.joker.split_gain import (
     Cut,
     apply,
     best_cut,

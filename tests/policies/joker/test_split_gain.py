@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from penstock import Dataflow, Discard, Pipeline, Plan
 from penstock.dataflow.graph import Graph
 from penstock.plan import fusion
-from penstock.policies.joker import splitting
-from penstock.policies.joker.splitting import best_cut, cut, split_gains, utility
+from penstock.policies.joker import split_gain
+from penstock.policies.joker.split_gain import best_cut, cut, split_gains, utility
 from tests.engines.spark.flows import source
 from tests.speed import within
 from tests.strategies import dataflows, few, plans
@@ -81,7 +81,7 @@ def test_the_state_keeps_its_ceiling() -> None:
     rows.key_by("key").aggregate("count", n="count(*)").sink("out", Discard())
     whole = Pipeline(("a", "count", "out"), 2, 100, 0.5, 8)
     made = cut(flow.graph, whole.operators, "count")
-    head, tail = splitting.apply(flow.graph, whole, made)
+    head, tail = split_gain.apply(flow.graph, whole, made)
     assert head == Pipeline(("a",), 2, 100, 0.5)
     assert tail == Pipeline(("count", "out"), 2, 100, 0.5, 8)
 
@@ -95,7 +95,7 @@ def test_every_cut_of_a_valid_plan_gives_a_valid_plan_and_its_gain(data: st.Data
     for pipeline in plan.pipelines:
         others = [p for p in plan.pipelines if p is not pipeline]
         for before, gain in split_gains(graph, pipeline.operators, costs).items():
-            made = splitting.apply(graph, pipeline, cut(graph, pipeline.operators, before))
+            made = split_gain.apply(graph, pipeline, cut(graph, pipeline.operators, before))
             assert sorted(n for p in made for n in p.operators) == sorted(pipeline.operators)
             fusion.check(Plan((*others, *made), plan.executors), graph)
             shares = [sum(costs[n] for n in p.operators) for p in made]

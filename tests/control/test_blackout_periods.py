@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.clock import Clock
-from penstock.control.quiet_periods import Quiet
+from penstock.control.blackout_periods import Quiet
 from penstock.engines.simulator.engine import SimulatorEngine
 from penstock.errors import InvalidInput
 from tests.control.doubles import flow
