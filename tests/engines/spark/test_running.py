@@ -97,7 +97,11 @@ def test_channels_are_cleaned_up_behind_the_slowest_reader(spark: Any, tmp_path:
     numbers.frame("one", lambda df: df.select("id")).sink("out1", Memory())
     numbers.frame("two", lambda df: df.select("id")).sink("out2", Memory())
     plan = Plan(
-        (Pipeline(("numbers",)), Pipeline(("one", "out1")), Pipeline(("two", "out2"), cadence=0.5))
+        (
+            Pipeline(("numbers",), admission=500),  # so that it takes several batches
+            Pipeline(("one", "out1")),
+            Pipeline(("two", "out2"), cadence=0.5),
+        )
     )
     engine = run(flow, spark, tmp_path / "run", plan)
     for sink in ("out1", "out2"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +24,9 @@ from penstock.store.run_directory import Wired, Wiring
 
 if TYPE_CHECKING:
     from penstock.engines.spark.running_flow import RunningFlow
+
+_DELETIONS = 20
+"""Attempts to delete a folder: Spark may still be writing a file of the query that has stopped."""
 
 _ROUNDS = 3
 """How often a successor reads up to where its pipeline was when it began to."""
@@ -193,7 +197,12 @@ class SparkPipelines:
         repartition.restore(self._checkpoint(checkpoint))
 
     def discard(self, checkpoint: str) -> None:
-        shutil.rmtree(self._checkpoint(checkpoint), ignore_errors=True)
+        folder = self._checkpoint(checkpoint)
+        for _ in range(_DELETIONS):
+            shutil.rmtree(folder, ignore_errors=True)
+            if not folder.exists():
+                return
+            time.sleep(0.05)
 
     def discard_copy(self, checkpoint: str) -> None:
         repartition.discard_copy(self._checkpoint(checkpoint))
