@@ -1,4 +1,4 @@
-"""Fit the costs with which the simulator reproduces a recorded run.
+"""Fits the costs with which the simulator reproduces a recorded run.
 
 Separate measurements are fitted separately: the parts of a batch, the times of its tasks, and the
 times of Python operators, which were measured where they ran. Times under contention are first
@@ -41,10 +41,10 @@ _IDLE = (0.0, 0.2, 0.4, 0.6, 0.8)
 batch takes aside, and the share of task, state and key costs in which tasks wait."""
 
 _CLEARLY = 0.9
-"""A less simple fit must leave at most this share of the error."""
+"""A more complex fit must reduce the error to at most this share."""
 
 _MOST = 0.9
-"""Quantile of the windows' processor use that the machine must be able to provide."""
+"""Quantile of the windows' processor use that the machine must provide."""
 
 _POLL = 0.02
 """Polling interval that Penstock sets in its Spark sessions; a history does not show it."""
@@ -120,7 +120,7 @@ def fit(recordings: Sequence[RunRecord]) -> Calibration:
 
 @dataclass(frozen=True)
 class _Fit:
-    """A fit for a number of processors, and for what a batch takes of them aside."""
+    """A fit for given processors, and given processor seconds aside per batch."""
 
     processors: float
     costs: Mapping[str, OperatorCost]
@@ -154,7 +154,7 @@ class _Fit:
 def _search(graph: Graph, windows: Sequence[ObservedWindow], known: float) -> _Fit:
     """The simplest fit that explains the recorded batches.
 
-    All processors are available and no task waits for itself, unless that explains clearly less.
+    All processors are available and no task waits, unless another assumption explains clearly more.
     """
 
     def best(shares: Sequence[float], asides: Sequence[float], idles: Sequence[float]) -> _Fit:
@@ -200,7 +200,7 @@ def _under(
 
 
 def _all_windows(recordings: Sequence[RunRecord]) -> list[ObservedWindow]:
-    """The windows of all runs, with the plans of all runs numbered in sequence."""
+    """Windows of all runs, with the plans of all runs numbered in sequence."""
     found: list[ObservedWindow] = []
     for one in recordings:
         first = max((m.plan for m in found), default=-1) + 1
@@ -225,7 +225,7 @@ def _sum(some: Any) -> dict[str, int]:
 
 
 def _background_note(windows: Sequence[ObservedWindow]) -> list[str]:
-    """A note with the processors kept busy by work of no task, by plan.
+    """Note on the processors kept busy by work outside tasks, by plan.
 
     Not used by the fit; shows where the fit is poor. Part of it is `aside`, which is searched for.
     """
@@ -241,7 +241,7 @@ def _background_note(windows: Sequence[ObservedWindow]) -> list[str]:
 
 
 def _cores(windows: Sequence[ObservedWindow], notes: list[str]) -> tuple[float, int]:
-    """Number of processors, as far as known, and of slots."""
+    """Number of processors, assumed equal to slots if unknown, and number of slots."""
     slots = round(float(np.median([m.slots for m in windows])))
     found = [m.processors for m in windows if m.processors is not None]
     if not found:
@@ -252,7 +252,7 @@ def _cores(windows: Sequence[ObservedWindow], notes: list[str]) -> tuple[float, 
 
 
 def _shares(windows: Sequence[ObservedWindow], known: float) -> list[float]:
-    """Shares of the processors to try: no fewer than were seen busy at once."""
+    """Shares of the processors to try: no fewer than were observed busy at once."""
     used = [m.used for m in windows if m.used is not None]
     least = min(1.0, float(np.quantile(used, _MOST)) / known) if used else 0.0
     return [share for share in _SHARES if share >= least] or [1.0]

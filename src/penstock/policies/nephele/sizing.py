@@ -137,7 +137,7 @@ class ConstrainedSequence:
 
 @dataclass(frozen=True)
 class ConstraintOutcome:
-    """Instances and cadences that a constraint needs, and why it cannot be met, if so.
+    """Instances and cadences that a constraint needs, and why it cannot be met.
 
     wait: expected seconds of waiting on the path with the longest waits; None with a bottleneck, or
     if work alone exceeds the bound.
@@ -152,10 +152,10 @@ class ConstraintOutcome:
 def resolve_bottlenecks(
     sequence: ConstrainedSequence, rho_max: float, wait_share: float
 ) -> ConstraintOutcome | None:
-    """Give every bottleneck at least twice its instances; None if there is no bottleneck.
+    """Give every bottleneck at least twice its instances; None without a bottleneck.
 
-    Nothing is scaled down meanwhile, because measurements downstream of a bottleneck are too low.
-    A bottleneck's own measured wait is of no use either; if Kingman's formula asks for more than
+    Nothing is scaled down meanwhile, because measurements downstream of a bottleneck are too low. A
+    bottleneck's own measured wait is of no use either; if Kingman's formula asks for more than
     twice the instances to meet the constraint, it gets those.
     """
     jammed = [s for s in sequence.stations.values() if s.utilisation >= rho_max]
@@ -197,7 +197,7 @@ def _by_formula(sequence: ConstrainedSequence, jammed: Iterable[Station]) -> Con
 def fewest_instances(
     sequence: ConstrainedSequence, wait_share: float, cadence_share: float, tolerance: float = 0.0
 ) -> ConstraintOutcome:
-    """Return the fewest instances that keep waits within their share, and the cadences.
+    """Return the fewest instances that keep waits within their share, and cadences.
 
     The present instances stay if their waits exceed that by less than the tolerance, and if the
     fewest would save less than that share of them.
@@ -266,7 +266,7 @@ def _will_do(
 def _evenly(
     sequence: ConstrainedSequence, wanted: Mapping[str, int], budget: float
 ) -> dict[str, int]:
-    """Give each pipeline an equal part of the budget: pessimistic, but valid for all paths."""
+    """Give each pipeline an equal part of the budget: pessimistic, but always valid."""
     part = budget / sequence.length
     found = {}
     for name, instances in wanted.items():
@@ -297,7 +297,7 @@ def _cadences(
     waits: Iterable[float],
     share: float,
 ) -> Mapping[str, float]:
-    """Split the time left for gathering evenly among the pipelines of the longest path.
+    """Split the time left for gathering evenly along the longest path.
 
     A pipeline that works in batches adds the delay that batches cause anyway, but only up to the
     cadence that still saves overhead. The overhead is an average over several windows, because
