@@ -131,8 +131,8 @@ def task_costs(
     columns["output"] = begin * [_writing(one.seen, stage) for one, stage in seen]
     rest = np.array([_rest(one, stage, costs) for one, stage in seen])
     whole = np.array([sum(_rest(o, s, costs) for s in range(o.seen.shape.stages)) for o, _ in seen])
-    # a stage's time is what the other leaves, so it is no more exact than the whole;
-    # all plans count alike, however many windows show them: those with small batches overlap
+    # A stage's time is the whole minus the other stage, so its error is that of the whole.
+    # All plans count alike, however many windows show them: those with small batches overlap.
     groups = group_numbers([(one.plan, one.seen.pipeline.name) for one, _ in seen])
     weights = 1 / np.maximum(whole, 0.1 * float(np.median(whole)) + 1e-6) ** 2
     weights *= group_weights(groups)
@@ -143,7 +143,7 @@ def task_costs(
         cpu[name] = cpu.get(name, 0.0) + found.pop(name)
     for name, word in touched.items():
         touch[name] = touch.get(name, 0.0) + found.pop(word)
-    # rows of larger tasks may be cheaper: that was not observed
+    # The fit does not cover larger tasks, whose rows may be cheaper.
     few = max(one.seen.rows / one.seen.shape.tasks for one in placed)
     return replace(batch, few=few, **found), replace(costs, cpu=cpu, touch=touch)
 

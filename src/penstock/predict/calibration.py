@@ -31,14 +31,19 @@ from penstock.predict.observations import (
 from penstock.predict.operator_fit import FittedCosts
 
 _WARM = 25.0
-"""Seconds at the start of a run that are ignored if enough others are left: the JVM is slow
-until it has compiled its hot code."""
+"""Seconds at the start of a run that the fit ignores if enough windows remain.
+
+The JVM is slow until it has compiled its hot code.
+"""
 
 _SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4)
 _ASIDE = (0.0, 0.02, 0.04, 0.06, 0.08, 0.12, 0.18, 0.25)
 _IDLE = (0.0, 0.2, 0.4, 0.6, 0.8)
-"""Grid of the search: available processors as shares of the known ones, processor seconds a
-batch takes aside, and the share of task, state and key costs in which tasks wait."""
+"""Search grid: processor shares, processor seconds aside, shares of idle time.
+
+The first are available processors relative to the known ones; the second is what a batch takes
+aside; the last is the share of task, state and key costs in which tasks wait.
+"""
 
 _CLEARLY = 0.9
 """A more complex fit must reduce the error to at most this share."""
@@ -47,7 +52,7 @@ _MOST = 0.9
 """Quantile of the windows' processor use that the machine must provide."""
 
 _POLL = 0.02
-"""Polling interval that Penstock sets in its Spark sessions; a history does not show it."""
+"""Polling interval in seconds of Penstock's Spark sessions; not in a history."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +188,7 @@ def _under(
     }
     costs = operator_fit.initial_costs(graph, windows, keys, idle)
     batch = MicroBatch(task=0.0, aside=aside, idle=idle)
-    for _ in range(2):  # contention depends on waiting times, and these on contention
+    for _ in range(2):  # contention depends on waiting times, and vice versa
         costs = operator_fit.refined_costs(_placed(windows, costs, processors, batch), costs)
     measured = costs
     told = [*notes]
@@ -265,7 +270,7 @@ def _placed(
     usual = float(np.median(calm)) if calm else np.inf
     found = []
     for moment in windows:
-        # while a batch waits for a slot it wants no processor
+        # A batch that waits for a slot needs no processor.
         most = usual if moment.crowded else np.inf
         wants = [_runnable(one, costs, batch, most) for one in moment.pipelines]
         always = sum(batch.aside * one.batches / one.seconds for one in moment.pipelines)

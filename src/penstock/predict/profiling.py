@@ -31,7 +31,7 @@ GUARD = Guard(cooldown=0.0, settle=0.0, undo=0.0, horizon=math.inf)
 """Lets every trial through, except for bounds, budget and missing metrics."""
 
 _CARRIED = 0.95
-"""Share of the offered load above which the load, not the plan, may limit the throughput."""
+"""Share of the offered load above which the load may limit the throughput."""
 
 
 @dataclass(frozen=True)

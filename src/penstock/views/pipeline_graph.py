@@ -117,7 +117,7 @@ class _Drawing:
     def _step(
         self, source: str, one: Position, other: Position, *, first: bool, last: bool
     ) -> None:
-        """Draw an edge from one column to the next, through any columns it skips."""
+        """Draw an edge up to the next column, and across that column if the edge goes on."""
         start = self._starts[one.layer]
         begin = start + (len(self.labels[source]) + 1 if first else 0)
         end = self._starts[other.layer] - 2

@@ -26,7 +26,7 @@ from penstock.errors import PenstockError
 from penstock.policies.base.policy import Policy
 
 _NUMBER = "$number"
-"""Key of an object that stands for a number JSON has no word for: NaN or an infinity."""
+"""Key of an object that stands for a number that JSON lacks: NaN or an infinity."""
 
 
 class UnreadableMemory(PenstockError):

@@ -26,7 +26,7 @@ from penstock.policies.shared.rates import NotMeasured
 from penstock.policies.shared.topology import Topology
 
 _ROUNDING = 1e-9
-"""Instances more than a whole number that are an error of floating point, not a need."""
+"""Fraction of an instance that is a floating-point error, not a need."""
 
 
 @dataclass(frozen=True)

@@ -31,10 +31,10 @@ Reals = npt.NDArray[np.float64]
 Pair = tuple[Pipeline, Pipeline]
 
 _MERGES = 20
-"""Most merges in one redistribution: enough for any hand-written flow, and still fast."""
+"""Maximum merges per redistribution: enough for hand-written flows, and fast."""
 
 _TRIED = 8
-"""Number of neighbours, those with the least work, with which the busiest pipeline is merged."""
+"""Number of neighbours, by least work, that the busiest pipeline may merge with."""
 
 _NEAR = 1e-12
 """Relative difference below which two utilisations are equal."""

@@ -16,15 +16,17 @@ from penstock.policies.nephele.queue_model import Station, cadence_for, round_up
 from penstock.policies.shared.rebalance import Allotment, Vertex, p_w, rebalance
 
 _PATHS = 32
-"""Most paths of a sequence that are balanced one by one; after these, all get equal shares."""
+"""Maximum number of paths balanced one by one; all others get equal shares."""
 
 _CLOSE = 1.1
-"""If a constraint cannot be met, a wait within this factor of the least possible will do."""
+"""Acceptable wait if a constraint cannot be met, relative to the least possible."""
 
 _SPARED = 3.0
-"""Longest useful cadence, in multiples of the overhead of a batch: it saves up to two thirds of the
-overhead of batches without a pause. Longer ones save little more, cost latency, and cause bursts of
-work that need more instances in the end."""
+"""Longest useful cadence, in multiples of the overhead of a batch.
+
+It saves up to two thirds of the overhead of batches without a pause. Longer ones save little more,
+cost latency, and cause bursts of work that need more instances in the end.
+"""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from penstock.policies.shared.rebalance import Vertex, spread
 
 _FEW = 50
 _DEVIATIONS = 9
-"""Terms that count in a sum over many servers, in standard deviations of the load."""
+"""Standard deviations of the load within which terms of a sum over servers count."""
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,16 @@ from penstock.policies.base.messages import listed
 from penstock.policies.shared.topology import Topology
 
 CONGESTED = 1.2
-"""Rows arriving for each row processed, above which a pipeline counts as congested."""
+"""Ratio of arriving to processed rows above which a pipeline is congested."""
 
 ROUNDING = 1e-9
-"""Relative difference of ratios that counts as equal, because rounding may cause it."""
+"""Relative difference of ratios below which they count as equal (rounding)."""
 
 _IDLE = 0.5
-"""Utilisation below which no backlog can build up. With batches, more rows may arrive than finish
-in one window, and fewer in the next."""
+"""Utilisation below which no backlog can build up.
+
+With batches, more rows may arrive than finish in one window, and fewer in the next.
+"""
 
 _AT_WORK = 0.9
 """Share of time at work from which a pipeline is assumed to cause back pressure."""
@@ -254,7 +256,7 @@ CATCH_UP = 30.0
 """Default number of seconds in which a backlog is to be worked off."""
 
 _USUAL = 2.0
-"""Seconds of arrivals that are not a backlog: rows that wait for the previous batch to end."""
+"""Seconds of arrivals that are not a backlog but wait for the previous batch."""
 
 _ROW = 1e-6
 """Rows per second below which a pipeline counts as idle: one row in eleven days."""

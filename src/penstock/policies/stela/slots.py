@@ -126,7 +126,7 @@ class SlotAllocation:
 
 
 Choice = Callable[[SlotAllocation, Any], tuple[str | None, Any]]
-"""Chooses the pipeline that gets the next slot (None: no pipeline), and returns its state.
+"""Chooses the pipeline that gets the next slot, or None, and returns its state.
 
 The state is None at first. It refers to the allocation before the last slot was given.
 """

@@ -23,7 +23,7 @@ from penstock.plan.plan import Plan
 from penstock.policies.stepwise.significance import compare
 
 _AGAIN = 0.03
-"""Largest relative difference of the means of a plan that was tried twice, in the paper."""
+"""Largest relative difference between two trials of the same plan in the paper."""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,10 @@ from penstock.plan.plan import Plan
 from penstock.policies.stepwise.profile import Feature, ProfilingRound
 
 BEAT = 1.0
-"""Cadence in seconds of a source that is slowed down. Without one, its rate would depend on how
-fast its batches are, and so on everything else that runs."""
+"""Cadence in seconds of a source that is slowed down.
+
+Without one, its rate would depend on how fast its batches are, and so on everything else that runs.
+"""
 
 
 _ENOUGH = 30
