@@ -16,7 +16,7 @@ from penstock.policies.base import messages
 from penstock.policies.base.policy import Context, Policy
 
 BUSY = 0.8
-"""Share of busy slots above which the interval grows; half of it lets it shrink."""
+"""Share of busy slots above which the interval grows; it shrinks below half."""
 
 _SMALLEST = 0.1
 

@@ -91,7 +91,7 @@ class ClusterExecutors:
         return tuple(sorted((found.apply(i) for i in range(found.size())), key=_age))
 
     def check(self, wanted: int, leaving: Iterable[str] = (), now: int | None = None) -> None:
-        """Raise `Refused` if this number of executors is impossible.
+        """Raise `Refused` for an impossible number, or an unknown name in `leaving`.
 
         now: executors of the plan in force, None to skip the check of dynamic allocation.
         """

@@ -42,7 +42,7 @@ class Aftermath:
         return bool(self.operators.intersection(pipeline.operators))
 
     def settled(self, outputs: Outputs, waiting: int | None, now: float) -> Transition | None:
-        """Complete record once output has resumed and the backlog is back; else None.
+        """Complete record once output flows and the backlog is worked off; else None.
 
         After `PATIENCE` seconds it returns the record as far as it is known.
         """
