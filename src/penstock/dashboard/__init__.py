@@ -1,5 +1,5 @@
-"""The dashboard: a page in a browser that shows a run, live or from its history.
+"""Dashboard: a browser page that shows a run, live or from its history.
 
-It reads only the run directory and runs in a process of its own, so finished and running flows look
-alike. Requests go through the mailbox of the run, as on the command line.
+It reads only the run directory, in a separate process, so running and finished flows look alike.
+Requests go through the mailbox of the run, as on the command line.
 """

@@ -1,4 +1,4 @@
-"""The process that `Beside` starts: serves what standard input names, until that closes."""
+"""Process started by `Beside`: serves the run named on stdin until stdin closes."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Who may view the dashboard, and who may send requests to the run.
+"""Access control of the dashboard: who may view, and who may send requests.
 
-On loopback anybody may view; on any other address viewing needs the token, and changing the run
-always does. The token is in the fragment of the printed URL, which browsers do not send; the page
-keeps it for its tab and sends it in a header. There are no cookies, so no other site can act in the
-user's name (CSRF). Requests for foreign host names (DNS rebinding) are rejected.
+On loopback anybody may view; on any other address viewing needs the token. Changing the run always
+needs it. The printed URL has the token in its fragment, which browsers do not send; the page keeps
+it for its tab and sends it in a header. There are no cookies, so no other site can act in the
+user's name (CSRF). Requests for other host names (DNS rebinding) are rejected.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.errors import InvalidInput
 
-LEAST = 16  # characters of a token
+LEAST = 16  # minimum length of a token
 _WHERE = "open the address printed when the dashboard started: it contains the token"
 
 HEADERS: Mapping[str, str] = {
@@ -40,7 +40,7 @@ HEADERS: Mapping[str, str] = {
 
 
 def is_local(host: str) -> bool:
-    """True if only this machine can reach an address."""
+    """True if an address can be reached only from this machine."""
     if host.lower() == "localhost":
         return True
     try:
@@ -51,7 +51,7 @@ def is_local(host: str) -> bool:
 
 @dataclass(frozen=True)
 class Access:
-    """The checks of a request. local: the page is served on loopback only."""
+    """Checks requests. local: the page is served on loopback only."""
 
     local: bool = True
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
@@ -79,7 +79,7 @@ class Access:
 
 
 def _foreign(headers: Headers, host: str) -> bool:
-    """True if the browser says that another site sent the request."""
+    """True if the browser reports that another site sent the request."""
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return True
     origin = headers.get("origin")
@@ -87,7 +87,7 @@ def _foreign(headers: Headers, host: str) -> bool:
 
 
 def _split(address: str) -> SplitResult:
-    """A URL in its parts; empty parts if it is malformed."""
+    """Parts of a URL; empty if it is malformed."""
     try:
         return urlsplit(address)
     except ValueError:
@@ -95,7 +95,7 @@ def _split(address: str) -> SplitResult:
 
 
 class Guarded:
-    """Middleware that checks `Access` and adds security headers."""
+    """ASGI middleware that enforces `Access` and adds security headers."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app

@@ -1,9 +1,9 @@
-"""The dashboard of a running flow, in a process of its own that ends with the run.
+"""Serves the dashboard of a running flow from a process that ends with the run.
 
-A process, not a thread: its JSON must not take time from the control loop and Spark's driver, and
-its failures cannot touch the flow. The port is bound before the run starts, so that a taken port
-fails early; the process inherits the socket. It ends when its standard input closes, so it never
-outlives this process.
+A process, not a thread: JSON encoding must not slow the control loop and Spark's driver, and a
+failure of the dashboard cannot affect the flow. The port is bound before the run starts, so that a
+taken port fails early; the process inherits the socket. It ends when its stdin closes, so it never
+outlives the run.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from penstock.dashboard.serving import LOOPBACK, address, check_installed, liste
 
 
 class Beside:
-    """A view that starts a dashboard of the run it is shown; `url` is known at once."""
+    """A view that starts a dashboard of its run; `url` is known at once."""
 
     def __init__(self, port: int | None = None) -> None:
-        """Port None is the default port, or any if that is taken. Raises `InvalidInput`."""
+        """port: None for the default port or, if taken, any. Raises `InvalidInput`."""
         check_installed()
         self._socket = listen(port, LOOPBACK)
         self._token = secrets.token_urlsafe(24)
@@ -31,13 +31,13 @@ class Beside:
         self._process: subprocess.Popen[str] | None = None
 
     def show(self, status: Status) -> None:
-        """Start the dashboard at the first call, which tells the run directory."""
+        """Start the dashboard at the first call, which provides the run directory."""
         if self._process is None:
             self._process = self._started(status.run_dir)
-            self._socket.close()  # the other process has it now
+            self._socket.close()  # the child process has inherited it
 
     def close(self) -> None:
-        """End the process, which tells open pages; idempotent."""
+        """End the process, which notifies open pages; idempotent."""
         self._socket.close()
         if self._process is None or self._process.stdin is None:
             return
@@ -56,11 +56,11 @@ class Beside:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             pass_fds=[number],
-            start_new_session=True,  # Ctrl-C is for the run only, which then drains
+            start_new_session=True,  # Ctrl-C must reach only the run, which then drains
             text=True,
         )
         assert process.stdin is not None
-        # The token goes through the pipe: command lines can be read by other users.
+        # The token goes through the pipe, because other users can read command lines.
         told = {"run_dir": str(run_dir.absolute()), "socket": number, "token": self._token}
         with suppress(OSError):
             process.stdin.write(json.dumps(told) + "\n")

@@ -1,4 +1,4 @@
-"""Reads a run directory incrementally, whenever a page asks for it."""
+"""Reads a run directory incrementally, on each request of a page."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from penstock.store.history import RecordedTransition, TurnTime
 DRAWN = 300
 """Dataflows with more operators are shown as a table, not drawn."""
 
-_FULL = 2000  # points kept at most; then they are thinned to half
-_FRESH = 0.4  # seconds before the directory is read again
-_SILENT = 15.0  # seconds without a turn after which a notice is shown
-_ENDING = 3.0  # seconds after the last turn in which a summary may still come
+_FULL = 2000  # maximum number of points; beyond it, every second one is dropped
+_FRESH = 0.4  # minimum seconds between two reads of the directory
+_SILENT = 15.0  # seconds without a turn until a notice is shown
+_ENDING = 3.0  # seconds after the last turn in which a summary may still appear
 
 
 @dataclass(frozen=True)
 class Update:
-    """What is new since a turn: points and events to add, entries to add or to replace."""
+    """What is new since a turn: points and events to add, entries to add or replace."""
 
     turn: int
     points: list[Point] = field(default_factory=list)
@@ -55,7 +55,7 @@ def check(run_dir: Path) -> None:
     with _translated(run_dir):
         run_directory.check_version(run_dir)
         if (run_dir / "run.json").exists() and not (run_dir / history.DATAFLOW).exists():
-            return  # it has just begun
+            return  # the run has just begun
         _ = history.dataflow(run_dir).topological
         history.turn_times(run_dir)
 
@@ -73,10 +73,10 @@ def _translated(run_dir: Path) -> Iterator[None]:
 
 
 class RunReader:
-    """The history of a run directory so far, and the state of the run. Thread-safe.
+    """History so far and state of the run in a directory. Thread-safe.
 
-    Reading again is cheap: only turns since the last read. A run that has not started yet is empty,
-    not an error.
+    A read covers only turns since the last one. A run that has not started yet is empty, not an
+    error.
     """
 
     def __init__(self, run_dir: Path, clock: Callable[[], float] = time.time) -> None:
@@ -101,7 +101,7 @@ class RunReader:
     # --- what the page requests -------------------------------------------------------------------
 
     def head(self) -> dict[str, Any]:
-        """What stays the same during a run: the dataflow and its layout."""
+        """What stays the same during a run: options, dataflow and layout."""
         with self._lock:
             self._refresh()
             asked = run_options.read(self.run_dir)
@@ -118,7 +118,7 @@ class RunReader:
             return shown
 
     def since(self, turn: int, event: int = 0) -> Update:
-        """What is new after a turn and after the event of a number; 0 for everything."""
+        """What is new after a turn and after an event number; 0 for everything."""
         with self._lock:
             self._refresh()
             added = [p for p in self._points if p["turn"] > turn]
@@ -146,7 +146,7 @@ class RunReader:
             return made
 
     def status(self) -> dict[str, Any]:
-        """The phase (starting, running, ending or over), and what is wrong, if anything."""
+        """Phase (starting, running, ending or over), and what is wrong, if anything."""
         with self._lock:
             self._refresh()
             running = self._running()
@@ -181,7 +181,7 @@ class RunReader:
                 return  # not started yet
             run_directory.check_version(self.run_dir)
             graph = history.dataflow(self.run_dir)
-            _ = graph.topological  # raises if there is a cycle, before the graph is drawn
+            _ = graph.topological  # raises `CycleError` before the graph is drawn
             self._graph = graph
         since = self._last.turn if self._last else 0
         found = history.turn_times(self.run_dir, since)
@@ -198,7 +198,7 @@ class RunReader:
         self._add_events()
 
     def _place(self, new: list[TurnTime]) -> None:
-        """Put turns on one time axis: a continued run begins where the previous one ended."""
+        """Put turns on one time axis; a continued run starts where the previous ended."""
         before = self._last
         for one in new:
             if before is not None and one.run != before.run:
@@ -221,7 +221,7 @@ class RunReader:
             self._points = self._points[:-1:2] + self._points[-1:]
 
     def _add_entries(self, new: list[TurnTime]) -> None:
-        """Add decisions; earlier changes are read again until their cost is settled."""
+        """Add decisions; re-read earlier changes until their cost is settled."""
         first = new[0].turn if new else None
         waiting = [e["turn"] for e in self._entries if _open(e)]
         since = min((t for t in (first, *waiting) if t is not None), default=None)
@@ -281,7 +281,7 @@ class RunReader:
         return None
 
     def _summed_up(self) -> bool:
-        """True if the summary belongs to the last run, not to one that it continues."""
+        """True if the summary is of the last run, not of one that it continues."""
         try:
             written = (self.run_dir / "summary.json").stat().st_mtime
         except OSError:
@@ -294,7 +294,7 @@ class RunReader:
 
 
 def _drawn(graph: Graph) -> dict[str, Any]:
-    """The dataflow and its layout; no layout if it has too many operators."""
+    """Dataflow and layout as JSON values; no layout for too many operators."""
     placed = layout(graph).to_json() if len(graph.operators) <= DRAWN else None
     return {"dataflow": structure.to_json(graph), "layout": placed}
 

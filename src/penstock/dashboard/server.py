@@ -1,4 +1,4 @@
-"""The dashboard's HTTP routes: the page, its data, a stream of updates, and requests.
+"""HTTP routes of the dashboard: the page, its data, updates, and requests.
 
 GET  /                  the page, and its files under /page/
 GET  /api/run           the dataflow, its layout, and the state of the run
@@ -35,16 +35,16 @@ from penstock.store.serialization import plain
 
 PAGE = Path(__file__).parent / "page"
 _TURN = 1.0
-_SLICE = 0.1  # seconds a stream may outlive the end
+_SLICE = 0.1  # seconds that a stream may outlive the server's end
 _PATIENCE = 120.0  # seconds to wait for an answer: a change may have to move state
-_ASKERS = 4  # requests that may wait at a time, so that they do not block readers
-_LONGEST = 4096  # bytes of a request
+_ASKERS = 4  # maximum number of requests that wait for the run, so that they do not block readers
+_LONGEST = 4096  # maximum bytes of a request
 
 
 def application(
     reader: RunReader, access: Access, ending: Callable[[], bool] = lambda: False
 ) -> ASGIApp:
-    """The ASGI application of a dashboard; streams end when `ending` returns True."""
+    """ASGI application of the dashboard; streams end when `ending` returns True."""
     answers = _Answers(reader, ending)
     return Guarded(
         Starlette(
@@ -64,7 +64,7 @@ def application(
 
 
 class _Answers:
-    """The handlers, one method per route."""
+    """Handlers, one method per route."""
 
     def __init__(self, reader: RunReader, ending: Callable[[], bool]) -> None:
         self._reader = reader
@@ -92,7 +92,7 @@ class _Answers:
         return StreamingResponse(updates, media_type="text/event-stream")
 
     async def _updates(self, turn: int, event: int) -> AsyncIterator[str]:
-        """What is new, every second; at least the status, so that a lost connection is noticed."""
+        """Yield what is new every second, always with the status, as a heartbeat."""
         shown = -1
         while True:
             update = await run_sync(self._reader.since, turn, event)
@@ -128,7 +128,10 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 async def _wanted(request: Request) -> str:
-    """The request in a body of JSON, which forms of other sites cannot send without preflight."""
+    """Request text from a JSON body.
+
+    Only JSON is accepted: forms of other sites cannot send it without a CORS preflight.
+    """
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
     if kind != "application/json":
         raise InvalidInput(f"a request must be application/json, not '{kind}'")

@@ -1,4 +1,4 @@
-"""Serving the dashboard at an address until it is told to end."""
+"""Serves the dashboard at an address until told to end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.errors import InvalidInput
 
 LOOPBACK = "127.0.0.1"
 PORT = 8765
-"""The default port of the dashboard; another one is used if it is taken."""
+"""Default port of the dashboard; if it is taken, any free port is used."""
 
 
 def check_installed() -> None:
@@ -27,9 +27,9 @@ def check_installed() -> None:
 
 
 def listen(port: int | None, host: str = LOOPBACK) -> socket.socket:
-    """A listening socket. port: None for the default or, if taken, any free port; 0 for any.
+    """Return a listening socket.
 
-    Raises `InvalidInput`.
+    port: None for the default port or, if taken, any free one; 0 for any. Raises `InvalidInput`.
     """
     if port is not None and not 0 <= port <= 65535:
         raise InvalidInput(f"{port} is not a valid port for the dashboard: use 1 to 65535")
@@ -53,7 +53,7 @@ def _bound(port: int, host: str) -> socket.socket:
 
 
 def address(listening: socket.socket, token: str) -> str:
-    """The URL of the dashboard; the fragment with the token never leaves the browser."""
+    """URL of the dashboard; the fragment with the token never leaves the browser."""
     host, port = listening.getsockname()[:2]
     host = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)
     host = f"[{host}]" if ":" in host else host
@@ -66,7 +66,7 @@ def serve(
     token: str,
     until: Callable[[], object] | None = None,
 ) -> None:
-    """Serve until Ctrl-C, or until `until` returns, which runs in a thread of its own."""
+    """Serve until Ctrl-C, or until `until` returns, which runs in its own thread."""
     import uvicorn
 
     from penstock.dashboard.access import Access, is_local

@@ -1,7 +1,7 @@
-"""What the page shows, as plain JSON values: points over time, decisions, events, one moment.
+"""Data of the page as plain JSON values: points, decisions, events, one moment.
 
-Whatever needs computing is computed here, not in the page: an operator's share of the work, how
-close a pipeline is to its capacity, which instance gets too many rows. None is not measured.
+All computation happens here, not in the page: an operator's share of the work, how close a pipeline
+is to its capacity, which instance gets too many rows. None means not measured.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from penstock.store.serialization import plain
 from penstock.store.timeline import Sample, without_numbers
 
 WARM, HOT = 0.7, 0.9
-"""Utilisation from which a pipeline is busy, and a bottleneck."""
+"""Utilisation from which a pipeline is busy, and is a bottleneck."""
 
 SKEWED = 1.5
-"""An instance with this many times the mean number of rows has too many."""
+"""Multiple of the mean number of rows from which an instance is overloaded."""
 
 Point = dict[str, Any]
 Entry = dict[str, Any]
 Frame = dict[str, Any]
 
 KEPT = "kept"
-"""Kind of a decision that keeps the plan; most decisions do."""
+"""Kind of a decision that keeps the plan, as most do."""
 
 
 # --- points: what the charts show -----------------------------------------------------------------
 
 
 def points(seen: Iterable[RecordedSnapshot], before: Point | None = None) -> Iterator[Point]:
-    """A point for each turn; rates are means since the previous turn.
+    """Yield a point per turn; rates are means since the previous turn.
 
-    A turn at the same instant as the previous one, as the last of a run may be, repeats its rates.
+    A turn at the same time as the previous one, such as the last of a run, repeats its rates.
     before: the point of the first turn, if known; it is not yielded again.
     """
     one, other = tee(seen)
@@ -91,12 +91,12 @@ def _point(line: Sample, now: RecordedSnapshot) -> Point:
 
 
 def _rate(value: float | None) -> float | None:
-    """None for a negative rate: a continued run may restart from lower totals."""
+    """The rate; None if negative: a continued run may restart from lower totals."""
     return None if value is None or value < 0 else value
 
 
 def _backlog(now: RecordedSnapshot) -> Iterator[tuple[str, int]]:
-    """Waiting rows of each channel; of the whole pipeline if it reads no channel."""
+    """Yield waiting rows by channel; of a pipeline that reads no channel, its total."""
     snapshot = now.snapshot
     home = {name: p.name for p in now.plan.pipelines for name in p.operators}
     read = {home.get(channel.reader) for channel in snapshot.channels.values()}
@@ -112,10 +112,10 @@ def _backlog(now: RecordedSnapshot) -> Iterator[tuple[str, int]]:
 
 
 def entry(decision: Mapping[str, Any], change: RecordedTransition | None = None) -> Entry:
-    """A decision and its outcome.
+    """A decision and its outcome as JSON values.
 
-    kind: changed, refused, failed (the policy), vetoed, advised or kept. turn, last: the first and
-    the last turn that made it.
+    kind: changed, refused, failed (the policy), vetoed, advised or kept. turn, last: first and last
+    turn that made the decision.
     """
     kind, title = _outcome(decision, change)
     return {
@@ -139,7 +139,7 @@ def grouped(
     changes: Mapping[int, RecordedTransition],
     before: Entry | None,
 ) -> list[Entry]:
-    """Entries with repeated decisions merged; the first may continue the entry `before`."""
+    """Entries with repeated decisions merged; `before` is the last entry so far."""
     found: list[Entry] = [] if before is None else [dict(before)]
     for decision in decisions:
         one = entry(decision, changes.get(decision["turn"]))
@@ -167,7 +167,7 @@ def _outcome(decision: Mapping[str, Any], change: RecordedTransition | None) -> 
 
 
 def _same(one: Entry) -> object:
-    """A key that equal decisions share: they may differ in numbers only."""
+    """Grouping key: equal for decisions that differ only in numbers."""
     words = without_numbers(f"{one['title']}|{one['reason']}")
     rules = tuple(veto["rule"] for veto in one["vetoes"])
     return one["kind"], one["mode"], rules, words
@@ -226,7 +226,7 @@ def frame(graph: Graph, seen: RecordedSnapshot, *, offers: bool = False) -> Fram
 
 
 def level(pipeline: PipelineMetrics) -> str | None:
-    """Load of a pipeline: calm, warm or hot; None if unknown.
+    """Load level of a pipeline: calm, warm or hot; None if unknown.
 
     More arrivals than departures alone do not make a bottleneck: the pipeline may be batching.
     """
@@ -304,7 +304,7 @@ def _instance(index: int, found: InstanceMetrics | None, mean: float) -> dict[st
 
 
 def _operators(graph: Graph, snapshot: Snapshot) -> list[dict[str, Any]]:
-    """work: seconds of work per second. cost: its share of the work of all operators."""
+    """Operators with metrics. work: seconds per second. cost: share of total work."""
     work = {o.name: _work(snapshot.operators.get(o.name)) for o in graph.operators}
     whole = sum(one for one in work.values() if one is not None)
     return [
@@ -325,7 +325,7 @@ def _work(found: OperatorMetrics | None) -> float | None:
 
 
 def _edges(graph: Graph, plan: Plan, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
-    """Every edge with its rate, and its channel if it leads to another pipeline."""
+    """Yield edges with their rate, and the channel if they lead to another pipeline."""
     for name in graph.topological:
         home = plan.pipeline_of(name)
         for reader in graph.successors[name]:
@@ -355,7 +355,7 @@ def _executors(snapshot: Snapshot) -> list[dict[str, Any]]:
 
 
 def _offers(graph: Graph, plan: Plan, pipeline: Pipeline) -> dict[str, Any]:
-    """Requests that are possible for a pipeline: bounds of parallelism, cuts, fusions."""
+    """Possible requests for a pipeline: bounds of parallelism, splits, fusions."""
     bounds = fusion.bounds(graph, pipeline.operators)
     others = (p.name for p in plan.pipelines if p is not pipeline)
     return {

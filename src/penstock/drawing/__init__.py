@@ -1,1 +1,1 @@
-"""Drawings and figures: values, layout, and renderers for SVG, PNG and pages."""
+"""Drawings and charts: values, layout, and renderers for SVG, PNG and HTML."""

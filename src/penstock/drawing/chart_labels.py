@@ -1,4 +1,4 @@
-"""Numbers and labels of charts: how they are written, and where they fit without overlapping."""
+"""Number formats, ticks and label placement of charts."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from itertools import accumulate, pairwise, product
 from penstock.drawing.figures import Mark
 
 MARKED, MANY = 40, 60
-"""Decisions that are shown where there are more than `MANY` of them."""
+"""Number of decisions shown if a panel has more than `MANY` of them."""
 
 
 def text_width(words: str, size: float) -> float:
-    """Approximate width of words in a sans-serif font; readers' fonts differ."""
+    """Approximate width of text in a sans-serif font; the reader's font may differ."""
     return size * sum(_em(c) for c in words)
 
 
@@ -28,7 +28,7 @@ def _em(character: str) -> float:
 
 
 def short(value: float) -> str:
-    """A number with three significant digits: `0.25`, `36`, `1,650`, `12.5k`, `2M`."""
+    """Number with three significant digits: `0.25`, `36`, `1,650`, `12.5k`, `2M`."""
     for limit, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= limit * 0.99995:
             return short(value / (1e3 if unit == "k" else limit)) + unit
@@ -39,7 +39,7 @@ def short(value: float) -> str:
 
 
 def same_precision(values: Sequence[float], digits: int) -> list[str]:
-    """Numbers with the same decimals, of which the largest has `digits` significant digits."""
+    """Numbers with equal decimals; the largest has `digits` significant digits."""
     most = max(map(abs, values), default=0.0)
     after = digits - 1 - math.floor(math.log10(most)) if most else 0
     if most >= 1000 and after < 0:
@@ -59,7 +59,7 @@ def _rounded(value: float, digits: int) -> str:
 
 
 def ticks(low: float, high: float, about: int = 4, *, whole: bool = False) -> list[float]:
-    """Round values, about so many steps, from at or below `low` to at or above `high`.
+    """Round values in about `about` steps that enclose `low` to `high`.
 
     whole: integers only.
     """
@@ -76,7 +76,10 @@ def ticks(low: float, high: float, about: int = 4, *, whole: bool = False) -> li
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten that enclose two positive values; over less than two decades also 2 and 5."""
+    """Powers of ten that enclose two positive values; 1-2-5 steps for short ranges.
+
+    A range below a factor of 50 counts as short.
+    """
     if high / low >= 50:
         first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
         return [10.0**power for power in range(first, max(last, first + 1) + 1)]
@@ -91,9 +94,9 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def columns(widths: Sequence[float], gap: float, room: float) -> int:
-    """Into how many columns the entries of a legend fit; earlier columns may be one longer.
+    """Number of legend columns that fit; earlier columns may have one entry more.
 
-    gap: what each column takes beside its widest entry.
+    gap: room that each column needs besides its widest entry.
     """
     for across in range(len(widths), 1, -1):
         least, longer = divmod(len(widths), across)
@@ -104,7 +107,7 @@ def columns(widths: Sequence[float], gap: float, room: float) -> int:
 
 
 def spread(places: Sequence[float], least: float) -> list[float]:
-    """Ascending places, moved as little as needed until neighbours are `least` apart."""
+    """Ascending positions, moved as little as needed to be `least` apart."""
     found = list(places)
     for _ in range(100):
         moved = False
@@ -119,7 +122,7 @@ def spread(places: Sequence[float], least: float) -> list[float]:
 
 
 def largest(marks: Sequence[Mark]) -> tuple[Mark, ...]:
-    """The decisions to show: of very many, those that change most."""
+    """The decisions to show: if there are very many, those with the largest change."""
     if len(marks) <= MANY:
         return tuple(marks)
     most = sorted(marks, key=lambda mark: -mark.size)[:MARKED]
@@ -128,7 +131,7 @@ def largest(marks: Sequence[Mark]) -> tuple[Mark, ...]:
 
 @dataclass(frozen=True)
 class MarkLabel:
-    """Where the label of a decision goes: row 0 is the upper one; left or right of its tick."""
+    """Position of a decision's label: row 0 is on top; left or right of the tick."""
 
     mark: Mark
     row: int
@@ -137,7 +140,7 @@ class MarkLabel:
     end: float
 
     def clear_of(self, other: MarkLabel) -> bool:
-        """True if neither label covers the other, nor the other's tick."""
+        """True if neither label covers the other or the tick of the other."""
         if self.row == other.row:
             return self.end < other.begin or self.begin > other.end
         low, high = (self, other) if self.row > other.row else (other, self)

@@ -1,4 +1,4 @@
-"""Figures laid out as sketches: axes, legends, curves, bars, and labels that keep apart."""
+"""Lays out figures as sketches: axes, legends, lines, bars and labels."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _EDGE, _GAP = 14.0, 22.0
 _TICK, _LEGEND, _HEAD, _NUMBER, _TITLE = 11.0, 11.5, 12.5, 10.0, 15.0
 _ROW = 17.0  # height of a line of text above a panel
 _GROUP = 0.86  # share of a category that its bars take
-_MAX_POINTS = 700  # of a line: more cannot be told apart
+_MAX_POINTS = 700  # per line; more cannot be told apart
 _DASHES = ((6.0, 6.0), (3.0, 9.0), (1.5, 10.5))
-"""Where a line covers one, two or more others: the gaps let those below be seen."""
+"""Dashes where a line covers one, two or more others, which show in the gaps."""
 
 
 def chart(
@@ -32,8 +32,8 @@ def chart(
 ) -> Sketch:
     """Lay out a figure, panel by panel.
 
-    width: of the whole, height: of the axes of a panel; 0 chooses. titled: with its title and note.
-    labelled: with the labels of decisions, which otherwise are tooltips only.
+    width: of the whole figure; height: of the axes of a panel; 0 chooses a default. titled: draw
+    title and note. labelled: draw the labels of decisions, which otherwise are tooltips only.
     """
     width = width or (780.0 if figure.columns == 1 else min(1180.0, 470.0 * figure.columns))
     rows = math.ceil(len(figure.panels) / figure.columns)
@@ -65,7 +65,7 @@ def chart(
 
 @dataclass(frozen=True)
 class _Scale:
-    """Maps values of the axes to places of the sketch; places beyond the y axis are cut off."""
+    """Maps axis values to positions in the sketch; clips values beyond the y axis."""
 
     left: float
     right: float
@@ -92,7 +92,7 @@ class _Scale:
 
 @dataclass(frozen=True)
 class _Panel:
-    """A panel and the room that its labels take around the axes."""
+    """A panel and the room for labels around its axes."""
 
     panel: Panel
     width: float
@@ -106,7 +106,7 @@ class _Panel:
     def of(
         cls, panel: Panel, figure: Figure, width: float, *, named: bool, labelled: bool
     ) -> _Panel:
-        """named: with the label of its x axis. All panels of a figure have the same margins."""
+        """named: draw the label of the x axis. All panels of a figure have equal margins."""
         numbers = [text_width(short(t), _TICK) for p in figure.panels for t in _ticks(p)]
         levels = [text_width(one.label, _TICK) for p in figure.panels for one in p.levels]
         left = max(30.0, *numbers) + 8
@@ -119,7 +119,7 @@ class _Panel:
 
     @property
     def span(self) -> tuple[float, float]:
-        """The ends of the x axis."""
+        """Lower and upper end of the x axis."""
         if self.panel.bars:
             return -0.5, len(self.panel.categories) - 0.5
         ends = [x for line in self.panel.lines for x in line.x]
@@ -133,14 +133,14 @@ class _Panel:
 
     @property
     def title(self) -> str:
-        """Its title, with the unit of the y axis unless the title names it."""
+        """Title of the panel, with the unit of the y axis unless the title contains it."""
         panel = self.panel
         told = not panel.title or panel.y in panel.title
         return (panel.title or panel.y) if told else f"{panel.title}: {panel.y}"
 
     @property
     def entries(self) -> tuple[tuple[str, Line | Bars | None], ...]:
-        """The legend; None stands for the decisions."""
+        """Legend entries; None stands for the decisions."""
         named: list[tuple[str, Line | Bars | None]] = [(x.label, x) for x in self.panel.lines]
         named += [(x.label, x) for x in self.panel.bars]
         marks = labels.largest(self.panel.marks)
@@ -152,13 +152,13 @@ class _Panel:
 
     @property
     def across(self) -> int:
-        """Columns of the legend."""
+        """Number of columns of the legend."""
         widths = [text_width(name, _LEGEND) for name, _ in self.entries]
         return labels.columns(widths, 38, self.width - self.left)
 
     @property
     def marked(self) -> tuple[labels.MarkLabel, ...]:
-        """Labels of decisions, in a strip of their own above the axes."""
+        """Labels of decisions, in a separate strip above the axes."""
         if not self.labelled:
             return ()
         low, high = self.span
@@ -169,7 +169,7 @@ class _Panel:
 
     @property
     def strip(self) -> float:
-        """Height above the axes for labels of decisions, or for numbers on bars."""
+        """Height above the axes for labels of decisions or numbers on bars."""
         rows = max((1 + one.row for one in self.marked), default=0)
         upright = self.panel.bars and self.numbers[2]
         bars = (26.0 if upright else 12.0) if self.panel.bars else 0.0
@@ -188,7 +188,7 @@ class _Panel:
 
     @property
     def categories(self) -> tuple[tuple[str, ...], float]:
-        """Names below groups of bars, broken into lines or tilted where they are too long."""
+        """Category names and their angle; long names are broken into lines or tilted."""
         names = self.panel.categories
         room = self.room / max(1, len(names)) * 0.96
         if all(text_width(name, _TICK) <= room for name in names):
@@ -200,7 +200,7 @@ class _Panel:
 
     @property
     def numbers(self) -> tuple[list[str], float, bool]:
-        """Numbers on bars, their size, and whether they have to stand upright."""
+        """Numbers on bars, their font size, and True if they must be vertical."""
         values = [v for one in self.panel.bars for v in one.values if v is not None]
         room = 0.94 * self.room / len(self.panel.categories) * _GROUP / len(self.panel.bars)
         full = list(map(short, values)) if self.panel.log else labels.same_precision(values, 3)
@@ -215,7 +215,7 @@ class _Panel:
     # --- shapes -----------------------------------------------------------------------------------
 
     def shapes(self, left: float, head: float, top: float, height: float) -> Iterator[Shape]:
-        """Everything of the panel: its title and legend from `head` on, its axes from `top` on."""
+        """Yield all shapes: title and legend from `head` on, axes from `top` on."""
         low, high = self.span
         begin, end = left + self.left, left + self.width - self.right
         first, last = self.ticks[0], self.ticks[-1]
@@ -277,7 +277,7 @@ class _Panel:
             yield Label(scale.x(place), scale.bottom + 16, name, "faint", _TICK, "middle")
 
     def _places(self) -> Iterator[tuple[float, str]]:
-        """Ticks of the x axis: the values themselves where there are few, else round ones."""
+        """Yield ticks of the x axis: the values themselves if few, else round numbers."""
         low, high = self.span
         places = sorted({x for line in self.panel.lines for x in line.x})
         nearest = min((b - a for a, b in pairwise(places)), default=1.0)
@@ -317,7 +317,7 @@ class _Panel:
     def _number(
         self, scale: _Scale, word: str, size: float, upright: bool, x: float, value: float
     ) -> Label:
-        """The number of a bar, above it and clear of the lines of levels."""
+        """Number of a bar, above it and clear of reference lines."""
         if value < 0:
             return Label(x, scale.y(value) + size + 1, word, "words", size, "middle")
         y, high = scale.y(value) - 3, text_width(word, size) if upright else size
@@ -350,7 +350,7 @@ class _Panel:
 
 
 def _ticks(panel: Panel) -> tuple[float, ...]:
-    """Ticks of the y axis, from zero, or lower, to all that has to be seen."""
+    """Ticks of the y axis, from zero or the lowest value up to the highest."""
     shown = [*_values(panel), *(level.value for level in panel.levels)]
     highest = max(shown, default=1.0) if panel.top is None else panel.top
     if panel.log:
@@ -383,7 +383,7 @@ def _straight(
 
 
 def _key(what: Line | Bars | None, tone: int, x: float, y: float) -> Shape:
-    """The sign of an entry in the legend."""
+    """Legend symbol of an entry."""
     if what is None:
         return _straight(x + 8, y - 5, x + 8, y + 5, "mark", 1.2)
     if isinstance(what, Bars):
@@ -430,7 +430,7 @@ def _line(panel: Panel, line: Line, number: int, scale: _Scale) -> Iterator[Shap
 
 
 def _few_points(panel: Panel) -> bool:
-    """True if all lines have so few points that each is worth a dot."""
+    """True if all lines have few enough points to draw each as a dot."""
     most = max((len(line.x) for line in panel.lines), default=0)
     whole = all(x == round(x) for line in panel.lines for x in line.x)
     return most <= (30 if whole else 12)
@@ -440,7 +440,7 @@ _Pair = tuple[float, float | None]
 
 
 def _parts(line: Line, covers: Sequence[int]) -> Iterator[tuple[int, list[_Pair]]]:
-    """The line in stretches, each with how many other lines it covers."""
+    """Yield parts of a line, each with the number of other lines it covers."""
     pairs = [*zip(line.x, line.y, strict=True)]
     if not any(covers):
         yield 0, [*thinned(line)]
@@ -453,7 +453,7 @@ def _parts(line: Line, covers: Sequence[int]) -> Iterator[tuple[int, list[_Pair]
 
 
 def _runs(pairs: Iterable[_Pair]) -> Iterator[list[tuple[float, float]]]:
-    """Stretches without a gap."""
+    """Yield runs of points without a gap."""
     run: list[tuple[float, float]] = []
     for x, y in pairs:
         if y is not None and math.isfinite(y):
@@ -466,7 +466,7 @@ def _runs(pairs: Iterable[_Pair]) -> Iterator[list[tuple[float, float]]]:
 
 
 def thinned(line: Line, most: int = _MAX_POINTS) -> Iterator[_Pair]:
-    """At most so many points of a line: of each stretch its lowest and its highest, in order."""
+    """Yield at most `most` points of a line: minimum and maximum of each stretch."""
     pairs = list(zip(line.x, line.y, strict=True))
     if len(pairs) <= most:
         yield from pairs
@@ -483,7 +483,7 @@ def thinned(line: Line, most: int = _MAX_POINTS) -> Iterator[_Pair]:
 
 
 def _covers(panel: Panel, number: int) -> list[int]:
-    """For each piece of a line, how many earlier lines it covers there for a while."""
+    """For each segment of a line, the number of earlier lines it covers for a while."""
     line = panel.lines[number]
     pieces = max(0, len(line.x) - 1)
     found = [0] * pieces
@@ -506,7 +506,7 @@ def _covers(panel: Panel, number: int) -> list[int]:
 
 
 def _same(one: float | None, other: float | None, near: float, log: bool) -> bool:
-    """True if two values cannot be told apart in the picture."""
+    """True if two values look the same in the chart."""
     if one is None or other is None:
         return False
     if log:
@@ -520,7 +520,7 @@ def _extent(panel: Panel) -> float:
 
 
 def _value_at(line: Line, x: float) -> float | None:
-    """The value of a line at some place; None outside of it."""
+    """Value of a line at `x`, interpolated; None outside its range."""
     after = bisect_right(line.x, x)
     if not after or x > line.x[-1]:
         return None

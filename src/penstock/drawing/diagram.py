@@ -1,9 +1,9 @@
-"""The dataflow as a drawing: operators, and under a plan the pipelines around them.
+"""Draws a dataflow: operators, and under a plan the pipelines around them.
 
-An operator is a box with its form, its cost if that was measured, and a bar that is as long as
-its share in the work of all. A pipeline is the field around its operators, with a dot for each
-instance; it turns yellow and red as it gets busy, and so do single instances that get more rows
-than the others. Edges are as thick as what flows over them.
+An operator is a box with its form, its measured cost, and a bar for its share of the work of all
+operators. A pipeline is the area around its operators, with a dot per instance; it turns yellow and
+red as it gets busy, and so do single instances that get more rows than the others. The width of an
+edge shows its rate.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from penstock.metrics.snapshot import PipelineMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
 
 WARM, HOT = 0.7, 0.9
-"""Shares of the time at work from which a pipeline is busy, and too busy."""
+"""Shares of busy time above which a pipeline is busy, and too busy."""
 
 SKEWED, LOPSIDED = 1.5, 2.0
-"""Rows of an instance against the mean of all from which it is marked, and marked as bad."""
+"""Multiples of the mean rows per instance that are marked as skewed, and as bad."""
 
 _WIDE, _HIGH = 140.0, 46.0
 _GAP = 66.0
@@ -36,19 +36,17 @@ _EDGE = 26.0
 
 
 def diagram(graph: Graph, plan: Plan | None = None, snapshot: Snapshot | None = None) -> Sketch:
-    """Draw a dataflow, under a plan, with what was measured of it, as far as there is any."""
+    """Draw a dataflow, optionally with the pipelines of a plan and measured values."""
     return _Diagram(graph, plan, snapshot, layout(graph)).sketch()
 
 
 def heat(busy: float | None) -> str:
-    """What a role has behind its name for being so busy."""
+    """Suffix of a role by busy share: none, `-warm` or `-hot`."""
     return "" if busy is None or busy <= WARM else "-hot" if busy > HOT else "-warm"
 
 
 @dataclass(frozen=True)
 class _Area:
-    """A rectangle by its edges."""
-
     left: float
     top: float
     right: float
@@ -89,11 +87,11 @@ class _Diagram:
 
     @property
     def foot(self) -> float:
-        """Room below the operators of a pipeline: for its instances, and for how they do."""
+        """Height below the operators of a pipeline, for its instances and its load."""
         return 0.0 if self.plan is None else 20.0 if self.snapshot is None else 34.0
 
     def at(self, layer: int, row: float) -> tuple[float, float]:
-        """The middle of a place."""
+        """Centre of a position in the layout."""
         pitch = _HIGH + (26 if self.plan is None else 2 * _PAD + self.foot + 14)
         return _EDGE + _WIDE / 2 + layer * (_WIDE + _GAP), _EDGE + _HIGH / 2 + row * pitch
 
@@ -142,7 +140,7 @@ class _Diagram:
 
     @cached_property
     def costs(self) -> Mapping[str, float]:
-        """The share of every operator in the work of all, as far as it was measured."""
+        """Each operator's share of the measured work of all operators."""
         found = self.snapshot.operators if self.snapshot else {}
         work = {
             name: one.service * one.rate_in
@@ -155,7 +153,7 @@ class _Diagram:
     # --- edges ------------------------------------------------------------------------------------
 
     def edge(self, route: Route) -> Curve:
-        """Level through every layer on the way, with a bend between two layers."""
+        """Route an edge: level through each layer on the way, a bend between two layers."""
         (first, *between, last) = [self.at(place.layer, place.row) for place in route.positions]
         start = (first[0] + _WIDE / 2, first[1])
         steps: list[tuple[float, ...]] = []
@@ -164,7 +162,7 @@ class _Diagram:
             beyond = (x + _WIDE / 2, y)
             if y != at[1]:
                 steps += [_bend(at, (x - _WIDE / 2, y)), beyond]
-            elif steps:  # the line of before goes on
+            elif steps:  # the level line continues
                 steps[-1] = beyond
             else:
                 steps = [beyond]
@@ -177,7 +175,7 @@ class _Diagram:
         return Curve(start, tuple(steps), "edge", width, arrow=True, hint=hint)
 
     def flow(self, name: str) -> float | None:
-        """Rows a second that leave an operator."""
+        """Rows per second that leave an operator; None if unknown."""
         found = self.snapshot.operators.get(name) if self.snapshot else None
         rate = None if found is None else found.rate_out
         return rate if rate is not None and math.isfinite(rate) and rate >= 0 else None
@@ -218,7 +216,7 @@ class _Diagram:
         )
 
     def tube(self, pipeline: Pipeline, role: str) -> Iterator[Shape]:
-        """A pipeline that cannot have a field of its own: its operators, joined along its edges."""
+        """Draw a pipeline that overlaps others: its operators, joined along its edges."""
         inside = set(pipeline.operators)
         routes = self.layout.routes if len(inside) > 1 else ()
         edges = [self.edge(r) for r in routes if r.source in inside and r.target in inside]
@@ -246,7 +244,7 @@ class _Diagram:
 
 
 def _crowded(areas: Mapping[str, _Area]) -> set[str]:
-    """Which of them meet another one: looked at from left to right, while they are passed."""
+    """Names of areas that overlap another, found by a sweep from left to right."""
     found: set[str] = set()
     passed: list[tuple[str, _Area]] = []
     for name, area in sorted(areas.items(), key=lambda one: one[1].left):
@@ -260,7 +258,7 @@ def _crowded(areas: Mapping[str, _Area]) -> set[str]:
 def _instances(
     pipeline: Pipeline, measured: PipelineMetrics | None, field: _Area
 ) -> Iterator[Shape]:
-    """A dot for each instance, and how the pipeline does, along the foot of its field."""
+    """Instances, utilisation and backlog, drawn at the foot of a pipeline's area."""
     count = pipeline.parallelism if measured is None else measured.parallelism
     left, right = field.left + _PAD, field.right - _PAD
     y = field.bottom - (12 if measured is None else 26)

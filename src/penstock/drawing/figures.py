@@ -1,7 +1,7 @@
-"""Charts as values: what to show, before it is laid out.
+"""Charts as values, independent of their layout.
 
 A `Figure` holds panels; a panel holds lines or groups of bars, reference levels and decisions.
-`save` draws a figure; the same figure gives the same bytes.
+`save` draws a figure; equal figures give identical bytes.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ Numbers = tuple[float | None, ...]
 
 @dataclass(frozen=True)
 class Line:
-    """Values over x; None is a gap. A step holds its value until the next x.
+    """Values over x; None is a gap. style `step`: a value holds until the next x.
 
-    tone: index of its colour, by default its position. faint: in the background.
+    tone: index of the colour, by default the position of the line. faint: in the background.
     """
 
     label: str
@@ -54,7 +54,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Mark:
-    """A decision: when, and a short label. size: how much it changes, compared with others."""
+    """A decision: time and short label. size: magnitude relative to other decisions."""
 
     at: float
     label: str = ""
@@ -63,10 +63,10 @@ class Mark:
 
 @dataclass(frozen=True)
 class Panel:
-    """A pair of axes. x and y: what they show, with the unit: `latency (ms)`.
+    """A pair of axes. x, y: what they show, with the unit: `latency (ms)`.
 
     categories: names of the groups of bars. log: logarithmic y axis. top: upper end of the y axis,
-    where lines are cut off. marked: legend entry of the marks.
+    where lines are clipped. marked: legend entry of the marks.
     """
 
     x: str
@@ -92,7 +92,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels below each other, or in several columns. note: a line below, such as the source."""
+    """Panels below each other or in columns. note: a line below, such as the source."""
 
     title: str
     panels: tuple[Panel, ...]
@@ -101,9 +101,9 @@ class Figure:
 
 
 def save(figure: Figure, path: str | Path) -> tuple[Path, Path]:
-    """Draw a figure as PNG and SVG beside each other; the suffix of the path is replaced.
+    """Draw a figure as PNG and SVG; the suffix of `path` is replaced.
 
-    Raises `PenstockError` if matplotlib is missing, which rasterises the PNG.
+    Raises `PenstockError` if matplotlib, which rasterises the PNG, is missing.
     """
     from penstock.drawing import charts, files
 

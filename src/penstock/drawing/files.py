@@ -1,4 +1,4 @@
-"""Sketches as files: SVG is written here, PNG is rasterised by matplotlib in light colours."""
+"""Writes sketches to files: SVG directly, PNG in light colours with matplotlib."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from penstock.drawing.sketch import TONES, Box, Curve, Dot, Label, Shape, Sketch
 from penstock.drawing.svg import clean, svg
 from penstock.errors import InvalidInput, PenstockError
 
-_DPI = 144.0  # two pixels a unit, for high-resolution screens
-_MAX_PIXELS = 16_000  # of an edge: larger sketches are scaled down
+_DPI = 144.0  # two pixels per unit, for high-resolution screens
+_MAX_PIXELS = 16_000  # per side: larger sketches are scaled down
 _ALIGN = {"start": "left", "middle": "center", "end": "right"}
 
 
 def check(path: str | Path) -> Path:
-    """The path, if its suffix is one that can be drawn. Raises `InvalidInput`."""
+    """Return the path. Raises `InvalidInput` if its suffix is not .svg or .png."""
     found = Path(path).expanduser()
     if found.suffix.lower() not in (".svg", ".png"):
         raise InvalidInput(f"cannot draw to '{path}': name a file that ends in .svg or .png")
@@ -46,7 +46,7 @@ def _rasterise(sketch: Sketch, path: Path) -> None:
     kit = _Matplotlib()
     scale = min(2.0, _MAX_PIXELS / max(sketch.width, sketch.height))
     size = (sketch.width * scale / _DPI, sketch.height * scale / _DPI)
-    points = 72 * scale / _DPI  # of a unit: matplotlib measures lines and letters in points
+    points = 72 * scale / _DPI  # per unit: matplotlib measures lines and letters in points
     with kit.rc_context({"font.family": "DejaVu Sans", "path.simplify": False}):
         sheet = kit.figure(figsize=size, dpi=_DPI, facecolor=TONES["page"].fill)
         kit.canvas(sheet)
@@ -62,7 +62,7 @@ def _rasterise(sketch: Sketch, path: Path) -> None:
 
 
 class _Matplotlib:
-    """The parts of matplotlib that are used. Raises `PenstockError` if it is not installed."""
+    """The parts of matplotlib in use. Raises `PenstockError` if it is missing."""
 
     def __init__(self) -> None:
         try:

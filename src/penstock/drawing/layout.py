@@ -1,11 +1,12 @@
-"""Layered graph layout: where the operators of a dataflow go in a drawing.
+"""Layered graph layout: positions of the operators and edges of a dataflow.
 
-Sources are left, sinks right, and every edge leads from a layer to a later one. An edge longer than
-one layer runs through the layers between in a lane of its own, which all readers of one operator
-share, so that no edge runs through a box. The same graph always gives the same layout.
+Sources are on the left, sinks on the right, and every edge leads to a later layer. An edge that
+skips layers runs through them in a lane, which all edges of its source share, so no edge crosses a
+box. Equal graphs always give equal layouts.
 
-Layers by longest path, order by barycentres with exchanges, rows by isotonic regression: Sugiyama's
-method. Graphs too large for it get a simpler layout in linear time. See docs/decisions/0025.
+The method is Sugiyama's: layers by longest path, order by barycentres with exchanges, rows by
+isotonic regression. Graphs too large for it get a simpler layout in linear time. See
+docs/decisions/0025.
 """
 
 from __future__ import annotations
@@ -19,17 +20,20 @@ from typing import Any
 
 from penstock.dataflow.graph import Graph
 
-_SWEEPS = 12  # passes over the layers; more of them hardly change anything
-_EFFORT = 60_000  # nodes and edge segments visited at most, so that drawing stays fast
+_SWEEPS = 12  # passes over the layers; more of them change hardly anything
+_EFFORT = 60_000  # maximum number of nodes and edge segments visited, so that drawing stays fast
 _STRAIGHT = (8.0, 1.0, 1.0)  # weight of an edge segment, by the number of operators at its ends
 
 Node = tuple[str, int]
-"""An operator in its own layer, or the lane of its edges in a later one."""
+"""An operator in its own layer, or the lane of its edges in a later layer."""
 
 
 @dataclass(frozen=True)
 class Position:
-    """Layers count from the left; rows from 0 downwards, at least 1 apart within a layer."""
+    """Layers count from the left, rows from the top.
+
+    Rows of a layer are at least 1 apart.
+    """
 
     layer: int
     row: float
@@ -46,7 +50,7 @@ class Route:
 
 @dataclass(frozen=True)
 class Layout:
-    """A position for every operator, a route for every edge, and the size of the whole."""
+    """Positions of operators, routes of edges, and numbers of layers and rows."""
 
     positions: Mapping[str, Position]
     routes: tuple[Route, ...]
@@ -55,7 +59,7 @@ class Layout:
 
     @property
     def crossings(self) -> int:
-        """How often two edges cross."""
+        """Number of edge crossings."""
         steps = {pair for route in self.routes for pair in pairwise(route.positions)}
         between: dict[int, list[tuple[float, float]]] = {}
         for one, other in steps:
@@ -102,10 +106,10 @@ def layout(graph: Graph) -> Layout:
 
 
 def layers(graph: Graph) -> dict[str, int]:
-    """The layer of every operator: after all its inputs, and close to its readers if that pays.
+    """Layer of every operator: after its inputs, close to its readers if that pays.
 
-    The longest path from a source decides. An operator with more readers than inputs then moves up
-    to its first reader, so that a source that is joined late does not trail a long edge.
+    The longest path from a source decides. An operator with more readers than inputs then moves
+    right, next to its first reader, so that a source that joins late has no long edge.
     """
     layer: dict[str, int] = {}
     for name in graph.topological:
@@ -126,7 +130,7 @@ def _inputs(graph: Graph, name: str) -> list[str]:
 
 @dataclass(frozen=True)
 class _Mesh:
-    """All nodes by layer, in the order written; `before` and `after` are their neighbours."""
+    """All nodes by layer, in declaration order; `before` and `after` are neighbours."""
 
     columns: tuple[tuple[Node, ...], ...]
     before: Mapping[Node, Sequence[Node]]
@@ -162,7 +166,7 @@ Columns = Sequence[Sequence[Node]]
 
 
 def _order(mesh: _Mesh) -> Columns:
-    """The order with the fewest crossings found, starting from the order written."""
+    """The order with the fewest crossings found, starting from the declaration order."""
     best: Columns = mesh.columns
     fewest = _crossings(mesh, best)
     for start in (mesh.columns, _by_depth(mesh)):
@@ -178,7 +182,7 @@ def _order(mesh: _Mesh) -> Columns:
 
 
 def _sweep(mesh: _Mesh, columns: list[list[Node]], *, forth: bool) -> None:
-    """Order every layer by the barycentre of its neighbours, then exchange adjacent nodes."""
+    """Sort each layer by barycentres of neighbours, then exchange adjacent nodes."""
     step, neighbours = (1, mesh.before) if forth else (-1, mesh.after)
     for at in range(len(columns))[::step]:
         if 0 <= at - step < len(columns):
@@ -193,7 +197,7 @@ def _sweep(mesh: _Mesh, columns: list[list[Node]], *, forth: bool) -> None:
 
 
 def _exchange(mesh: _Mesh, columns: list[list[Node]], at: int) -> None:
-    """Exchange adjacent nodes of a layer where that removes crossings."""
+    """Exchange adjacent nodes of a layer if that removes crossings."""
     column, sides = columns[at], []
     for other, neighbours in ((at - 1, mesh.before), (at + 1, mesh.after)):
         if 0 <= other < len(columns):
@@ -206,7 +210,7 @@ def _exchange(mesh: _Mesh, columns: list[list[Node]], at: int) -> None:
 
 
 def _met(upper: Sequence[int], lower: Sequence[int]) -> int:
-    """Crossings between the edges of two adjacent nodes, given the sorted ends of their edges."""
+    """Crossings between the edges of two adjacent nodes, given sorted edge ends."""
     return sum(len(upper) - bisect_right(upper, end) for end in lower)
 
 
@@ -234,7 +238,7 @@ def _crossings(mesh: _Mesh, columns: Columns) -> int:
 
 
 def _inversions(pairs: Iterable[tuple[float, float]]) -> int:
-    """How many pairs of lines between two layers cross."""
+    """Number of crossings among lines between two layers."""
     ends: list[float] = []
     found = 0
     for _, end in sorted(pairs):
@@ -247,10 +251,10 @@ def _inversions(pairs: Iterable[tuple[float, float]]) -> int:
 
 
 def _rows(mesh: _Mesh, columns: Columns) -> dict[Node, float]:
-    """Rows that minimise the squared heights of all edges; segments of long edges weigh more.
+    """Rows that minimise the weighted squared height of all edge segments.
 
-    The first passes look to one side only, which carries changes far; the last, to both sides,
-    settle them.
+    Segments of long edges weigh more. The first half of the passes looks at one side only, which
+    carries changes far; the second half looks at both sides and settles them.
     """
     rows = {p: n - (len(column) - 1) / 2 for column in columns for n, p in enumerate(column)}
     for sweep in range(2 * mesh.sweeps):
@@ -270,15 +274,15 @@ def _rows(mesh: _Mesh, columns: Columns) -> dict[Node, float]:
 
 
 def _pull(mesh: _Mesh, one: Node, other: Node) -> float:
-    """Weight of a segment: bends in a lane are the least necessary."""
+    """Weight of an edge segment; highest within a lane, which should stay straight."""
     return _STRAIGHT[(one in mesh.operators) + (other in mesh.operators)]
 
 
 def _apart(wanted: Sequence[float], weights: Sequence[float]) -> Iterator[float]:
-    """The rows nearest to those wanted, by weighted squares, that are at least 1 apart.
+    """Rows at least 1 apart with the least weighted squared distance from `wanted`.
 
-    After subtracting each node's index the condition is "not falling": isotonic regression, solved
-    by pooling adjacent violators.
+    After subtracting each node's index, the constraint is that rows do not decrease: isotonic
+    regression, solved by pooling adjacent violators.
     """
     blocks: list[tuple[float, float, int]] = []
     for n, (row, weight) in enumerate(zip(wanted, weights, strict=True)):
@@ -302,9 +306,9 @@ def _apart(wanted: Sequence[float], weights: Sequence[float]) -> Iterator[float]
 def _bundled_rows(
     graph: Graph, layer: Mapping[str, int], last: Mapping[str, int]
 ) -> dict[Node, float]:
-    """Rows in linear time: operators near their inputs, long edges in shared lanes below them.
+    """Rows in linear time: operators near their inputs, long edges in lanes below.
 
-    last: the last layer that the edges of an operator pass.
+    last: the last layer that the edges of an operator cross.
     """
     own = _operator_rows(graph, layer)
     rows: dict[Node, float] = {(name, layer[name]): row for name, row in own.items()}
@@ -316,7 +320,7 @@ def _bundled_rows(
 
 
 def _operator_rows(graph: Graph, layer: Mapping[str, int]) -> dict[str, float]:
-    """Rows of operators: ordered in each layer by the mean row of their inputs, and centred."""
+    """Rows of operators: centred per layer, ordered by the mean row of their inputs."""
     columns: dict[int, list[str]] = {}
     for name in graph.topological:
         columns.setdefault(layer[name], []).append(name)
@@ -334,7 +338,7 @@ def _operator_rows(graph: Graph, layer: Mapping[str, int]) -> dict[str, float]:
 
 
 def _lanes(layer: Mapping[str, int], last: Mapping[str, int]) -> dict[str, int]:
-    """A lane for every operator with long edges: the uppermost that is free in those layers."""
+    """Lane of every operator with long edges: the topmost free in those layers."""
     free: list[int] = []
     taken: list[tuple[int, int]] = []
     lanes: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""HTML as values: text is escaped, and only markup made here passes unescaped."""
+"""HTML as values: text is escaped; only `Html` passes unescaped."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ class Html(str):
 
 
 Child = str | Html | Iterable["Child"] | None
-"""Text, markup, or a sequence of these; None is nothing."""
+"""Text, markup, or a sequence of these; None renders nothing."""
 
 _EMPTY = frozenset({"br", "hr", "img", "meta"})
 
 
 def tag(name: str, *children: Child, **attributes: str | None) -> Html:
-    """An element. `class_` becomes class, `aria_label` aria-label; None omits an attribute."""
+    """An HTML element: `class_` becomes class, `aria_label` becomes aria-label.
+
+    An attribute of None is omitted.
+    """
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(clean(value))}"'
         for key, value in attributes.items()
@@ -34,7 +37,7 @@ def tag(name: str, *children: Child, **attributes: str | None) -> Html:
 
 
 def joined(children: Child) -> Html:
-    """Children one after the other, text escaped."""
+    """Concatenate children, escaping text."""
     if children is None:
         return Html("")
     if isinstance(children, Html):
@@ -47,7 +50,7 @@ def joined(children: Child) -> Html:
 def table(
     heads: Sequence[Child], rows: Iterable[Sequence[Child]], *, numbers: Iterable[int] = ()
 ) -> Html:
-    """A table that scrolls if it is wider than its page; columns in `numbers` are right-aligned."""
+    """A table that scrolls if it is too wide; columns in `numbers` are right-aligned."""
     right = frozenset(numbers)
 
     def cell(name: str, n: int, child: Child) -> Html:
@@ -60,7 +63,7 @@ def table(
 
 
 def pairs(rows: Iterable[tuple[str, Child]]) -> Html:
-    """A description list."""
+    """A description list (`dl`) of names and values."""
     return tag("dl", (tag("div", tag("dt", name), tag("dd", what)) for name, what in rows))
 
 
@@ -75,7 +78,7 @@ _DARK = (
     "--accent:#b79af0;--good:#4fc9ab;--warn:#e6b450;--bad:#ff8a80"
 )
 
-_TURNED = "filter:invert(.91) hue-rotate(180deg)"  # a light picture on a dark page
+_TURNED = "filter:invert(.91) hue-rotate(180deg)"  # inverts pictures made for a light page
 
 _PARTS = """\
 .penstock{color:var(--ink);background:var(--paper);line-height:1.5;\
@@ -131,7 +134,7 @@ _PRINT = """\
 
 @cache
 def stylesheet() -> str:
-    """The CSS of pages and notebooks: light or dark as the reader prefers, light on paper."""
+    """CSS of pages and notebooks: follows the reader's colour scheme, prints light."""
     return "\n".join(
         (
             f".penstock{{{_LIGHT}}}",

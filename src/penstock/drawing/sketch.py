@@ -1,6 +1,6 @@
-"""Drawings as values: boxes, curves, dots and labels, each with a role that sets its colours.
+"""Drawings as values: boxes, curves, dots and labels with roles that set colours.
 
-A sketch knows nothing about files: `svg.py` and `files.py` render it.
+Independent of file formats: `svg.py` and `files.py` render sketches.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ class Box:
 
 @dataclass(frozen=True)
 class Curve:
-    """A path. A step of two numbers is a straight line, of six a Bézier curve (two handles, end).
+    """A path of straight lines and Bézier curves.
 
+    steps: two numbers are the end of a line, six are the handles and the end of a Bézier curve.
     dash: lengths of dashes and gaps in turn; empty is a solid line.
     """
 
@@ -82,7 +83,7 @@ class Sketch:
 
 @dataclass(frozen=True)
 class Tone:
-    """Fill and outline of a role on a light and on a dark page; None draws nothing."""
+    """Fill and outline of a role on a light and a dark page; None draws nothing."""
 
     fill: str | None
     line: str | None
@@ -91,7 +92,10 @@ class Tone:
 
 
 def _layered(role: str, tone: Tone) -> dict[str, Tone]:
-    """A role, plus its outline and its fill as two layers for areas made of several shapes."""
+    """Tones of a role, with outline (`-rim`) and fill (`-body`) as separate layers.
+
+    For areas made of several overlapping shapes.
+    """
     return {
         role: tone,
         f"{role}-rim": Tone(tone.line, tone.line, tone.dark_line, tone.dark_line),
@@ -100,13 +104,13 @@ def _layered(role: str, tone: Tone) -> dict[str, Tone]:
 
 
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#8e5a9b", "#e69f00", "#56b4e9", "#4d4d4d")
-"""Colours of series in charts: Okabe and Ito's, which the colour-blind can tell apart."""
+"""Okabe and Ito's colours for series, which colour-blind readers can tell apart."""
 
 _SERIES_DARK = ("#5fb0e8", "#f08a3c", "#35c79f", "#c39ad0", "#f0b840", "#8fd0f5", "#b5bdc6")
 
 
 def _series() -> dict[str, Tone]:
-    """For each colour, `line0` to draw curves and `fill0` to fill bars."""
+    """Tones by colour index: `line0` draws curves, `fill0` fills bars."""
     found = {}
     for n, (light, dark) in enumerate(zip(SERIES, _SERIES_DARK, strict=True)):
         found[f"line{n}"] = Tone(None, light, None, dark)
@@ -141,4 +145,4 @@ TONES: Mapping[str, Tone] = {
     "mark": Tone(None, "#1b2733", None, "#e6ebf1"),
     **_series(),
 }
-"""Colours of every role. Text has a contrast of at least 4.5:1 on its background."""
+"""Colours of every role; text has a contrast of at least 4.5:1."""

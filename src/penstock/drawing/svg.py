@@ -1,4 +1,4 @@
-"""Sketches as SVG: no scripts, nothing external, light or dark as the reader prefers."""
+"""Renders sketches as SVG: no scripts, no external references, light or dark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.drawing.sketch import TONES, Box, Curve, Dot, Label, Shape, Sketch
 
 LIGHT = ('body[data-jp-theme-light="true"]', ".vscode-light")
 DARK = ('body[data-jp-theme-light="false"]', ".vscode-dark")
-"""Selectors of notebook pages whose theme overrides the system's."""
+"""CSS selectors of notebook pages whose theme overrides the system's."""
 
 _FONT = "font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif"
 
@@ -52,7 +52,7 @@ def stylesheet(light_only: bool = False) -> str:
 
 
 def clean(text: str) -> str:
-    """Text that may stand in XML: control characters are replaced by U+FFFD."""
+    """Text valid in XML: disallowed characters are replaced by U+FFFD."""
     return "".join(c if c in "\t\n" or (ord(c) >= 32 and _allowed(c)) else "\ufffd" for c in text)
 
 

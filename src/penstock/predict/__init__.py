@@ -1,1 +1,1 @@
-"""Predictions: calibration of the simulator, what-if, advice, profiling."""
+"""Predictions: simulator calibration, what-if runs, policy advice, profiling."""

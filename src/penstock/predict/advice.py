@@ -1,4 +1,4 @@
-"""Replay recorded snapshots to a policy and return what it would have decided."""
+"""Replays recorded snapshots to a policy and returns what it would have decided."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from penstock.store.serialization import plain
 from penstock.store.turn import Review
 
 NO_WAITING = Guard(cooldown=0, settle=0, undo=0)
-"""Vetoes nothing for waiting times: advice is not applied, so there is no change to wait for."""
+"""Guard without waiting times, because advice is never applied."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Advice:
 
     @property
     def change(self) -> Change | None:
-        """The change that would have been made, or None."""
+        """The change that would have been made; None if none."""
         after = self.review.decision.plan
         return None if after is None or after == self.plan else Change(self.plan, after)
 
@@ -54,10 +54,10 @@ class Advice:
 
 
 def advise(policy: Policy, context: Context, guard: Guard = NO_WAITING) -> Advice:
-    """Return a policy's decision after it saw a context's snapshots one by one.
+    """Return a policy's decision after it has seen a context's snapshots in turn.
 
-    It keeps its memory of the turns under the plan in force, except of those at which it wanted
-    another plan: nobody applied it, and the policy should neither wait for it nor take it for
+    The policy keeps its memory of turns under the plan in force, except those at which it wanted
+    another plan: nobody applied it, so the policy should neither wait for it nor take it for
     refused.
     """
     memory: Any = None
@@ -70,10 +70,10 @@ def advise(policy: Policy, context: Context, guard: Guard = NO_WAITING) -> Advic
 
 
 def _turns(context: Context) -> Iterator[Context]:
-    """Yield the contexts that lead to this one, which is the last.
+    """Yield the contexts of earlier turns under the same plan, then this one.
 
-    Snapshots of an earlier plan stay visible in the context but are no turns: the policy would
-    attribute them to this plan.
+    Snapshots of an earlier plan stay visible in the context but are no turns, because the policy
+    would attribute them to this plan.
     """
     shots = context.snapshots
     others = [at for at, shot in enumerate(shots[:-1]) if not _shows(shot, context.plan)]

@@ -1,4 +1,4 @@
-"""Costs of batches and tasks besides their operators, fitted to a recorded run."""
+"""Fits costs of batches and tasks, besides those of operators, to a recorded run."""
 
 from __future__ import annotations
 
@@ -18,27 +18,31 @@ from penstock.predict.observations import BatchObservation, ObservedWindow, Plac
 from penstock.predict.operator_fit import FittedCosts
 
 ENOUGH = 6
-"""Number of windows from which a fit is possible."""
+"""Minimum number of windows for a fit."""
 
 _SURE = 2.5
-"""Standard errors above 0 that a cost needs to count as more than noise."""
+"""Standard errors above 0 from which a cost counts as more than noise."""
 
 _FAR, _FARTHEST = 2.0, 2.5
-"""Factors on `_SURE` for the cost of rows and keys in operators, and of rows besides them, which
-absorbs whatever nothing else explains. A large batch has many times the rows that were seen,
-so noise would be extrapolated far; and windows overlap, so standard errors look small."""
+"""Factors on `_SURE` for costs per row or key of operators, and other row costs.
+
+The latter absorbs whatever nothing else explains. A large batch has many times the rows that were
+observed, so noise would be extrapolated far; and windows overlap, so standard errors look small.
+"""
 
 _WORSE = 0.05
-"""A cost is kept, however unsure, if the batches of some plan are off by so much more of their
-time without it: a plan with large batches has few of them and may be the only one to show it."""
+"""Increase of a plan's relative error that justifies keeping an uncertain cost.
+
+A plan with large batches has few of them and may be the only one to show a cost.
+"""
 
 _TIMES = 3.0
-"""Rows of a large task for one of a small one from which the cost of a row can be told."""
+"""Ratio of large to small tasks that suffices to fit the cost per row."""
 
 _UNEVEN = 0.5
-"""Largest jitter."""
+"""Upper bound of the jitter."""
 _ALIKE = 0.02
-"""A column of which others explain all but this share cannot be told from them."""
+"""A column with a smaller unexplained share cannot be told from the others."""
 
 
 def driver_costs(placed: Sequence[PlacedObservation], notes: list[str]) -> MicroBatch:
@@ -70,7 +74,7 @@ def driver_costs(placed: Sequence[PlacedObservation], notes: list[str]) -> Micro
 def jitter(windows: Sequence[ObservedWindow]) -> float:
     """Coefficient of variation of the driver's costs.
 
-    From the means of windows of the same pipeline and plan, each over several batches.
+    Estimated from the means of windows of the same pipeline and plan, each over several batches.
     """
     groups: dict[tuple[int, str], list[BatchObservation]] = {}
     for moment in windows:
@@ -86,7 +90,7 @@ def jitter(windows: Sequence[ObservedWindow]) -> float:
 
 
 def _pieces(seen: BatchObservation) -> float:
-    """Tasks or state partitions that the driver handles."""
+    """Number of tasks or state partitions that the driver handles."""
     return float(max(seen.shape.tasks * seen.shape.stages, seen.shape.parts))
 
 
@@ -127,8 +131,8 @@ def task_costs(
     columns["output"] = begin * [_writing(one.seen, stage) for one, stage in seen]
     rest = np.array([_rest(one, stage, costs) for one, stage in seen])
     whole = np.array([sum(_rest(o, s, costs) for s in range(o.seen.shape.stages)) for o, _ in seen])
-    # a stage's time is what the other leaves, so it is no more exact than the whole;
-    # all plans count alike, however many windows show them: those with small batches overlap
+    # A stage's time is the whole minus the other stage, so its error is that of the whole.
+    # All plans count alike, however many windows show them: those with small batches overlap.
     groups = group_numbers([(one.plan, one.seen.pipeline.name) for one, _ in seen])
     weights = 1 / np.maximum(whole, 0.1 * float(np.median(whole)) + 1e-6) ** 2
     weights *= group_weights(groups)
@@ -139,19 +143,19 @@ def task_costs(
         cpu[name] = cpu.get(name, 0.0) + found.pop(name)
     for name, word in touched.items():
         touch[name] = touch.get(name, 0.0) + found.pop(word)
-    # rows of larger tasks may be cheaper: that was not observed
+    # The fit does not cover larger tasks, whose rows may be cheaper.
     few = max(one.seen.rows / one.seen.shape.tasks for one in placed)
     return replace(batch, few=few, **found), replace(costs, cpu=cpu, touch=touch)
 
 
 def _differ(sizes: Sequence[float]) -> bool:
-    """True if tasks had both few and many rows, so a row's cost can be told."""
+    """True if task sizes differ enough to fit the cost per row."""
     few, many = np.quantile(sizes, (0.05, 0.95))
     return bool(many >= _TIMES * few)
 
 
 def _works(graph: Graph, name: str) -> bool:
-    """True for operators that may cause unexplained time: sources, stateful ones."""
+    """True for operators that may take unexplained time: sources and stateful ones."""
     return isinstance(graph[name].body, Read) or graph[name].stateful
 
 
@@ -187,8 +191,9 @@ def _solved(
 ) -> dict[str, float]:
     """Fit coefficients by name.
 
-    One that cannot be told from others or from noise is 0, with a note. far: factors on the
-    certainty required of coefficients that are extrapolated; groups: of values of the same plan.
+    A coefficient that cannot be told from others or from noise is 0, with a note. far: factors on
+    the certainty required of coefficients that are extrapolated; groups: of values of the same
+    plan.
     """
     groups = np.zeros(len(values), np.intp) if groups is None else groups
     found = dict.fromkeys(columns, 0.0)
@@ -223,7 +228,7 @@ def _off(table: Floats, values: Floats, groups: Indices, solved: Floats) -> Floa
 
 
 def _apart(columns: Mapping[str, Floats], scale: Floats, notes: list[str]) -> list[str]:
-    """Columns that are not nearly a combination of the columns before them."""
+    """Names of columns that are not nearly a combination of the columns before them."""
     taken: list[str] = []
     for name, column in columns.items():
         if not column.any():

@@ -1,4 +1,4 @@
-"""Fit the costs with which the simulator reproduces a recorded run.
+"""Fits the costs with which the simulator reproduces a recorded run.
 
 Separate measurements are fitted separately: the parts of a batch, the times of its tasks, and the
 times of Python operators, which were measured where they ran. Times under contention are first
@@ -31,23 +31,28 @@ from penstock.predict.observations import (
 from penstock.predict.operator_fit import FittedCosts
 
 _WARM = 25.0
-"""Seconds at the start of a run that are ignored if enough others are left: the JVM is slow
-until it has compiled its hot code."""
+"""Seconds at the start of a run that the fit ignores if enough windows remain.
+
+The JVM is slow until it has compiled its hot code.
+"""
 
 _SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4)
 _ASIDE = (0.0, 0.02, 0.04, 0.06, 0.08, 0.12, 0.18, 0.25)
 _IDLE = (0.0, 0.2, 0.4, 0.6, 0.8)
-"""Grid of the search: available processors as shares of the known ones, processor seconds a
-batch takes aside, and the share of task, state and key costs in which tasks wait."""
+"""Search grid: processor shares, processor seconds aside, shares of idle time.
+
+The first are available processors relative to the known ones; the second is what a batch takes
+aside; the last is the share of task, state and key costs in which tasks wait.
+"""
 
 _CLEARLY = 0.9
-"""A less simple fit must leave at most this share of the error."""
+"""A more complex fit must reduce the error to at most this share."""
 
 _MOST = 0.9
-"""Quantile of the windows' processor use that the machine must be able to provide."""
+"""Quantile of the windows' processor use that the machine must provide."""
 
 _POLL = 0.02
-"""Polling interval that Penstock sets in its Spark sessions; a history does not show it."""
+"""Polling interval in seconds of Penstock's Spark sessions; not in a history."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,7 @@ def fit(recordings: Sequence[RunRecord]) -> Calibration:
 
 @dataclass(frozen=True)
 class _Fit:
-    """A fit for a number of processors, and for what a batch takes of them aside."""
+    """A fit for given processors, and given processor seconds aside per batch."""
 
     processors: float
     costs: Mapping[str, OperatorCost]
@@ -154,7 +159,7 @@ class _Fit:
 def _search(graph: Graph, windows: Sequence[ObservedWindow], known: float) -> _Fit:
     """The simplest fit that explains the recorded batches.
 
-    All processors are available and no task waits for itself, unless that explains clearly less.
+    All processors are available and no task waits, unless another assumption explains clearly more.
     """
 
     def best(shares: Sequence[float], asides: Sequence[float], idles: Sequence[float]) -> _Fit:
@@ -183,7 +188,7 @@ def _under(
     }
     costs = operator_fit.initial_costs(graph, windows, keys, idle)
     batch = MicroBatch(task=0.0, aside=aside, idle=idle)
-    for _ in range(2):  # contention depends on waiting times, and these on contention
+    for _ in range(2):  # contention depends on waiting times, and vice versa
         costs = operator_fit.refined_costs(_placed(windows, costs, processors, batch), costs)
     measured = costs
     told = [*notes]
@@ -200,7 +205,7 @@ def _under(
 
 
 def _all_windows(recordings: Sequence[RunRecord]) -> list[ObservedWindow]:
-    """The windows of all runs, with the plans of all runs numbered in sequence."""
+    """Windows of all runs, with the plans of all runs numbered in sequence."""
     found: list[ObservedWindow] = []
     for one in recordings:
         first = max((m.plan for m in found), default=-1) + 1
@@ -225,7 +230,7 @@ def _sum(some: Any) -> dict[str, int]:
 
 
 def _background_note(windows: Sequence[ObservedWindow]) -> list[str]:
-    """A note with the processors kept busy by work of no task, by plan.
+    """Note on the processors kept busy by work outside tasks, by plan.
 
     Not used by the fit; shows where the fit is poor. Part of it is `aside`, which is searched for.
     """
@@ -241,7 +246,7 @@ def _background_note(windows: Sequence[ObservedWindow]) -> list[str]:
 
 
 def _cores(windows: Sequence[ObservedWindow], notes: list[str]) -> tuple[float, int]:
-    """Number of processors, as far as known, and of slots."""
+    """Number of processors, assumed equal to slots if unknown, and number of slots."""
     slots = round(float(np.median([m.slots for m in windows])))
     found = [m.processors for m in windows if m.processors is not None]
     if not found:
@@ -252,7 +257,7 @@ def _cores(windows: Sequence[ObservedWindow], notes: list[str]) -> tuple[float, 
 
 
 def _shares(windows: Sequence[ObservedWindow], known: float) -> list[float]:
-    """Shares of the processors to try: no fewer than were seen busy at once."""
+    """Shares of the processors to try: no fewer than were observed busy at once."""
     used = [m.used for m in windows if m.used is not None]
     least = min(1.0, float(np.quantile(used, _MOST)) / known) if used else 0.0
     return [share for share in _SHARES if share >= least] or [1.0]
@@ -265,7 +270,7 @@ def _placed(
     usual = float(np.median(calm)) if calm else np.inf
     found = []
     for moment in windows:
-        # while a batch waits for a slot it wants no processor
+        # A batch that waits for a slot needs no processor.
         most = usual if moment.crowded else np.inf
         wants = [_runnable(one, costs, batch, most) for one in moment.pipelines]
         always = sum(batch.aside * one.batches / one.seconds for one in moment.pipelines)

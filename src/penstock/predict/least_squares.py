@@ -11,8 +11,10 @@ from penstock.engines.simulator.queues import Floats, Indices
 
 _ROUNDS = 20
 _HUBER = 1.345
-"""Deviations beyond so many standard deviations get less weight; 95 % efficient for normal
-errors."""
+"""Residuals beyond this many standard deviations get less weight.
+
+95 % efficient for normally distributed errors.
+"""
 
 
 def nonnegative(columns: Floats, values: Floats) -> Floats:
@@ -57,7 +59,7 @@ def _bounded_step(
 def robust(columns: Floats, values: Floats, weights: Floats | None = None) -> Floats:
     """Non-negative least squares with Huber's weights.
 
-    Values that are far off count no more than those that are a little off.
+    Large outliers count no more than moderate ones.
     """
     base = np.ones(len(values)) if weights is None else np.sqrt(weights)
     found = nonnegative(columns * base[:, None], values * base)
@@ -76,8 +78,10 @@ def robust(columns: Floats, values: Floats, weights: Floats | None = None) -> Fl
 
 
 FEW = 5
-"""Windows of a plan from which on more of them say nothing new, because they overlap: each looks
-back as many seconds."""
+"""Number of windows of a plan beyond which more windows add no information.
+
+They overlap: each covers the same number of past seconds.
+"""
 
 
 def group_numbers(names: Sequence[Hashable]) -> Indices:
@@ -87,12 +91,12 @@ def group_numbers(names: Sequence[Hashable]) -> Indices:
 
 
 def group_weights(groups: Indices) -> Floats:
-    """Weights with which all groups count alike, except small ones."""
+    """Weights that make all groups count alike, except small ones."""
     return np.asarray(1 / np.maximum(np.bincount(groups)[groups], FEW))
 
 
 _OVERLAP = 5.0
-"""Overlap of the windows: they last 5 s and there is one a second."""
+"""Overlap of windows: they last 5 s and start every second."""
 
 
 def standard_errors(columns: Floats, values: Floats, weights: Floats, found: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""A fitted model as a file: JSON that a person can read and edit.
+"""Reads and writes a fitted model as JSON that a person can edit.
 
     kind, version   "penstock model", 1
     flow            the dataflow; runs: the run directories it was fitted to
@@ -88,7 +88,7 @@ def from_calibration(calibration: Calibration) -> FittedModel:
 
 
 def to_json(calibration: Calibration, runs: Sequence[Path | str] = ()) -> dict[str, Any]:
-    """The content of the file; runs: the run directories it was fitted to."""
+    """Content of a model file; runs: the run directories it was fitted to."""
     return {
         "kind": KIND,
         "version": VERSION,

@@ -18,19 +18,19 @@ from penstock.store import history, run_directory
 from penstock.store.history import RecordedSnapshot
 
 _MOST = 500
-"""Windows of a run that are used; more say nothing new."""
+"""Maximum number of windows of a run; more add no information."""
 
 _LATE = 0.5
-"""Seconds by which a snapshot taken a window ago may have been late."""
+"""Maximum delay in seconds of the snapshot taken one window earlier."""
 
 
 @dataclass(frozen=True)
 class BatchObservation:
-    """One pipeline over one window; times are seconds a batch, on average.
+    """One pipeline over one window; times are mean seconds per batch.
 
     seconds: time span of the batches; spent: total of all tasks; behind: of those after a shuffle;
     longest: from the start of the first task to the end of the last, if each finds a slot; visits:
-    rows that entered each operator; shares: of the rows, by instance, where keys decide; hashed:
+    rows that entered each operator; shares: of the rows, by instance, if keys decide; hashed:
     instances are hash partitions of the keys; fresh: no other window shows the same batches.
     """
 
@@ -56,7 +56,7 @@ class BatchObservation:
     state_bytes: int | None = None
 
     def stage(self, operator: str) -> int:
-        """The stage in which an operator works."""
+        """Index of the stage in which an operator runs."""
         names = self.pipeline.operators
         behind = self.stateful is not None and names.index(operator) >= names.index(self.stateful)
         return self.shape.stages - 1 if behind else 0
@@ -77,7 +77,7 @@ class ObservedWindow:
 
     plan: number of the plan, counted from the start; processors: number that can run at once, if
     known; used: processors that all processes of the run kept busy; by_tasks: those that tasks kept
-    busy, with the Python operators in them.
+    busy, including their Python operators.
     """
 
     at: float
@@ -92,7 +92,7 @@ class ObservedWindow:
 
     @property
     def beside(self) -> float | None:
-        """Processors kept busy by work that belongs to no task."""
+        """Processors kept busy by work outside tasks."""
         known = self.used is not None and self.by_tasks is not None
         return max(0.0, (self.used or 0.0) - (self.by_tasks or 0.0)) if known else None
 
@@ -117,11 +117,11 @@ class PlacedObservation:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What a run directory holds for a fit.
+    """What a fit needs of a run directory.
 
     plan: the last one; now: the last window that showed a plan at work; today: the last state of
     the flow before its sources were closed; missing: number of windows that could not be used, by
-    reason; channel: rows from which on a channel's writer had to wait, if that was recorded.
+    reason; channel: rows in a channel above which its writer waits, if that was recorded.
     """
 
     run_dir: Path
@@ -136,7 +136,7 @@ class RunRecord:
 
 
 def read_run(run_dir: Path) -> RunRecord:
-    """Read a run. Raises `InvalidInput` if there is nothing to learn from it."""
+    """Read a run. Raises `InvalidInput` if it has no usable windows."""
     if not run_dir.is_dir():
         raise InvalidInput(f"there is no run directory '{run_dir}'")
     if not (run_dir / history.FILE).exists():
@@ -175,7 +175,7 @@ def _today(seen: Sequence[RecordedSnapshot]) -> RecordedSnapshot:
 
 
 def _periods(seen: Sequence[RecordedSnapshot]) -> Iterator[tuple[Plan, list[Snapshot]]]:
-    """The windows of each plan, in each start of the run."""
+    """Yield each plan and its windows, separately for each start of the run."""
     begins = [
         at
         for at, (before, one) in enumerate(pairwise(seen), 1)
@@ -191,7 +191,7 @@ def _at_work(snapshots: Sequence[Snapshot]) -> Iterator[Snapshot]:
 
 
 def _fresh(moment: ObservedWindow, before: ObservedWindow | None) -> ObservedWindow:
-    """Mark observations that repeat the window before: of the same batches."""
+    """Mark observations that repeat the batches of the previous window."""
     known = () if before is None else before.pipelines
     same = [replace(one, fresh=one.fresh and _new(one, known)) for one in moment.pipelines]
     return replace(moment, pipelines=tuple(same))
@@ -239,7 +239,7 @@ def _missing(metrics: PipelineMetrics | None) -> str | None:
 
 
 def _held_back(pipeline: Pipeline, snapshot: Snapshot) -> str | None:
-    """Why waiting for downstream room may be part of its batches' time, or None."""
+    """Why its batches' time may include waiting for a downstream pipeline, or None."""
     for channel in snapshot.channels.values():
         late = channel.backlog_seconds is not None and channel.backlog_seconds > snapshot.window
         if channel.writer in pipeline.operators and late:
@@ -290,7 +290,7 @@ def _observation(
 
 
 def _used(snapshots: Sequence[Snapshot]) -> dict[float, float]:
-    """Processors kept busy in a window, by its time, where that was measured."""
+    """Processors kept busy in a window, by the time of its end, if measured."""
     known = [(s, s.processor_seconds) for s in snapshots if s.processor_seconds is not None]
     times = [s.at for s, _ in known]
     found: dict[float, float] = {}
@@ -309,10 +309,9 @@ def _by_tasks(snapshot: Snapshot) -> float | None:
 
 
 def _processors(snapshot: Snapshot, slots: int) -> float | None:
-    """Number of processors, or None if the snapshot does not show it.
+    """Number of processors; None if the snapshot does not show it.
 
-    The load of a snapshot is a share of what can run at once, that of its executors a share of
-    slots.
+    The load of a snapshot is relative to the processors, that of its executors relative to slots.
     """
     busy = sum((e.busy or 0.0) * e.slots for e in snapshot.executors.values())
     if not snapshot.load or snapshot.load > 0.99 or not busy:

@@ -1,4 +1,4 @@
-"""The cost of each operator of a dataflow: given, measured or declared."""
+"""Cost of each operator of a dataflow: given, measured or declared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cost of a row in each operator, and skew of the keys, fitted to a recorded run."""
+"""Fits row costs of each operator, and the skew of keys, to a recorded run."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from penstock.predict.least_squares import group_numbers, group_weights, robust
 from penstock.predict.observations import BatchObservation, ObservedWindow, PlacedObservation
 
 _CALM = 0.25
-"""Quantile of the windows that counts as undisturbed."""
+"""Quantile over the windows that counts as undisturbed."""
 
 _IDLE = 0.05
-"""Waiting below this share of the processor time is noise."""
+"""Waiting time below this share of the processor time is noise."""
 
 
 @dataclass(frozen=True)
 class FittedCosts:
-    """Costs by operator, in seconds of a row and of a distinct key in a batch.
+    """Costs by operator, in seconds per row and per distinct key in a batch.
 
-    cpu, wait: of a row, on a processor and waiting; touch: of a key. timed: operators whose time
-    was measured where they ran; keys: of operators with state; still: share of the key time in
-    which no processor is needed.
+    cpu, wait: per row, on a processor and waiting; touch: per key. timed: operators whose time was
+    measured where they ran; keys: of operators with state; still: share of the key time in which no
+    processor is needed.
     """
 
     cpu: Mapping[str, float] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class FittedCosts:
 
 @lru_cache(maxsize=4096)
 def _touched(keys: Keys, rows: float) -> float:
-    """Cached: a search asks for the same numbers many times."""
+    """Distinct keys among rows; cached, because a search repeats the same arguments."""
     return keys.touched(rows)
 
 
@@ -183,7 +183,7 @@ def task_times(seen: BatchObservation, costs: FittedCosts, row: float) -> tuple[
 
 
 def operator_cost(name: str, seen: Sequence[BatchObservation], costs: FittedCosts) -> OperatorCost:
-    """The cost of an operator, for the simulator."""
+    """Cost of an operator, for the simulator."""
     found = [o for one in seen if (o := one.operators.get(name)) is not None]
     cpu, wait = costs.cpu.get(name, 0.0), costs.wait.get(name, 0.0)
     variation = [o.service_cv for o in found if o.service_cv is not None and o.measured]

@@ -1,4 +1,4 @@
-"""Profiling a flow under stress: what to run, when it is done, and what it found."""
+"""Profiles a flow under stress: how to run it, when to stop, and the result."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from penstock.store.turn import Tick
 PROFILE, PLAN = "profile.json", "plan.json"
 
 GUARD = Guard(cooldown=0.0, settle=0.0, undo=0.0, horizon=math.inf)
-"""Lets every trial through: only bounds, budget and missing metrics veto one."""
+"""Lets every trial through, except for bounds, budget and missing metrics."""
 
 _CARRIED = 0.95
-"""Share of the offered load above which the load, not the plan, may limit the throughput."""
+"""Share of the offered load above which the load may limit the throughput."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Profiled:
 
 
 class ProfilingRun:
-    """A run that profiles a flow; whoever runs it calls `done` after each turn of the loop.
+    """A run that profiles a flow; call `done` after each turn of the loop.
 
     graph: the flow with generators that offer `load`, or ten times their own highest rate. Run it
     from `first_plan` under `policy` and `GUARD`, without a drain at the end: a backlog of that size
@@ -98,7 +98,7 @@ class ProfilingRun:
         self._memory: StepwiseMemory | None = None
 
     def first_plan(self, executors: int) -> Plan:
-        """The plan to start with: every operator alone, with one instance."""
+        """Plan to start with: every operator alone, with one instance."""
         return stress_load.first_plan(self.graph, executors)
 
     @property
@@ -112,7 +112,7 @@ class ProfilingRun:
         return found is not None and (found.profile is not None or found.stuck is not None)
 
     def result(self, summary: Summary) -> Profiled:
-        """The profile found by the run, which is also written to its directory.
+        """Profile found by the run, which is also written to its directory.
 
         Raises `Refused` if the run ended before the first round was observed.
         """

@@ -1,4 +1,4 @@
-"""A load above what a flow can carry, so that only the plan limits its throughput."""
+"""Loads a flow beyond its capacity, so that only the plan limits throughput."""
 
 from __future__ import annotations
 
@@ -15,12 +15,18 @@ from penstock.plan.plan import Plan
 from penstock.policies.stepwise.profiling_state import with_admissions
 
 FACTOR = 10.0
-"""Multiple of a generator's highest rate. The capacity of a platform is unknown before it is
-profiled; `Profiled.carried_all` tells afterwards whether this was enough."""
+"""Multiple of a generator's highest rate that is offered.
+
+The capacity of a platform is unknown before it is profiled; `Profiled.carried_all` tells afterwards
+whether the load was high enough.
+"""
 
 _BATCH = 0.5
-"""Seconds of load that a source takes in one batch. Without a limit, a source that is behind takes
-its whole backlog at once, batches grow without bound, and no latency can be met."""
+"""Seconds of load that a source takes in one batch.
+
+Without a limit, a source that is behind takes its whole backlog at once, batches grow without
+bound, and no latency bound can be met.
+"""
 
 
 def stressed(graph: Graph, load: str | None = None) -> Graph:
@@ -32,14 +38,14 @@ def stressed(graph: Graph, load: str | None = None) -> Graph:
 
 
 def offered(graph: Graph) -> float | None:
-    """Highest total rate of the sources in rows/s; None if one of them is not a generator."""
+    """Highest total rate of the sources in rows/s; None if one is not a generator."""
     rates = [_peak(operator) for operator in graph.sources]
     known = [rate for rate in rates if rate is not None]
     return sum(known) if len(known) == len(rates) else None
 
 
 def first_plan(graph: Graph, executors: int = 1) -> Plan:
-    """Plan with one instance of every operator alone and a bound on the sources' batches."""
+    """Plan with each operator alone, one instance each, and limited source batches."""
     plan = fusion.finest_plan(graph, 1, executors)
     return with_admissions(
         plan, {plan.pipeline_of(n).name: rows for n, rows in _batches(graph).items()}
@@ -47,12 +53,15 @@ def first_plan(graph: Graph, executors: int = 1) -> Plan:
 
 
 def relieved(plan: Plan, graph: Graph) -> Plan:
-    """Return a plan of a profile without the admission bounds that the stress needed."""
+    """Return a plan without the admission limits that the stress needed."""
     return with_admissions(plan, {plan.pipeline_of(name).name: None for name in _batches(graph)})
 
 
 def channel_rows(graph: Graph) -> int | None:
-    """Rows that may wait in a channel: one batch, or waiting there would dominate the latency."""
+    """Maximum number of rows in a channel: one batch; None without generators.
+
+    With more rows, waiting in channels would dominate the latency.
+    """
     return sum(_batches(graph).values()) or None
 
 

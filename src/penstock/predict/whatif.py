@@ -1,8 +1,8 @@
-"""Predict how a recorded run would go on under another load, policy or number of machines.
+"""Predicts a recorded run under another load, policy or number of machines.
 
-A model fitted to the run's history says what things cost. The simulator continues the flow twice
-from where the run stands (its plan, place in the load, waiting rows and state): under the plan as
-it is, and under a policy within the run's own limits and guard.
+A model fitted to the run's history provides the costs. The simulator continues the flow twice from
+the last state of the run (its plan, position in the load, waiting rows and state): under the plan
+as it is, and under a policy within the run's own limits and guard.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from penstock.store import history, run_options
 from penstock.store.run_options import RunOptions
 
 _EXTRAPOLATED = 2.0
-"""Multiple of the largest recorded batch of a task above which the cost of a row is a guess."""
+"""Multiple of the largest recorded task above which the cost of a row is a guess."""
 
 _FACTOR = re.compile(r"x(\d+(?:\.\d+)?)")
 _LATEST = 1e9
-"""Seconds after which the search for the place in a load stops."""
+"""Upper bound in seconds for the search of the position in a load."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class PredictedRun:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The run continued under its plan as it is (`alone`) and under the policy (`steered`).
+    """A run continued under its plan (`alone`) and under the policy (`steered`).
 
     quality: of the fit, None if a model was given.
     """
@@ -132,7 +132,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class _Start:
-    """State in which both simulations begin; time: seconds since 1970."""
+    """Initial state of both simulations; time: seconds since 1970."""
 
     graph: Graph
     plan: Plan
@@ -143,7 +143,10 @@ class _Start:
 
 @dataclass(frozen=True)
 class _Rules:
-    """What the policy may do; backup: bounds of the commit interval, as in `penstock.run`."""
+    """Limits and guard of the policy.
+
+    backup: bounds of the commit interval, as in `penstock.run`.
+    """
 
     limits: Limits
     guard: Guard
@@ -157,7 +160,7 @@ def ask(
     *,
     run: Callable[..., Summary],
 ) -> Prediction:
-    """Predict from the history of a run.
+    """Predict the continuation of a recorded run.
 
     fitted: model to use instead of one fitted to the run; run: `penstock.run`.
     """
@@ -212,7 +215,7 @@ def _policy(run_dir: Path, wanted: str | Policy | None) -> str | Policy:
 
 
 def _nodes(asked: Sequence[RunOptions], plan: Plan) -> int:
-    """The number of machines that the run has or may have."""
+    """Number of machines that the run has or may have."""
     allowed = asked[-1].limits.executors if asked else None
     return max(plan.executors, allowed or 1)
 
@@ -285,7 +288,7 @@ def _slot_seconds(snapshots: Sequence[Snapshot], seconds: float) -> float:
 
 
 def _loads(seen: RunRecord, asked: Sequence[RunOptions], text: str) -> dict[str, Load]:
-    """The load of each source from now on."""
+    """Load of each source from now on."""
     names = [o.name for o in seen.graph.sources]
     factor = _FACTOR.fullmatch(text.strip())
     if factor is None:
@@ -300,10 +303,11 @@ def _loads(seen: RunRecord, asked: Sequence[RunOptions], text: str) -> dict[str,
 
 
 def _place(seen: RunRecord, own: Mapping[str, Load], continued: bool) -> float:
-    """Seconds of the load profile that have passed.
+    """Elapsed seconds of the load profile.
 
-    A resumed run continues the load where it stopped, but its own clock starts at zero. The place
-    is then found by bisection: the time by which the load offers as many rows as were offered.
+    A resumed run continues the load where it stopped, but its own clock starts at zero. The
+    position is then found by bisection: the time by which the load offers as many rows as were
+    offered.
     """
     today = seen.today.snapshot
     if not continued or today.rows_offered is None or not own:
@@ -319,7 +323,7 @@ def _place(seen: RunRecord, own: Mapping[str, Load], continued: bool) -> float:
 
 
 def _measured_load(seen: RunRecord, source: str) -> Load:
-    """The last measured rate of a source whose load nobody declared."""
+    """Last measured rate of a source without a declared load."""
     pipeline = seen.plan.pipeline_of(source)
     metrics = seen.now.pipelines.get(pipeline.name)
     rate = None if metrics is None else metrics.arrival_rate or metrics.rate_in
@@ -333,7 +337,7 @@ def _measured_load(seen: RunRecord, source: str) -> Load:
 
 
 def _endless(graph: Graph) -> Graph:
-    """The dataflow with generators that never end; the engine is given their loads."""
+    """The dataflow with endless generators; the engine gets their loads separately."""
     operators = []
     for operator in graph.operators:
         body = operator.body

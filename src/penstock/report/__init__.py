@@ -1,1 +1,1 @@
-"""A run as a report: story, figures and page."""
+"""Report of a run: its data, figures, text and HTML page."""

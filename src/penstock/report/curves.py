@@ -1,4 +1,4 @@
-"""The course of a run as a chart: throughput, latency, instances and backlog over time."""
+"""Charts of a run over time: throughput, latency, instances and backlog."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from penstock import text
 from penstock.drawing.figures import Figure, Level, Line, Mark, Panel
 from penstock.report.story import Story, Turn
 
-_MINUTES = 600.0  # seconds; longer runs have an axis in minutes
+_MINUTES = 600.0  # seconds; longer runs have a time axis in minutes
 
 
 def curves(story: Story) -> Figure:
-    """A panel for each quantity that was measured."""
+    """Figure with one panel per measured quantity."""
     return Figure(
         f"{story.graph.name}: the course of the run",
         tuple(_panels(story)),
@@ -71,5 +71,5 @@ def _latency(
 
 
 def _there(lines: list[Line]) -> tuple[Line, ...]:
-    """The lines for which something was measured."""
+    """The lines that have at least one measured value."""
     return tuple(line for line in lines if any(y is not None for y in line.y))

@@ -1,4 +1,4 @@
-"""Writing the report of a run: one HTML page, and PNG pictures beside it."""
+"""Writes the report of a run: an HTML page, and PNG pictures beside it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.report.story import Story
 
 @dataclass(frozen=True)
 class Written:
-    """The files of a report; `missing` says why there are no pictures."""
+    """Files of a report; missing: why there are no pictures."""
 
     page: Path
     pictures: tuple[Path, ...] = ()
@@ -25,10 +25,10 @@ class Written:
 
 
 def write(story: Story, out: str | Path | None = None, now: float | None = None) -> Written:
-    """Write the report of a run to `out`, by default report.html in its directory.
+    """Write the report of a run to `out`, by default `report.html` in its directory.
 
-    The page needs no other file; the pictures are for use in other documents. Raises
-    `InvalidInput`.
+    The page is self-contained; the pictures are for other documents. Raises `InvalidInput` if the
+    page cannot be written.
     """
     path = story.run_dir / "report.html" if out is None else Path(out).expanduser()
     if path.is_dir():

@@ -1,4 +1,4 @@
-"""The report of a run as one self-contained HTML page, without scripts."""
+"""Renders the report of a run as one self-contained HTML page without scripts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.report.story import AppliedChange, Averages, Choice, Story, merged
 from penstock.store.run_options import RunOptions
 
 MOST = 1000
-"""Rows of a table at most; of a longer one the first rows are shown."""
+"""Maximum number of table rows; of a longer table the first rows are shown."""
 
 _STATES = {"finished": "good", "running": "warn", "unfinished": "bad"}
 _KINDS = {
@@ -31,7 +31,7 @@ _KINDS = {
 
 
 def page(story: Story, written: float | None = None) -> str:
-    """The HTML of the report. written: the time it is written, in seconds since 1970."""
+    """HTML of the report. written: when it is written, in seconds since 1970."""
     body = tag(
         "main",
         _head(story),

@@ -1,4 +1,4 @@
-"""A run in words: what happened, what it cost and saved, and what to be careful about."""
+"""Describes a run in sentences: events, costs, savings and warnings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EXACT = {
 
 
 def happened(story: Story) -> list[str]:
-    """What happened, as paragraphs."""
+    """Paragraphs on throughput, latency and decisions of the run."""
     parts = ((_ran, _rows), (_latency,), (_decided, _exact))
     return [" ".join(said for part in some for said in part(story)) for some in parts]
 
@@ -114,7 +114,7 @@ def _exact(story: Story) -> Iterator[str]:
 
 
 def cost(story: Story) -> list[str]:
-    """The total cost of the changes."""
+    """Sentences on the total cost of the plan changes."""
     if not story.changes:
         return ["The plan was never changed, so nothing was interrupted."]
     done = [one.transition for one in story.changes]
@@ -135,7 +135,7 @@ def cost(story: Story) -> list[str]:
 
 
 def gain(story: Story) -> list[str]:
-    """Resources used, compared with a static plan as large as the largest plan of the run."""
+    """Sentences on resources used, compared with a static plan of peak size."""
     peak = story.peak
     if peak is None or story.static_slot_seconds <= 0:
         return []
@@ -207,7 +207,7 @@ def _trouble(story: Story) -> Iterator[str]:
             "the sum of its phases is shown instead."
         )
     problems = Counter(one.kind for one in story.incidents if one.is_problem)
-    for kind in ("refused", "policy failed"):  # told above, with the decision
+    for kind in ("refused", "policy failed"):  # reported above, with the decision
         problems.pop(kind, None)
     if problems:
         counted = _listed([f"{_times(n)} '{kind}'" for kind, n in problems.items()])
@@ -237,7 +237,7 @@ def _pair(name: str) -> str:
 
 
 def _percent(share: float | None) -> str:
-    """A percentage; 0 % and 100 % only if exact."""
+    """A percentage; shows 0 % and 100 % only for exactly 0 and 1."""
     if share is None:
         return "-"
     if 0.99 < share < 1:

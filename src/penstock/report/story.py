@@ -1,7 +1,7 @@
-"""A run read back from its directory: what was requested, what happened, and its outcome.
+"""Reads a run directory into values: options, measurements, decisions, outcome.
 
-Everything is a value: `prose.py` puts it into words, `curves.py` into charts, `page.py` on a page.
-A run that is still going, or was killed, has a story so far.
+`prose.py` turns them into sentences, `curves.py` into charts, `page.py` into a page. Also works for
+a run that is still going or was killed.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from penstock.store.timeline import Sample, without_numbers
 from penstock.store.turn import Tick
 
 MOST = 1500
-"""Turns that are read; of a longer run an even selection."""
+"""Maximum number of turns read; of a longer run, turns at even intervals."""
 
 LOOK = 30.0
-"""Seconds before and after a change that are compared, up to the next change."""
+"""Seconds before and after a change to compare, unless another change is closer."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """A turn of the run; `x` is its time in seconds since the first run began."""
+    """A turn of the run; x: its time in seconds since the first run began."""
 
     x: float
     line: Sample
@@ -44,10 +44,10 @@ class Turn:
 
 @dataclass(frozen=True)
 class Choice:
-    """A decision, or `times` equal ones in a row that differ in their numbers only.
+    """A decision, or `times` consecutive ones that differ only in numbers.
 
-    kind: changed, vetoed, refused, error, would change (advise mode) or kept. against: why it was
-    not carried out.
+    kind: changed, vetoed, refused, error, would change (advise mode) or kept. against: why the
+    decision was not carried out.
     """
 
     x: float
@@ -61,7 +61,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Averages:
-    """Means over some turns; None is not measured."""
+    """Means over some turns; None if not measured."""
 
     sustained: float | None
     latency: float | None
@@ -71,7 +71,7 @@ class Averages:
 
 @dataclass(frozen=True)
 class AppliedChange:
-    """A change of the plan: its cost, and the flow before and after it."""
+    """A plan change, its cost, and averages before and after it."""
 
     x: float
     transition: Transition
@@ -91,12 +91,12 @@ class Incident:
 
 @dataclass(frozen=True)
 class Story:
-    """Everything a report shows.
+    """Everything that a report shows.
 
     state: finished, running, or unfinished (no process holds the directory, and there is no
     summary). seconds: running time of all runs of the directory. slot_seconds: instances times
-    time. resumed: when a run continued the previous one. outcome, exactness: the summary and the
-    exactness check, if the run came to that.
+    time. resumed: times at which a run continued the previous one. outcome, exactness: summary and
+    exactness check of a finished run, else empty.
     """
 
     run_dir: Path
@@ -123,12 +123,12 @@ class Story:
 
     @property
     def peak(self) -> Turn | None:
-        """The turn with the most instances: what a static plan would need."""
+        """The turn with the most instances, which determines the size of a static plan."""
         return max(self.points, key=lambda p: p.plan.slots, default=None)
 
     @property
     def busiest(self) -> Turn | None:
-        """The turn with the highest throughput, preferably one measured under a single plan."""
+        """The turn with the highest throughput, preferably a settled one."""
         settled = [p for p in self.points if p.snapshot.settled] or self.points
         return max(settled, key=lambda p: p.snapshot.throughput or 0.0, default=None)
 
@@ -139,7 +139,7 @@ class Story:
 
 
 def story(run_dir: str | Path) -> Story:
-    """Read a run directory. Raises `RunDirectoryError` that says what is wrong with it."""
+    """Read a run directory. Raises `RunDirectoryError` if it cannot be read."""
     home = run_directory.local(run_dir)
     _check(home)
     graph = history.dataflow(home)
@@ -191,12 +191,12 @@ def _check(home: Path) -> None:
 
 
 def _runs(moments: Sequence[TurnTime]) -> list[TurnTime]:
-    """The first turn of every run of the directory."""
+    """First turn of every run of the directory."""
     return [m for n, m in enumerate(moments) if n == 0 or m.run != moments[n - 1].run]
 
 
 def _places(moments: Iterable[TurnTime]) -> dict[int, float]:
-    """Running time in seconds by turn: each run continues where the previous one ended."""
+    """Time in seconds by turn; each run continues where the previous one ended."""
     found: dict[int, float] = {}
     shift = end = 0.0
     run = None
@@ -222,7 +222,7 @@ def _tally(graph: Graph, points: Iterable[Turn]) -> RunTotals:
 
 
 def _latency(tally: RunTotals, outcome: Mapping[str, Any]) -> dict[str, LatencySummary]:
-    """Latency over the run as the engine summed it up, else from the windows."""
+    """Latency by constraint: the engine's totals if known, else from the windows."""
     found = tally.latency()
     for name, one in outcome.get("latency", {}).items():
         if name in found and one.get("mean_ms") is not None:
@@ -240,7 +240,7 @@ def choices(
     made: Iterable[RecordedTransition],
     places: Mapping[int, float],
 ) -> tuple[Choice, ...]:
-    """The decisions in order, with repeated ones merged."""
+    """Decisions in order, with repeated ones merged."""
     changed = {one.turn for one in made}
     found = []
     for one in told:
@@ -251,7 +251,7 @@ def choices(
 
 
 def merged(choices: Iterable[Choice]) -> tuple[Choice, ...]:
-    """Merge consecutive decisions that differ in their numbers only; the last one's words stay."""
+    """Merge consecutive decisions that differ only in numbers; keep the last text."""
     found: list[Choice] = []
     for one in choices:
         before = found[-1] if found else None
@@ -263,7 +263,7 @@ def merged(choices: Iterable[Choice]) -> tuple[Choice, ...]:
 
 
 def _outcome(one: Mapping[str, Any], changed: bool) -> tuple[str, str]:
-    """The kind of a decision, and why it was not carried out."""
+    """Kind of a decision, and why it was not carried out."""
     if changed:
         return "changed", ""
     if one["refused"]:
@@ -299,7 +299,7 @@ def _applied(
 
 
 def averages(points: Sequence[Turn]) -> Averages | None:
-    """Means over some turns; None if there are none."""
+    """Means over some turns; None without turns."""
     if not points:
         return None
     return Averages(
@@ -324,7 +324,7 @@ def _incident(one: RecordedEvent, places: Mapping[int, float]) -> Incident:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty if the file is missing or damaged."""
+    """Object in a JSON file; empty if the file is missing or damaged."""
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -333,7 +333,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _covers(outcome: Mapping[str, Any], points: Sequence[Turn]) -> bool:
-    """True if a summary belongs to the last run: it counts the same rows as the last turn."""
+    """True if a summary is of the last run: it counts the same rows as the last turn."""
     if not outcome or not points:
         return bool(outcome)
     last = points[-1].snapshot

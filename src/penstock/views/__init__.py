@@ -1,1 +1,1 @@
-"""How a run is shown in a terminal, a notebook or to Prometheus."""
+"""Views of a run: terminal, notebook, Prometheus."""

@@ -1,4 +1,4 @@
-"""A dataflow explained before it runs: operators, regions, pipelines and the default plan."""
+"""Describes a dataflow before it runs: operators, regions, pipelines, plan."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ Schemas = Mapping[str, Schema | None]
 
 
 def explain_json(graph: Graph, schemas: Schemas | None = None) -> dict[str, Any]:
-    """Everything that is known before a run. Raises `InvalidDataflow` if it could not run.
+    """Dataflow as JSON values: structure, regions, sinks and the default plan.
 
-    `schemas` are the output schemas of operators, where Spark has been asked for them.
+    schemas: output schemas of operators, if Spark was asked for them. Raises `InvalidDataflow` if
+    the dataflow could not run.
     """
     check(graph)
     return {
@@ -48,12 +49,12 @@ def explain_json(graph: Graph, schemas: Schemas | None = None) -> dict[str, Any]
 
 
 def start_plan(graph: Graph) -> Plan:
-    """The plan a run on this machine would start with: greatest fusion, one instance a core."""
+    """Default plan of a run on this machine: maximum fusion, one instance per core."""
     return default_plan(graph, os.cpu_count() or 1)
 
 
 def explain(graph: Graph, width: int = 80, schemas: Schemas | None = None) -> RenderableType:
-    """The same for people."""
+    """The same description as `explain_json`, for a terminal of `width` columns."""
     check(graph)
     plan = start_plan(graph)
     parts: list[RenderableType] = [
@@ -85,7 +86,7 @@ def _operators(graph: Graph, width: int, schemas: Schemas | None) -> RenderableT
         cells = [step.name, step.form, step.state.value, ", ".join(step.keys), str(step.bounds)]
         if width >= _WIDE:
             cells += [step.on_error.value, step.selectivity.value, str(step.written)]
-        # A native function's columns are Spark's to say, once it starts.
+        # Spark knows the columns of a native function only once it starts.
         columns = Text("known to Spark only", "dim") if step.schema is None else str(step.schema)
         table.add_row("", *cells, columns)
     return table
@@ -120,12 +121,12 @@ def _settings(graph: Graph, pipeline: Pipeline) -> tuple[str, str, str, str]:
 
 
 def cadence_text(seconds: float) -> str:
-    """How long a pipeline gathers, in a word or two."""
+    """Cadence of a pipeline as a word or two."""
     return duration.text(seconds) if seconds else "at once"
 
 
 def admission_text(rows: int | None) -> str:
-    """How much a pipeline takes at a time, in a word or two."""
+    """Maximum number of rows per batch, as a word or two."""
     return "all" if rows is None else f"{rows:,} rows"
 
 

@@ -1,4 +1,4 @@
-"""The history of a run as files that other tools read: one for each table."""
+"""Exports the history of a run to Parquet, CSV or JSON, one file per table."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _LEVELS = {"snapshots": MetricLevel.FLOW, "latency": MetricLevel.LATENCY}
 
 
 def export(run_dir: Path, out: Path, form: str, first: int = 0) -> dict[str, tuple[Path, int]]:
-    """Write the tables from a turn on; the file and the rows of each.
+    """Write all tables from turn `first` on; return path and row count by table.
 
-    All tables are of the same moment, also while the run goes on. What was not measured is null,
-    in CSV empty. Fields that are no plain values are JSON texts, in JSON the values themselves.
+    All tables show the same moment, even while the run continues. A value that was not measured is
+    null, or empty in CSV. Nested fields are JSON text, except in JSON files.
     """
     if form not in FORMATS:
         raise InvalidInput(f"no format is called '{form}'; there are {', '.join(FORMATS)}")
@@ -49,7 +49,7 @@ def export(run_dir: Path, out: Path, form: str, first: int = 0) -> dict[str, tup
 
 
 def _json(table: Table, rows: list[dict[str, Any]], path: Path) -> None:
-    """One array, a line for each row."""
+    """Write one JSON array with one row per line."""
     path.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
 
 
@@ -85,7 +85,7 @@ def _cell(column: Column, value: Any) -> Any:
 
 
 def _field(table: Table, column: Column) -> Any:
-    """A column with its unit and meaning, where the vocabulary has it."""
+    """Arrow field of a column; metrics of the catalog carry their unit and meaning."""
     level = _LEVELS.get(table.name) or next(
         (one for one in MetricLevel if f"{one.value}s" == table.name), None
     )

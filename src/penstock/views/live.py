@@ -1,4 +1,4 @@
-"""The live terminal view: throughput, latency, utilisation, and recent decisions and events."""
+"""Live terminal view: throughput, latency, utilisation, decisions and events."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _HINTS = {
 
 
 class LiveView:
-    """Redraws in place while the flow runs, and clears when it ends.
+    """Redraws in place while the flow runs, and clears itself at the end.
 
-    If the terminal is small it drops the graph first, then older decisions, then the least busy
+    In a small terminal it drops the graph first, then older decisions, then the least busy
     pipelines.
     """
 
@@ -76,7 +76,7 @@ class LiveView:
             self._notes.append(Note(tick.at, notice, kind=kind))
 
     def _elapsed(self, status: Status) -> float:
-        """Elapsed time, which goes on between two calls of `show`."""
+        """Elapsed time in seconds, extrapolated since the last call of `show`."""
         return status.elapsed + (self._clock() - self._shown_at)
 
     # --- drawing ----------------------------------------------------------------------------------
@@ -100,7 +100,10 @@ class LiveView:
         return Group(*head, *self._body(status, width, height - 1 - len(head) - 1), foot)
 
     def _body(self, status: Status, width: int, room: int) -> list[RenderableType]:
-        """Metrics, graph, pipelines and notes in `room` lines; upper parts take theirs first."""
+        """Gauges, graph, pipelines and notes, fitted into `room` lines.
+
+        If room is short, the upper parts have priority.
+        """
         assert status.tick is not None
         plan, snapshot = status.plan or status.tick.plan, status.tick.snapshot
         gauges = live_panes.gauges(status, self._trace, width)

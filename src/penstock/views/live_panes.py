@@ -1,4 +1,4 @@
-"""The parts of the live view, each rendered from values into a given size."""
+"""Panes of the live view, each rendered from values into a given size."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PHASES = {
     "stopping": "red",
 }
 _NARROW = 76
-_KEPT = 300  # values of a sparkline
+_KEPT = 300  # maximum number of values of a sparkline
 _NAME, _VALUE = 10, 9
 _RED = {"error", "trouble", *PROBLEMS}
 
@@ -37,7 +37,7 @@ _RED = {"error", "trouble", *PROBLEMS}
 
 
 def header(status: Status, elapsed: float, width: int) -> list[Text]:
-    """The flow, its phase, and how much of its time has passed."""
+    """Title line with the phase, and a progress bar or the elapsed time."""
     phase = Text(status.phase, f"bold {_PHASES.get(status.phase, 'white')}")
     title = Text.assemble(
         " ",
@@ -63,7 +63,6 @@ def header(status: Status, elapsed: float, width: int) -> list[Text]:
 
 
 def alarm(words: str, width: int) -> Text:
-    """A highlighted warning."""
     line = Text(f" {words} ", "bold white on red")
     line.truncate(width, overflow="ellipsis")
     return line
@@ -74,7 +73,7 @@ def alarm(words: str, width: int) -> Text:
 
 @dataclass(frozen=True)
 class _Gauge:
-    """A name, the current value, a sparkline, and a remark."""
+    """Name, current value, sparkline and remark of one quantity."""
 
     name: str
     value: str
@@ -83,7 +82,7 @@ class _Gauge:
 
 
 def gauges(status: Status, trace: Trace, width: int) -> list[Text]:
-    """A line for each gauge; offered and ingested share a scale, so that a gap shows."""
+    """One line per gauge; offered and ingested share a scale, so that a gap shows."""
     assert status.tick is not None
     snapshot = status.tick.snapshot
     room = max(6, min(70, (width - _NAME - _VALUE - 3) // 2))
@@ -117,7 +116,7 @@ def _flows(snapshot: Snapshot, trace: Trace, room: int) -> list[_Gauge]:
 
 
 def _latencies(status: Status, trace: Trace, room: int) -> list[_Gauge]:
-    """Latency constraints, the one closest to its bound or furthest beyond it first."""
+    """One gauge per latency constraint, the highest share of its bound first."""
     assert status.tick is not None
     measured = status.tick.snapshot.latency
 
@@ -145,7 +144,7 @@ def _verdict(now: LatencyMetrics | None, bound: float, path: str) -> Text:
 
 
 def _against(values: Iterable[float], bound: float, room: int) -> Text:
-    """A sparkline that is red where the bound was exceeded."""
+    """A sparkline that is red where the latency exceeds its bound."""
     shown = [0.0 if math.isnan(v) else v for v in values][-room:]
     bars = text.spark(shown, room, max((*shown, 1.25 * bound)))
     line = Text()
@@ -165,7 +164,7 @@ def _gauge(one: _Gauge, room: int, width: int) -> Text:
 
 
 class Trace:
-    """The latest values of what the sparklines show, one per turn."""
+    """Recent values for the sparklines, one per turn."""
 
     def __init__(self) -> None:
         self.offered = _series()
@@ -176,7 +175,7 @@ class Trace:
         self._before: Snapshot | None = None
 
     def add(self, tick: Tick) -> None:
-        """Add a turn. Rates come from the totals of two snapshots, which is exact."""
+        """Add a turn. Rates are differences of exact totals."""
         now, before = tick.snapshot, self._before
         self._before = now
         self.instances.append(tick.plan.slots)
@@ -201,7 +200,7 @@ def _series() -> deque[float]:
 
 
 def pipelines(plan: Plan, snapshot: Snapshot, width: int, rows: int) -> RenderableType:
-    """A line for each pipeline; if there are more than `rows`, the busiest ones."""
+    """A row per pipeline; if there are more than `rows`, only the busiest ones."""
     wide = width >= _NARROW
     name_width = max(12, width - (58 if wide else 34))
     table = Table(box=None, padding=(0, 1), expand=False, header_style="dim", pad_edge=True)
@@ -227,7 +226,7 @@ _Known = tuple[Pipeline, PipelineMetrics | None]
 
 
 def _busiest(known: Sequence[_Known], rows: int) -> Sequence[_Known]:
-    """The busiest pipelines, in plan order; one line is kept to count the others."""
+    """The busiest pipelines, in plan order; one row is reserved to count the others."""
     if len(known) <= rows:
         return known
     ranked = sorted(known, key=lambda one: -((derived.at_work(one[1]) if one[1] else None) or 0.0))
@@ -267,7 +266,7 @@ def _busy(value: float | None, wide: bool) -> Text:
 
 @dataclass(frozen=True)
 class Note:
-    """A change, notice or event: when, what, its cost if known, and why."""
+    """A change, notice or event: time, text, cost if known, and reason."""
 
     at: float
     what: str
@@ -277,7 +276,7 @@ class Note:
 
 
 def notes(told: Sequence[Note], width: int, lines: int) -> list[Text]:
-    """The newest notes that fit into `lines` lines, oldest first; a reason may take two."""
+    """The newest notes that fit into `lines` lines, oldest first."""
     found: list[Text] = []
     for one in reversed(told):
         drawn = _note(one, width)
@@ -288,7 +287,7 @@ def notes(told: Sequence[Note], width: int, lines: int) -> list[Text]:
 
 
 def _note(one: Note, width: int) -> list[Text]:
-    """First what happened and its cost, then why; a cost that does not fit goes with the reason."""
+    """A line with event and cost, then the reason; a long cost moves there."""
     at = f" {text.clock(one.at):>6}  "
     kind = (f"{one.kind}: ", "red" if one.kind in _RED else "yellow") if one.kind else ""
     first, why = Text.assemble((at, "dim"), kind, text.line(one.what)), text.line(one.why)

@@ -1,7 +1,7 @@
-"""Values in a notebook: dataflows drawn, plans, decisions and runs as small tables.
+"""Renders values in a notebook: drawings of dataflows; tables of plans and runs.
 
-`html` takes any value. Results of other kinds only need a title, a table and figures (`Tabled`),
-and inherit `penstock.notebook_display.Shown`.
+`html` takes any value. Other result types only need a title, a table and figures (`Tabled`), and
+inherit `penstock.notebook_display.Shown`.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ _DOTS = 24
 
 @runtime_checkable
 class Tabled(Protocol):
-    """A result that is a table and pictures: what an experiment or a comparison found."""
+    """A result that consists of a table and figures, such as a comparison."""
 
     @property
     def title(self) -> str: ...
 
     def table(self) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
-        """The heads of the columns, and the rows."""
+        """Column headers and rows."""
 
     def figures(self) -> Sequence[Figure]:
-        """Pictures, if there are any."""
+        """Figures to show below the table; may be empty."""
 
 
 def html(value: object) -> str:
-    """A value as markup that can stand in any page."""
+    """HTML of a value, with its stylesheet, to embed in any page."""
     return tag("div", Html(f"<style>{stylesheet()}</style>"), body(value), class_="penstock note")
 
 
 @singledispatch
 def body(value: object) -> Child:
-    """What is inside; for other types, register a function of their own."""
+    """Markup of a value, without stylesheet; register other types with this function."""
     if isinstance(value, Tabled):
         heads, rows = value.table()
         drawn = (_picture(svg(chart(one), light=True), one.title) for one in value.figures())
@@ -60,13 +60,13 @@ def body(value: object) -> Child:
 
 
 def _picture(drawing: str, words: str) -> Html:
-    """A drawing as an image: a notebook that is not trusted shows images, and no other drawing."""
+    """A drawing as an image: an untrusted notebook shows no inline SVG."""
     data = base64.b64encode(drawing.encode()).decode()
     return tag("figure", tag("img", src=f"data:image/svg+xml;base64,{data}", alt=words))
 
 
 def _pairs(rows: Iterable[tuple[str, Child]]) -> Html:
-    """Names and what they stand for, as a table: notebooks have other ideas of lists."""
+    """A table of names and values; notebooks restyle description lists."""
     return table((), ((tag("span", name, class_="faint"), what) for name, what in rows))
 
 

@@ -1,4 +1,4 @@
-"""What a view reports about a turn besides its metrics and its change, without repeats."""
+"""Notices of a turn besides its metrics and its plan change, without repeats."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from penstock.store.turn import Tick
 class Notices:
     """Yields each notice once.
 
-    A policy may want the same change every second. A veto is repeated only if another plan is
-    wanted, if another rule vetoes it, or after a change.
+    A policy may request the same change every second. A veto is repeated only if another plan is
+    requested, if another rule vetoes it, or after a change.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Notices:
         self._told: object = None
 
     def of(self, tick: Tick) -> Iterator[tuple[str, str]]:
-        """Kind and text of each notice: refused, error, policy, vetoed, or the kind of an event."""
+        """Yield kind and text: refused, error, policy, vetoed, or the kind of an event."""
         if tick.transition is not None:
             self._told = None
         if tick.refused is not None:
@@ -41,7 +41,7 @@ class Notices:
                 yield event.kind, where + event.text
 
     def _first(self, error: str) -> bool:
-        """True if an error is new; errors that differ in their numbers only are the same."""
+        """True if an error is new; errors that differ only in numbers count as the same."""
         error = re.sub(r"\d+", "#", error)
         known = error in self._errors
         self._errors.add(error)

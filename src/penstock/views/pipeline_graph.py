@@ -1,4 +1,4 @@
-"""The pipelines of a plan as a graph in letters and lines, for a terminal."""
+"""Draws the pipelines of a plan as a text graph for a terminal."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from penstock.plan.plan import Plan
 from penstock.policies.shared.topology import Topology
 
 _LEFT, _RIGHT, _UP, _DOWN = 1, 2, 4, 8
-_JOINTS = (" ", *"───│╯╰┴│╮╭┬│┤├┼")  # by the sides that are joined
+_JOINTS = (" ", *"───│╯╰┴│╮╭┬│┤├┼")  # indexed by the sum of the sides that meet
 _LABELS = (44, 36, 30, 24, 20, 16, 12, 9)
-_LEAST = 6  # letters that a pipeline takes at least
+_LEAST = 6  # minimum number of characters per pipeline
 _HEAT = {"": "bold", "-warm": "bold yellow", "-hot": "bold red"}
 
 
 def textgraph(
     graph: Graph, plan: Plan, snapshot: Snapshot | None, width: int, height: int
 ) -> list[Text] | None:
-    """The graph in at most so many columns and lines; None where it does not fit.
+    """The graph in at most `width` columns and `height` lines; None if too large.
 
-    A graph of one pipeline says nothing, so there is none.
+    Also None for a plan with a single pipeline, which a graph would not explain.
     """
     if len(plan.pipelines) < 2:
         return None
@@ -50,7 +50,7 @@ def textgraph(
 
 @lru_cache(maxsize=8)
 def _placed(upstream: tuple[tuple[str, tuple[str, ...]], ...]) -> Layout:
-    """It is drawn several times a second, and changes with the plan."""
+    """Layout of the pipelines, cached because the view redraws every 250 ms."""
     return layout(Graph("pipelines", tuple(Operator(n, Union(), i) for n, i in upstream)))
 
 
@@ -68,13 +68,13 @@ def _styles(snapshot: Snapshot | None) -> dict[str, str]:
 
 
 def _line(row: float) -> int:
-    """Rows of a layer are at least 1 apart, so they fall on lines of their own."""
+    """Line number of a row; rows of a layer are at least 1 apart, so none collide."""
     return math.floor(row + 0.5 + 1e-6)
 
 
 @dataclass
 class _Drawing:
-    """Labels in columns; between two columns, a track for each source whose edges bend."""
+    """Labels in columns; between them, one track per source whose edges bend."""
 
     layout: Layout
     labels: Mapping[str, str]
@@ -117,7 +117,7 @@ class _Drawing:
     def _step(
         self, source: str, one: Position, other: Position, *, first: bool, last: bool
     ) -> None:
-        """An edge from a column to the next; a lane crosses the columns between."""
+        """Draw an edge up to the next column, and across that column if the edge goes on."""
         start = self._starts[one.layer]
         begin = start + (len(self.labels[source]) + 1 if first else 0)
         end = self._starts[other.layer] - 2

@@ -1,4 +1,4 @@
-"""Views as plain lines, for logs and terminals that cannot be redrawn."""
+"""Plain text views, for logs and terminals that cannot be redrawn."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from penstock.views.notices import Notices
 
 
 class _Lines:
-    """Writes lines with the time of the run and the name of the flow."""
+    """Writes lines prefixed with the elapsed time and the name of the flow."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._phase = ""
         self._tick: Tick | None = None
-        self._written = 0.0  # when the last regular line was written
+        self._written = 0.0  # elapsed seconds at the last periodic line
         self._notices = Notices()
 
     def close(self) -> None:
@@ -31,7 +31,7 @@ class _Lines:
         self._out.flush()
 
     def _write_phase(self, status: Status) -> bool:
-        """Write a line if the phase is new; return whether it is."""
+        """Write a line if the phase is new; return True if it is."""
         new = status.phase != self._phase
         self._phase = status.phase
         if new and status.phase != "running":
@@ -44,7 +44,7 @@ class _Lines:
 
 
 class PlainView(_Lines):
-    """A line for every phase, change, veto and event; every `every` seconds one with metrics."""
+    """A line per phase, change, veto and event, and metrics every `every` seconds."""
 
     def __init__(self, out: TextIO, every: float = 5.0) -> None:
         super().__init__(out)
@@ -77,7 +77,7 @@ class PlainView(_Lines):
 class ProgressView(_Lines):
     """A line whenever the policy gives a new reason, for runs such as profiling.
 
-    Reasons that differ in their numbers only count as equal and are repeated every `every` seconds.
+    Reasons that differ only in numbers count as equal and are repeated every `every` seconds.
     """
 
     def __init__(self, out: TextIO, every: float = 20.0) -> None:

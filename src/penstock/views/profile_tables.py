@@ -1,4 +1,4 @@
-"""Profiles, rankings and capacities as tables."""
+"""Tables of profiles, rankings and capacities."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.policies.stepwise.profile import Profile, ProfilingRound, was_kept
 
 
 class ProfilingResult(Protocol):
-    """What the tables need of a finished profiling run."""
+    """What the tables read from a finished profiling run."""
 
     @property
     def flow(self) -> str: ...
@@ -34,7 +34,7 @@ class ProfilingResult(Protocol):
 
 
 def profile_tables(found: ProfilingResult) -> RenderableType:
-    """Features and ratios, the rounds, and what came of them."""
+    """Features and ratios, the rounds, and the best plan, with caveats below."""
     words: list[RenderableType] = ["", _features(found.profile), "", _rounds(found.profile), ""]
     final = found.profile.final
     best = f"{found.flow}: {text.rate(final.throughput)} rows/s with {sizes(final)}"
@@ -44,7 +44,7 @@ def profile_tables(found: ProfilingResult) -> RenderableType:
 
 
 def remarks(found: ProfilingResult) -> list[str]:
-    """What has to be known about a profile before it is believed."""
+    """Caveats of a profile: ended early, load too low, or latency bound not met."""
     said = []
     if not found.complete:
         said.append(f"ended early: the best of {len(found.profile.rounds)} rounds, not of all")
@@ -60,14 +60,14 @@ def remarks(found: ProfilingResult) -> list[str]:
 
 
 def unkept(profile: Profile) -> str:
-    """That no round kept the latency, how near one came, and what can be done about it."""
+    """Says that no round met the latency bound, the closest latency, and what to do."""
     nearest = min(one.latency for one in profile.rounds if one.latency is not None)
     wider = "a wider bound is a --set latency=, or a constraint of the dataflow"
     return f"no round kept the latency, the nearest took {text.share(nearest)} of it ({wider})"
 
 
 def ranking_table(ranks: Sequence[DataflowRank]) -> RenderableType:
-    """Dataflows, the best first."""
+    """Table of dataflows, best first."""
     table = _table(
         "dataflow", ">rows/s", ">of the best", ">instances", ">rows/s each", ">rounds", ""
     )
@@ -86,7 +86,7 @@ def ranking_table(ranks: Sequence[DataflowRank]) -> RenderableType:
 
 
 def capacity_table(points: Iterable[CapacityPoint]) -> RenderableType:
-    """What was sustained with what."""
+    """Table of sustained throughput by executors and instances."""
     table = _table(">executors", ">instances", ">rows/s")
     for point in points:
         table.add_row(str(point.executors), str(point.slots), text.rate(point.throughput))
@@ -94,7 +94,7 @@ def capacity_table(points: Iterable[CapacityPoint]) -> RenderableType:
 
 
 def need_words(need: ResourceNeed) -> str:
-    """What a throughput takes."""
+    """Sentence on the instances and executors that a throughput needs."""
     one = need.executors == 1
     words = (
         f"{text.rate(need.target)} rows/s take {need.slots} instances on {need.executors} "
@@ -104,7 +104,7 @@ def need_words(need: ResourceNeed) -> str:
 
 
 def sizes(one: ProfilingRound) -> str:
-    """Instances of the pipelines: `parse=2 count=3`."""
+    """Instances of each pipeline, such as `parse=2 count=3`."""
     slowed = f", sources {one.throttle:.0%} slower" if one.throttle else ""
     return " ".join(f"{p.name}={p.parallelism}" for p in one.plan.pipelines) + slowed
 
@@ -155,7 +155,7 @@ def _time(seconds: float) -> str:
 
 
 def _table(*columns: str) -> Table:
-    """A plain table; the columns of numbers are marked with `>`."""
+    """A borderless table; a leading `>` marks a right-aligned column."""
     table = Table(box=None, padding=(0, 1), pad_edge=True, header_style="dim")
     for column in columns:
         table.add_column(column.lstrip(">"), justify="right" if column[:1] == ">" else "left")

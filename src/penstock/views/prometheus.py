@@ -1,8 +1,8 @@
 """Exports the latest snapshot of a run to Prometheus over HTTP.
 
-Every numeric metric of the catalog is exported as `penstock_`, level, name, base unit. What was not
-measured is omitted, never 0; unbounded values are +Inf. A channel is labelled with its two
-operators and the pipeline that reads it. Nothing is computed before a scrape.
+Every numeric metric of the catalog is named `penstock_` + level + name + base unit. Values that
+were not measured are omitted, never 0; unbounded values are +Inf. A channel is labelled with its
+two operators and the pipeline that reads it. Metrics are computed only during a scrape.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ LOOPBACK = "127.0.0.1"
 
 
 class Exporter:
-    """A view that serves metrics of the run it is shown, until it is closed."""
+    """A view that serves the metrics of a run over HTTP until it is closed."""
 
     def __init__(self, port: int, address: str = LOOPBACK) -> None:
-        """Port 0 picks a free one, see `port`. Raises `InvalidInput` if the port is taken."""
+        """port: 0 picks a free one (see `port`). Raises `InvalidInput` if it is taken."""
         from prometheus_client import CollectorRegistry, start_http_server
 
         if not 0 <= port <= 65535:
@@ -50,7 +50,7 @@ class Exporter:
         self.url = f"http://{host}:{self.port}/metrics"
 
     def show(self, status: Status) -> None:
-        """Take in the current status of the run."""
+        """Store the current status, and count changes, vetoes, errors and events."""
         before, self._status = self._status, status
         if status.tick is not None and (before is None or before.tick is not status.tick):
             counts = Counter(self._counts)  # a copy: a scrape may be reading the old one
@@ -65,7 +65,7 @@ class Exporter:
         self._thread.join(5)
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics of a scrape."""
+        """Yield the metric families of a scrape; called by the Prometheus registry."""
         status, counts = self._status, self._counts
         if status is None:
             return iter(())
@@ -81,7 +81,7 @@ class Exporter:
 
 @dataclass(frozen=True)
 class Family:
-    """A metric: its name without the suffix of counters, its meaning, and whether it counts."""
+    """A metric family: name without `_total`, help text, and whether it is a counter."""
 
     name: str
     meaning: str
@@ -104,9 +104,9 @@ _COUNTERS = {
 
 
 def family(measure: MetricDefinition) -> tuple[Family, dict[str, str]] | None:
-    """The metric and labels of a measure; None if it is not numeric.
+    """Metric family and labels of a catalog metric; None if it is not numeric.
 
-    Measures of one kind share a metric: in and out (`direction`), percentiles (`quantile`).
+    Related metrics share a family: in and out (label `direction`), percentiles (label `quantile`).
     """
     if measure.unit in (Unit.NAME, Unit.PARTS):
         return None
@@ -142,7 +142,7 @@ def _with_unit(name: str, unit: Unit) -> str:
 
 
 def _meaning(measure: MetricDefinition) -> str:
-    """The meaning, for all that share a metric."""
+    """Help text of a family that several metrics may share."""
     if measure.name in ("p50", "p95", "p99"):
         return "what the given share of rows did not exceed"
     other = {"in": "out", "out": "in"}.get(measure.name.rpartition("_")[2])
@@ -177,7 +177,7 @@ class _Families:
     def add_all(
         self, level: MetricLevel, item: Any, labels: Mapping[str, str], **known: Any
     ) -> None:
-        """Add all measures of a level; `known` holds those that are not attributes of the item."""
+        """Add all metrics of a level; known: values that `item` has no attribute for."""
         for measure in metrics_of(level):
             found = family(measure)
             if found is None:

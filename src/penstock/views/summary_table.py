@@ -1,4 +1,4 @@
-"""The table at the end of a run."""
+"""Renders the summary table at the end of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ _EXACT = {
 
 
 def summary_table(summary: Summary) -> RenderableType:
-    """A run in a dozen lines."""
     table = Table(box=None, show_header=False, padding=(0, 1), pad_edge=True)
     table.add_column(style="dim", no_wrap=True)
     table.add_column()

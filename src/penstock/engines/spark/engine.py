@@ -1,4 +1,4 @@
-"""The Spark engine: pipelines as concurrent Structured Streaming queries that meet at channels."""
+"""Spark engine: runs pipelines as concurrent Structured Streaming queries."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class SparkEngine:
     master: of a new session, if no `spark` is given and none is running; conf: settings of the
     flow's own session, which is a copy of that one; window: seconds that a snapshot covers;
     channel_rows: rows that a channel holds before its writer has to wait; make_before_break: start
-    the query with moved state before the old one stops; metering: time Python operators where they
-    run, and native ones on samples.
+    a query on the moved state before the old query stops; metering: time Python operators where
+    they run, and native ones on samples.
     """
 
     name = "spark"
@@ -73,7 +73,7 @@ class SparkEngine:
         self._metering = metering
         self._state = "new"
         self._ending = False
-        self._changing = threading.Lock()  # held for as long as a change or a stop takes
+        self._changing = threading.Lock()  # held during a change or a stop
         self._cut_short = threading.Event()
 
     # --- the port -------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class SparkEngine:
             self._ending = True
             self.flow.stop_profiling()
             if drain and self.failure is None:
-                with suppress(Refused, FlowFailed):  # what is in flight then stays in the directory
+                with suppress(Refused, FlowFailed):  # rows in flight then stay in the run directory
                     drain_flow(self.flow)
             self.flow.stop()
             self._snapshot()
@@ -148,7 +148,7 @@ class SparkEngine:
 
     @property
     def failure(self) -> FlowFailed | None:
-        """Why the flow stopped by itself, if it did."""
+        """Why the flow stopped by itself; None if it did not."""
         return self.flow.failure
 
     @property
@@ -160,26 +160,26 @@ class SparkEngine:
         return self.flow.observer
 
     def rows(self, sink: str) -> list[Row]:
-        """The rows of a memory sink."""
+        """Rows of a memory sink."""
         return self.flow.context.outlets.rows(sink)
 
     def read_sink(self, sink: str) -> Iterator[Any] | None:
-        """This run's rows of a sink, as Arrow data in the order of writing; None if unreadable."""
+        """This run's rows of a sink as Arrow data, in write order; None if unreadable."""
         context = self.flow.context
         return context.outlets.read(sink, context.graph, context.schemas[sink])
 
     def ingested(self) -> dict[str, int]:
-        """Committed records by source with a generator."""
+        """Number of committed records, by source that is a generator."""
         with self.flow.lock:
             return self.flow.gauges.ingested()
 
     def transitions(self) -> tuple[Transition, ...]:
-        """All changes so far, with what is known of them by now."""
+        """All changes so far, with their effects as far as they are known."""
         with self.flow.lock:
             return tuple(self.flow.transitions.done)
 
     def take_events(self) -> tuple[Event, ...]:
-        """The events since the last call, oldest first."""
+        """Remove and return the waiting events, oldest first."""
         return () if self._state == "new" else self.flow.events.take()
 
     def latency_totals(self) -> Mapping[str, LatencyMetrics]:
@@ -230,7 +230,7 @@ class SparkEngine:
             raise
         self._state = "running"
         self.flow.supervise(self._metering)
-        if plan is not None and executors.dynamic:  # Spark decides on executors
+        if plan is not None and executors.dynamic:  # Spark decides on the executors
             plan = replace(plan, executors=self.plan.executors, leaving=())
         if plan is not None and plan != self.plan:
             self.apply(plan, "plan given at start")

@@ -1,4 +1,4 @@
-"""A flow at work: its pipelines, the wiring in force, and what is measured of them."""
+"""A running flow: its pipelines, the wiring in force, and its measurements."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from penstock.store.run_directory import Wired, Wiring
 
 
 class RunningFlow:
-    """All pipelines of a run, by name, and everything that looks after them.
+    """All pipelines of a run by name, with their supervisor, observer and gauges.
 
-    clocks: when each generator's time began; limits: the record at which each generator ends, once
-    it has to. `lock` is held for moments, while pipelines and what is known of them change. Once
-    `cut_short` is set, nobody waits any longer.
+    clocks: start time of each generator; limits: the record at which each generator ends, set when
+    the flow drains. `lock` is held briefly while pipelines or what is known of them change. Setting
+    `cut_short` ends all waits.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class RunningFlow:
 
     @property
     def failure(self) -> FlowFailed | None:
-        """Why the flow stopped by itself, if it did."""
+        """Why the flow stopped by itself; None if it did not."""
         return self.supervisor.failure
 
     @property
@@ -101,9 +101,9 @@ class RunningFlow:
     # --- starting -------------------------------------------------------------------------------
 
     def find_wiring(self, plan: Plan | None) -> None:
-        """Take up the wiring of the run directory, or wire a new run under a plan."""
+        """Load the wiring of the run directory, or create one for a new run."""
         found = self.context.directory.wiring() or self._first_wiring(plan)
-        # After a restart there may be other executors than before.
+        # After a restart the number of executors may differ.
         self.wiring = with_executors(found, self.executors.ready())
 
     def _first_wiring(self, plan: Plan | None) -> Wiring:
@@ -121,7 +121,7 @@ class RunningFlow:
         return wiring
 
     def start(self) -> None:
-        """Start all pipelines of the wiring, and let records in once every query is up."""
+        """Start all pipelines of the wiring; open their valves once every query is up."""
         self._began = time.time()
         for folder in (self.context.directory / "checkpoints").glob("state-*/"):
             checkpoint.correct_paths(folder)
@@ -139,7 +139,7 @@ class RunningFlow:
                 raise InvalidInput(
                     f"pipeline {names} cannot start: {reason(str(error))}"
                 ) from error
-        # No generator may run ahead of its reader, so all valves open together.
+        # All valves open together, so that no generator runs ahead of its reader.
         ours = [p for p in self.pipelines.values() if not p.spark_sources]
         self.wait(lambda: all(p.quiet for p in ours))
         self._began = time.time()
@@ -150,13 +150,13 @@ class RunningFlow:
             pipeline.turn(open=True, clocks=dict(self.clocks))
 
     def supervise(self, metering: bool) -> None:
-        """Begin to look after the pipelines; with `metering` also try native operators."""
+        """Start the supervisor, and with `metering` the profiler of native operators."""
         self.supervisor.start()
         if metering:
             self._profiler.start()
 
     def _clock(self, source: str) -> float:
-        """When a generator's time began, so that it goes on with the record after the last one."""
+        """Start time of a generator, shifted so that it continues after its last record."""
         wired = self.wiring.pipelines[self.wiring.plan.pipeline_of(source).name]
         folder = self.context.directory / "checkpoints" / wired.checkpoint
         _, rows, _ = checkpoint.progress(folder, wired.epoch)
@@ -169,13 +169,16 @@ class RunningFlow:
     # --- running --------------------------------------------------------------------------------
 
     def open(self, spec: Pipeline, wired: Wired, shadow: bool = False) -> RunningPipeline:
-        """A pipeline that is not started yet; a `shadow` delivers nothing."""
+        """Create a pipeline that is not started yet; a `shadow` delivers nothing."""
         return RunningPipeline(
             self.context, spec, wired, self.clocks, self.limits, self.gauges.backlog, shadow
         )
 
     def wait(self, condition: Callable[[], bool]) -> None:
-        """Wait for a condition while the flow goes on; a flow that fails ends the wait."""
+        """Wait for a condition while the flow runs. Raises `FlowFailed` or `Refused`.
+
+        `Refused` means that the flow is being stopped.
+        """
         while not condition():
             self.supervisor.tick()
             self.supervisor.raise_failure()
@@ -184,19 +187,19 @@ class RunningFlow:
             time.sleep(0.02)
 
     def take_in(self, pipeline: RunningPipeline) -> None:
-        """Read a pipeline's last reports."""
+        """Read the last reports of a pipeline."""
         with self.lock:
             self.observer.take(pipeline)
 
     def watch(self, aftermath: Aftermath) -> None:
-        """Watch what a change does to the output; what was measured before it is forgotten."""
+        """Watch the effect of a change on the output, and discard older measurements."""
         with self.lock:
             self.transitions.begin(aftermath)
             touched = (p.name for p in self.pipelines.values() if aftermath.touches(p.spec))
             self.observer.start_anew(touched, aftermath.ended)
 
     def snapshot(self, *, running: bool, ending: bool, pace: bool) -> Snapshot:
-        """Everything measured over the window; with `pace` batches are kept to their time."""
+        """Snapshot of the last window; with `pace` batch sizes are adapted to the window."""
         with self.lock:
             if self.executors.dynamic and running:
                 self.wiring = with_executors(self.wiring, self.executors.there)
@@ -209,7 +212,7 @@ class RunningFlow:
             return self.last
 
     def _pace(self, snapshot: Snapshot) -> None:
-        """Let no batch take much longer than the window, however many rows wait."""
+        """Limit batch sizes, so that no batch takes much longer than the window."""
         for pipeline in self.pipelines.values():
             spec, service = pipeline.spec, snapshot.pipelines[pipeline.name].service
             if pipeline.spark_sources or spec.admission is not None or not service:
@@ -220,7 +223,7 @@ class RunningFlow:
                 pipeline.turn(admission=rows)
 
     def _settled(self, at: float) -> bool:
-        """True if the window shows the plan in force, and neither a change nor the start."""
+        """True if the window shows only the plan in force: no change, and not the start."""
         changes = (t.at + t.duration for t in self.transitions.done[-1:])
         return at >= 2 * self.window and all(at - end > self.window for end in changes)
 
@@ -242,13 +245,13 @@ class RunningFlow:
         self._profiler.stop()
 
     def abandon(self) -> None:
-        """Undo a start that did not succeed."""
+        """Stop all pipelines after a failed start."""
         for pipeline in self.pipelines.values():
             pipeline.stop()
 
 
 def with_executors(wiring: Wiring, there: int) -> Wiring:
-    """The same wiring with the executors that there are."""
+    """The same wiring with the given number of executors."""
     return replace(wiring, plan=replace(wiring.plan, executors=there, leaving=()))
 
 

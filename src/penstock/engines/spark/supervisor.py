@@ -1,4 +1,4 @@
-"""The supervisor of a flow: restarts failed pipelines, deletes read rows, watches executors."""
+"""Restarts failed pipelines, deletes consumed rows, and watches the executors."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from penstock.metrics.events import Event, EventKind
 log = logging.getLogger(__name__)
 
 _RESTARTS = 3
-"""So often a pipeline is restarted without a batch in between before the flow gives up."""
+"""Number of restarts without a finished batch before the flow gives up."""
 _TICK = 0.1
 _EXECUTOR_CHECK = 2.0
-"""Seconds between two looks at the executors of a cluster."""
+"""Seconds between two checks of a cluster's executors."""
 _MARK = re.compile(r"\[penstock\] (operator '.*)")
-"""How the error of an operator with `on_error="fail"` begins."""
+"""Start of the error message of an operator with `on_error="fail"`."""
 _UNREACHABLE = re.compile(
     r"Connection (refused|reset)|ConnectException|UnknownHost|TimeoutException|TimeoutError"
     r"|No route to host|Timed out waiting|not reachable|PATH_NOT_FOUND"
 )
-"""What the errors of a source say that cannot be reached."""
+"""Matches error messages of a source that cannot be reached."""
 
 
 class Supervisor:
-    """Ticks in a thread of its own, and whenever somebody waits for the flow.
+    """Ticks in its own thread, and whenever another thread waits for the flow.
 
-    `lock` is held during a tick; `failure` says why the flow stopped by itself, if it did.
+    `lock` is held during a tick; `failure`: why the flow stopped by itself, None if it did not.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Supervisor:
         self._executors = executors
         self._events = events
         self._known_executors: set[str] | None = None
-        self._checked = 0.0  # when the executors were looked at last
+        self._checked = 0.0  # when the executors were checked last
         self._unreachable: set[str] = set()  # pipelines that cannot reach their source
         self._restarts: dict[str, int] = {}
         self._kept: dict[str, Mapping[str, int]] = {}
@@ -92,7 +92,7 @@ class Supervisor:
             self._look_at_executors()
 
     def _enlarge_batches(self, pipeline: RunningPipeline) -> None:
-        """Let a pipeline that began with a few rows take more of them."""
+        """Raise the batch limit of a pipeline that started with small batches."""
         last, valve = self._observer.last(pipeline.name), pipeline.valve
         if last is None or not valve.open:
             return
@@ -102,7 +102,10 @@ class Supervisor:
             pipeline.turn(admission=rows)
 
     def keep_rows(self, name: str, rows: Mapping[str, int]) -> None:
-        """Keep rows in channels, from these on, until `release_rows` is called with that name."""
+        """Keep channel rows from these positions on until `release_rows` is called.
+
+        name: identifies the reservation; rows: first row to keep, by writing operator.
+        """
         with self._lock:
             self._kept[name] = rows
 
@@ -111,7 +114,7 @@ class Supervisor:
             self._kept.pop(name, None)
 
     def give_up(self, reason: str) -> None:
-        """Stop everything: the flow cannot go on."""
+        """Stop all pipelines because the flow cannot continue."""
         log.error("the flow gives up: %s", reason)
         with self._lock:
             self.failure = FlowFailed(reason)
@@ -128,17 +131,17 @@ class Supervisor:
                 continue
             try:
                 self.tick()
-            except Exception as error:  # a flow that nobody watches must not go on
+            except Exception as error:  # an unsupervised flow must not go on
                 self.give_up(f"the supervisor failed: {type(error).__name__}: {error}")
 
     def _restart_failed(self, pipeline: RunningPipeline, error: BaseException) -> None:
-        """Restart a failed pipeline alone, from its last commit; give up after a few times."""
+        """Restart a failed pipeline from its last commit; give up after several tries."""
         tries = self._restarts.get(pipeline.name, 0) + 1
         self._restarts[pipeline.name] = tries
         said = _MARK.search(str(error))
         if said is None and tries <= _RESTARTS:
             self._report(pipeline, error, tries)
-            with suppress(Exception):  # the next look will find it, and count it as another try
+            with suppress(Exception):  # the next tick finds the failure and counts another try
                 pipeline.restart()
             return
         self.give_up(said[1] if said else diagnosis.failure_message(pipeline, error, tries))
@@ -153,7 +156,7 @@ class Supervisor:
         self._events.add(EventKind.RESTART, f"{text}: {why}", pipeline.name)
 
     def _recovered(self, pipeline: RunningPipeline) -> None:
-        """Note that a pipeline has finished a batch, which ends a series of restarts."""
+        """End a series of restarts, because the pipeline has finished a batch."""
         if self._restarts.pop(pipeline.name, 0) == 0:
             return
         self._events.add(EventKind.RECOVERED, f"pipeline {pipeline.name} runs again", pipeline.name)
@@ -163,7 +166,7 @@ class Supervisor:
             self._events.add(EventKind.SOURCE_BACK, f"source {names}", pipeline.name)
 
     def _look_at_executors(self) -> None:
-        """Report executors that have come or gone since the last look."""
+        """Report executors that were added or lost since the last check."""
         now = time.monotonic()
         if self._executors.fixed or now - self._checked < _EXECUTOR_CHECK:
             return
@@ -174,7 +177,7 @@ class Supervisor:
         for name in sorted(there - known):
             self._events.add(EventKind.EXECUTOR_ADDED, f"executor {name}")
         gone = known - there - self._executors.released
-        for name in sorted(gone) if not self._executors.dynamic else ():  # there Spark lets them go
+        for name in sorted(gone) if not self._executors.dynamic else ():  # Spark removed them
             self._events.add(EventKind.EXECUTOR_LOST, f"executor {name}")
 
     def _clean(self) -> None:
@@ -191,7 +194,10 @@ class Supervisor:
 
 
 class EventLog:
-    """Events may be added from any thread. `clock` tells the seconds since the start of the run."""
+    """Queue of events; `add` may be called from any thread.
+
+    clock: returns the seconds since the start of the run.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -203,7 +209,7 @@ class EventLog:
         log.log(logging.WARNING if event.is_problem else logging.INFO, "%s: %s", kind, text)
 
     def take(self) -> tuple[Event, ...]:
-        """The events since the last call, oldest first."""
+        """Remove and return the waiting events, oldest first."""
         taken = []
         while self._waiting:
             taken.append(self._waiting.popleft())

@@ -26,19 +26,19 @@ from penstock.errors import PenstockError
 from penstock.policies.base.policy import Policy
 
 _NUMBER = "$number"
-"""Key of an object that stands for a number JSON has no word for: NaN or an infinity."""
+"""Key of an object that stands for a number that JSON lacks: NaN or an infinity."""
 
 
 class UnreadableMemory(PenstockError):
-    """Stored policy memory cannot be read by this policy. Start it with None, and say so."""
+    """This policy cannot read the stored memory; start it with None, and report it."""
 
 
 def dump_memory(policy: Policy, memory: Any) -> Any:
-    """Return what a policy remembers as values that `json.dumps(..., allow_nan=False)` takes.
+    """Return a policy's memory as values for `json.dumps(..., allow_nan=False)`.
 
     None stands for no memory: at the start, and always for a policy without `memory_type`. The
-    order of keys has a meaning and must be kept, so store it without `sort_keys`. Raises
-    `TypeError` if the memory holds something that cannot be stored, which is a bug of the policy.
+    order of keys is significant, so store it without `sort_keys`. Raises `TypeError` if the memory
+    holds something that cannot be stored, which is a bug of the policy.
     """
     if memory is None or _memory_type(policy) is None:
         return None
@@ -47,7 +47,7 @@ def dump_memory(policy: Policy, memory: Any) -> Any:
 
 
 def load_memory(policy: Policy, data: Any) -> Any:
-    """Return the memory that `dump_memory` wrote for a policy of this name; None for None.
+    """Return the memory that `dump_memory` wrote for this policy; None for None.
 
     `policy.decide` continues with it exactly as it would have with the memory that was dumped.
     Raises `UnreadableMemory` if another policy or another version wrote it, or if its shape is

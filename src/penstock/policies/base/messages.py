@@ -1,4 +1,4 @@
-"""Texts for the reasons of decisions, short enough to read with ten thousand pipelines."""
+"""Texts for the reasons of decisions, short even with ten thousand pipelines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policy options in text form, such as `above=0.7,step=2`, and checks of their ranges."""
+"""Parses policy options such as `above=0.7,step=2`, and checks their ranges."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def check(
     one_or_more: Iterable[str] = (),
     shares: Iterable[str] = (),
 ) -> None:
-    """Raise `InvalidInput` for the first field outside its range; None is always allowed."""
+    """Raise `InvalidInput` for the first field outside its range; None is allowed."""
     for words, names in zip(_RULES, (zero_or_more, above_zero, one_or_more, shares), strict=True):
         for name in names:
             value = getattr(policy, name)

@@ -1,7 +1,7 @@
-"""Policies by name: built-in ones, and those other packages register as entry points.
+"""Policies by name: built-in ones, and entry points of other packages.
 
-A package adds a policy with an entry point in the group `penstock.policies`. It names a class, or
-a function without arguments that returns a policy. The optional attribute `source` says where the
+A package adds a policy with an entry point in the group `penstock.policies`. It names a class, or a
+function without arguments that returns a policy. The optional attribute `source` says where the
 policy comes from. Built-in names cannot be overridden.
 
 Options follow the name: `threshold:above=0.7,step=2` sets fields of the policy, which must be a
@@ -73,7 +73,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Description:
-    """What a policy does (one line, then details), where it comes from, and its options."""
+    """What a policy does (one line, then details), its source, and its options."""
 
     name: str
     summary: str
@@ -88,7 +88,7 @@ def names() -> tuple[str, ...]:
 
 
 def get(text: str) -> Policy:
-    """Create a policy from its name and options, for example `threshold:above=0.7,step=2`.
+    """Create a policy from name and options, such as `threshold:above=0.7,step=2`.
 
     Raises `InvalidInput` listing the known names or options.
     """
@@ -103,7 +103,7 @@ def get(text: str) -> Policy:
 
 
 def on_demand(policy: Policy | None) -> OnDemand:
-    """A policy that scales on demand: the one given if it does, else the default for that."""
+    """The given policy if it scales on demand, else the default one that does."""
     own = getattr(policy, "inner", policy)  # of a policy that wraps another one
     if isinstance(own, OnDemand):
         return own

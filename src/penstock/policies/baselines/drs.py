@@ -1,7 +1,8 @@
-"""DRS: the flow as a Jackson network of M/M/k queues, with instances where latency gains most.
+"""DRS: sizes a flow by latency, modelled as a Jackson network of M/M/k queues.
 
-With latency constraints, the fewest instances that meet them by the model; without, the best use of
-a budget of instances, or the fewest with hardly any queueing.
+Each instance goes where latency gains most. With latency constraints, the policy uses the fewest
+instances that meet them by the model; without, the best use of a budget of instances, or the fewest
+with hardly any queueing.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ class _Look:
         return wanted
 
     def _met(self, constraint: Constraint, servers: Sequence[Server]) -> Mapping[str, int]:
-        """Instances for one constraint; the present ones unless they are too few or too many."""
+        """Instances for one constraint; unchanged unless they are too few or too many."""
         rate = self.flows[self.context.plan.pipeline_of(constraint.first).name].rate
         rows = constraint.latency * rate  # so many may be between its ends at a time, by Little
         held = {s.name: max(s.least, self.now[s.name]) for s in servers}
@@ -235,7 +236,7 @@ class _Look:
         return replace(server, least=max(server.least, min(enough, self.now[server.name])))
 
     def _timely(self, name: str, least: int) -> Server:
-        """Queue for the predicted input, with at least the instances that a backlog needs."""
+        """Queue for the predicted input, with at least the instances a backlog needs."""
         server, load = self._server(name, least), self.flows[name].load
         if server.load <= load:
             return server

@@ -26,7 +26,7 @@ from penstock.policies.shared.rates import NotMeasured
 from penstock.policies.shared.topology import Topology
 
 _ROUNDING = 1e-9
-"""Instances more than a whole number that are an error of floating point, not a need."""
+"""Fraction of an instance that is a floating-point error, not a need."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def needed(
     headroom: float = 0.0,
     catch_up: float = rates.CATCH_UP,
 ) -> dict[str, float]:
-    """Instances, not rounded, that each pipeline needs for the offered load and its backlog.
+    """Fractional instances each pipeline needs for its offered load and backlog.
 
     Raises `NotMeasured` if the plan changed during the window or a metric is missing.
     """
@@ -173,7 +173,7 @@ def needed(
 
 
 def remembered(snapshots: Sequence[Snapshot]) -> Snapshot:
-    """Return the last snapshot, completed by earlier metrics of pipelines that ended no batch.
+    """Return the last snapshot, with earlier metrics for pipelines without a batch.
 
     Batches of a bottleneck may take longer than a window, and its metrics matter most.
     """
@@ -195,7 +195,7 @@ def _remembered(metrics: PipelineMetrics, before: Sequence[Snapshot]) -> Pipelin
 
 
 def _seen(metrics: PipelineMetrics) -> bool:
-    """True if any metric of the pipeline's activity is known, so that no input means idle."""
+    """True if any activity metric is known; then a pipeline without input is idle."""
     known = (metrics.arrival_rate, metrics.rate_in, metrics.busy)
     return any(value is not None for value in known)
 
@@ -203,9 +203,10 @@ def _seen(metrics: PipelineMetrics) -> bool:
 def fitted(
     wanted: Mapping[str, int], need: Mapping[str, float], least: Mapping[str, int], budget: int
 ) -> dict[str, int]:
-    """Reduce instances to a budget: one by one to the pipeline with the least for its need.
+    """Reduce instances to a budget, in proportion to need.
 
-    Counted upwards, because needs may be much larger than the budget.
+    Instances are added one by one, each for the pipeline with the fewest relative to its need,
+    because needs may be much larger than the budget.
     """
     found = {name: min(most, max(1, least[name])) for name, most in wanted.items()}
     last = sorted(found, reverse=True)  # of equals, the first names get none
@@ -227,7 +228,7 @@ def _plenty(name: str, instances: int, need: Mapping[str, float]) -> float:
 
 
 def _offered(topology: Topology, snapshot: Snapshot, name: str) -> float | None:
-    """Rows per second from outside: all arrivals less the output of upstream pipelines."""
+    """Rows per second from outside: arrivals less the output of upstream pipelines."""
     arrival = snapshot.pipelines[name].arrival_rate
     if arrival is None:
         return None

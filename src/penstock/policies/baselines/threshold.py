@@ -1,4 +1,4 @@
-"""Utilisation thresholds: more instances above the upper one, fewer below the lower one."""
+"""Utilisation thresholds: more instances above the upper, fewer below the lower."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Es-Stream: instances by marginal analysis, executors by load. Policy `es-stream`."""
+"""Es-Stream: instances by marginal analysis. Policy `es-stream`."""

@@ -1,4 +1,4 @@
-"""The interval between commits of state, by load: longer if executors are busy (Es-Stream).
+"""Adapts the interval of state commits: longer on busy executors (Es-Stream).
 
 A failed pipeline restarts from its last commit (Es-Stream's backup interval). Frequent commits make
 recovery short but cost work, which under load is better spent on rows.
@@ -16,7 +16,7 @@ from penstock.policies.base import messages
 from penstock.policies.base.policy import Context, Policy
 
 BUSY = 0.8
-"""Share of busy slots above which the interval grows; below half of it, it shrinks."""
+"""Share of busy slots above which the interval grows; it shrinks below half."""
 
 _SMALLEST = 0.1
 
@@ -45,7 +45,10 @@ class Interval:
         return f"{duration.text(self.least)}..{duration.text(self.most)}"
 
     def next(self, now: float, load: float, batch: float) -> float:
-        """Next interval after one of `now` seconds under a load; batch: seconds of a batch."""
+        """Next interval after one of `now` seconds; batch: seconds of a batch.
+
+        load: share of busy slots.
+        """
         if load > BUSY:
             wanted = 2 * max(now, batch, _SMALLEST)
         elif load < BUSY / 2:
@@ -68,7 +71,7 @@ class BackupMemory(Generic[_Inner]):
 
 
 class WithBackup:
-    """Another policy that also adapts commit intervals when it leaves the plan as it is."""
+    """Wraps a policy and adapts commit intervals while the plan stays as it is."""
 
     def __init__(self, inner: Policy, interval: Interval) -> None:
         self.inner = inner

@@ -1,4 +1,4 @@
-"""Es-Stream's marginal analysis: the number of instances of a pipeline as an M/M/k queue.
+"""Es-Stream's marginal analysis: instances of a pipeline as an M/M/k queue.
 
 It minimises z(k) = share * k + (1 - share) * Q(k), where Q(k) is the mean number of rows in the
 queue with k instances, and `share`, between 0 and 1, the cost of one instance. Q is convex, and
@@ -20,7 +20,7 @@ def objective(load: float, instances: int, share: float) -> float:
 
 
 def rows_spared(load: float, instances: int) -> float:
-    """Rows that one further instance removes from the queue; infinite if k are too few."""
+    """Rows that a further instance removes from the queue; infinite if overloaded."""
     now, then = (queueing.mmk(load, 1.0, k).number for k in (instances, instances + 1))
     return math.inf if math.isinf(now) else now - then
 
@@ -31,7 +31,7 @@ def price_in_rows(share: float) -> float:
 
 
 def best_instances(load: float, share: float, least: int = 1, most: int | None = None) -> int:
-    """Return the instances that minimise z(k), within bounds; the most if all are too few.
+    """Return the k that minimises z(k) within bounds; `most` if all are too few.
 
     load: arrival rate times service time.
     """

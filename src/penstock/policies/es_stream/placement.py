@@ -1,4 +1,4 @@
-"""Which executors have room for new instances, after Es-Stream's model of resources.
+"""Finds executors with room for new instances, by Es-Stream's resource model.
 
 Loads are shares between 0 and 1 by resource. A resource that is not measured bounds nothing.
 """
@@ -62,9 +62,10 @@ def executor_load(
 
 
 def skewness(loads: Sequence[float]) -> float:
-    """Es-Stream's skewness SK: above 0 most executors are below the mean, below 0 above it.
+    """Es-Stream's skewness SK of executor loads.
 
-    0 if it is not defined: for fewer than three executors, and for equal loads.
+    Positive if most executors are below the mean, negative if most are above it. 0 if it is not
+    defined: for fewer than three executors, and for equal loads.
     """
     count = len(loads)
     if count < 3:
@@ -86,7 +87,7 @@ def fits(shares: Shares, more: Shares, limits: Shares) -> bool:
 def instance_need(
     nodes: Iterable[ExecutorLoad], pipeline: str, work: Mapping[str, float]
 ) -> Shares:
-    """Share of resources that one further instance of a pipeline needs: the mean of its instances.
+    """Resource shares that one further instance needs: the mean of present instances.
 
     work: utilisation of an instance by pipeline.
     """
@@ -115,9 +116,10 @@ def instance_needs(
 def count_unplaced(
     nodes: Sequence[ExecutorLoad], more: Iterable[tuple[Shares, int]], limits: Shares
 ) -> int:
-    """Count new instances that fit on no executor; each goes to the least loaded that fits.
+    """Count new instances that fit on no executor.
 
-    more: the shares that a new instance needs, and how many of them there are.
+    Each instance goes to the least loaded executor with room. more: the shares that a new instance
+    needs, and how many of them there are.
     """
     table = _Loads(nodes, limits)
     left_over = 0

@@ -1,4 +1,4 @@
-"""Es-Stream: instances by marginal analysis of M/M/k queues, executors by their load.
+"""Es-Stream: instances by marginal analysis of M/M/k queues, executors by load.
 
 When rates have changed, every pipeline, upstream first, gets instances until a further one costs
 more than it saves. New instances go to executors with room, or to new executors; idle executors are
@@ -166,7 +166,7 @@ class EsStream:
     def _weighed(
         self, before: Plan, after: Plan, flows: Mapping[str, Inflow]
     ) -> tuple[list[str], dict[str, float]]:
-        """Rows that one further instance would remove where instances change, and its price."""
+        """Texts and numbers: rows that a further instance would save, and its price."""
         price = marginal_analysis.price_in_rows(self.share)
         old = {p.name: p.parallelism for p in before.pipelines}
         changed = [p for p in after.pipelines if p.parallelism != old[p.name]]
@@ -187,7 +187,7 @@ class EsStream:
     def _moved(
         self, topology: Topology, flows: Mapping[str, Inflow], rates: Mapping[str, float]
     ) -> list[str]:
-        """Pipelines whose rate has changed since they were scaled, or that cannot keep up."""
+        """Reasons to scale: pipelines whose rate has changed, or that cannot keep up."""
         found = []
         for name, flow in flows.items():
             have, old = topology.pipelines[name].parallelism, rates.get(name)

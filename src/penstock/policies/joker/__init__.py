@@ -1,1 +1,1 @@
-"""Joker: organic adaptation by splitting, merging and scaling pipelines. Policy `organic`."""
+"""Joker: organic adaptation by splitting, merging and scaling. Policy `organic`."""

@@ -64,7 +64,7 @@ class GrowthRules:
                 )
 
     def steps(self, parallelism: int) -> tuple[int, ...]:
-        """Numbers of instances to add, largest first: smaller steps in case larger ones fail."""
+        """Numbers of instances to add, largest first; smaller ones are tried on failure."""
         found = [1 if self.step == "one" else parallelism]
         while found[-1] > 1:
             found.append(found[-1] // 2)
@@ -180,7 +180,7 @@ class _Work:
         return self.readings.pipelines.get(pipeline.name, PipelineReading()).shares
 
     def _larger(self, pipeline: Pipeline, wanted: int) -> Pipeline | None:
-        """The pipeline with more instances, within its bounds; None if it cannot have more."""
+        """The pipeline with more instances within its bounds; None if that is impossible."""
         most = fusion.bounds(self.graph, pipeline.operators).most
         together = self.pipelines if self.how.replicas == "region" else (pipeline,)
         inside = (n for p in together for n in p.operators)

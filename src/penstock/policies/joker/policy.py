@@ -1,12 +1,12 @@
-"""Organic adaptation, after Joker: find bottlenecks, change them, keep changes that pay off.
+"""Joker's organic adaptation: finds bottlenecks and keeps changes that pay off.
 
 The policy profiles the flow, finds all regions with a bottleneck and changes them together: a
 pipeline is split in two if that promises enough, otherwise it gets more instances. After the next
-profile a change stays if throughput rose, or if a backlog was worked off. A change that did not
-pay off is undone and remembered, and the next best one is tried; if none is left, the section
-returns to where it was. A different load makes the policy forget its failures. A flow that has kept
-up for some time with instances to spare gives back instances, then merges pipelines, and every such
-step is on trial, too.
+profile a change stays if throughput rose, or if a backlog was worked off. A change that did not pay
+off is undone and remembered, and the next best one is tried; if none is left, the section returns
+to where it was. A different load makes the policy forget its failures. A flow that has kept up for
+some time with instances to spare gives back instances, then merges pipelines, and every such step
+is on trial, too.
 
 Only pipelines that are too busy get instances, not their whole region: a channel can be read with
 any parallelism, so nothing ties them together (`replicas="region"` scales them together).
@@ -184,7 +184,7 @@ class Organic:
         return self._idle(context, found, profile), replace(state, profile=None, calm=0)
 
     def _anticipates(self, profile: Readings) -> bool:
-        """True if utilisation of the bottlenecks is known from rows, not from batches only."""
+        """True if utilisation of all bottlenecks is known from rows, not only batches."""
         busy = (r for r in profile.pipelines.values() if (r.busy or 0.0) > self.bottleneck)
         return self.anticipate and all(reading.by_rows for reading in busy)
 
@@ -201,7 +201,7 @@ class Organic:
         options: Iterable[Iterable[SectionChange]],
         plan: Plan,
     ) -> tuple[SectionChange, ...]:
-        """Return the first change of each section that has not failed and fits the budget."""
+        """Return each section's first change that has not failed and fits the budget."""
         tried = {failure.configuration for failure in failed}
         slots = context.limits.slots
         left = math.inf if slots is None else slots - plan.slots

@@ -1,9 +1,8 @@
-"""Redistribution of a used-up budget of instances while a pipeline is still too busy.
+"""Redistributes an exhausted budget of instances while a pipeline is too busy.
 
 Work is the number of instances that a pipeline keeps busy: its instances times their utilisation.
 The pipeline with the highest utilisation bounds the throughput, so the distribution minimises it.
-Adjacent pipelines are merged where that helps, because only a merged pipeline can share an
-instance.
+Adjacent pipelines are merged if that helps, because only a merged pipeline can share an instance.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ Reals = npt.NDArray[np.float64]
 Pair = tuple[Pipeline, Pipeline]
 
 _MERGES = 20
-"""Most merges in one redistribution: enough for any hand-written flow, and still fast."""
+"""Maximum merges per redistribution: enough for hand-written flows, and fast."""
 
 _TRIED = 8
-"""Number of neighbours, those with the least work, with which the busiest pipeline is merged."""
+"""Number of neighbours, by least work, that the busiest pipeline may merge with."""
 
 _NEAR = 1e-12
 """Relative difference below which two utilisations are equal."""
 
 
 def distributed(work: Sequence[float], bounds: Sequence[Bounds], budget: int) -> list[int] | None:
-    """Return instances that minimise the highest utilisation; None if the budget is too small.
+    """Return instances that minimise the highest utilisation; None if over budget.
 
     Each instance goes to the busiest pipeline. Once that one is at its bound, further instances
     cannot raise the throughput and are not distributed.
@@ -64,7 +63,7 @@ def distributed(work: Sequence[float], bounds: Sequence[Bounds], budget: int) ->
 
 
 def fullest_share(work: Reals, least: Reals, most: Reals, budget: int) -> float | None:
-    """Return the highest utilisation after `distributed`; None if the budget is too small.
+    """Return the highest utilisation after `distributed`; None if over budget.
 
     Computed by bisection, which is fast enough to compare many distributions.
     """
@@ -132,7 +131,7 @@ def redistributed(
 
 
 def _overhead(pipeline: Pipeline, readings: Readings) -> float:
-    """Share of the time at work that no operator accounts for; 0 if one is not measured."""
+    """Share of busy time that no operator accounts for; 0 if one is not measured."""
     reading = readings.pipelines[pipeline.name]
     if reading.busy is None or not set(pipeline.operators) <= set(reading.costs):
         return 0.0
@@ -141,7 +140,7 @@ def _overhead(pipeline: Pipeline, readings: Readings) -> float:
 
 @dataclass(frozen=True)
 class _Distributor:
-    """Creates distributions of one budget, and caches what it finds out about pipelines."""
+    """Creates distributions of one budget, and caches bounds and merged pipelines."""
 
     order: Mapping[str, Section]
     graph: Graph
@@ -218,7 +217,7 @@ class _Distributor:
         )
 
     def _candidates(self, distribution: _Distribution) -> Iterator[Pair]:
-        """Yield the pair with the least work, and the busiest pipeline with its neighbours."""
+        """Yield the pair with the least work, and the busiest pipeline with neighbours."""
         fullest = max(
             distribution.pipelines, key=lambda p: distribution.work[p.name] / p.parallelism
         ).name
@@ -281,7 +280,7 @@ class _Table:
         )
 
     def with_merged(self, pair: Pair, load: float, bounds: Bounds, budget: int) -> float | None:
-        """Highest utilisation after merging two pipelines into one of this load and bounds."""
+        """Highest utilisation after merging two pipelines into one with this load."""
         gone = [self.at[p.name] for p in pair]
         work, least, most = self.work.copy(), self.least.copy(), self.most.copy()
         work[gone], least[gone], most[gone] = 0.0, 0.0, math.inf

@@ -16,7 +16,7 @@ from penstock.plan.plan import Pipeline, Plan
 
 @dataclass(frozen=True)
 class Section:
-    """Operators in topological order; `entries` are those without inputs in the section."""
+    """Operators in topological order; entries: those without inputs in the section."""
 
     operators: tuple[str, ...]
     entries: tuple[str, ...]
@@ -37,7 +37,7 @@ class Section:
 
 
 def sections(graph: Graph, plan: Plan, regions: Sequence[tuple[str, ...]]) -> tuple[Section, ...]:
-    """Return all sections of a plan, upstream first as far as they do not form a cycle."""
+    """Return all sections of a plan, upstream first except in cycles."""
     group = {name: name for name in graph.topological}
 
     def root(name: str) -> str:

@@ -1,7 +1,7 @@
-"""Changes that give resources back under low load: fewer instances, then merged pipelines.
+"""Changes that release resources under low load: fewer instances, then merges.
 
-The reverse of growth. The utilisation of what remains stays below `target`, which is well below
-the utilisation at which a section grows, so that the two do not alternate.
+The reverse of growth. The utilisation of what remains stays below `target`, which is well below the
+utilisation at which a section grows, so that the two do not alternate.
 
 Two pipelines may be merged if one of the groups of their operators contains both: a region, or a
 pipeline the flow was started with.
@@ -39,7 +39,7 @@ def neighbours(pipelines: Iterable[Pipeline], graph: Graph) -> Iterator[tuple[Pi
 def merged(
     first: Pipeline, second: Pipeline, place: Mapping[str, int], graph: Graph, groups: Groups
 ) -> Pipeline | None:
-    """Merge two adjacent pipelines, with the least parallelism; None if that is not allowed.
+    """Merge adjacent pipelines, with minimal parallelism; None if not allowed.
 
     place: index of each operator in topological order. The result gets the smaller admission, the
     longer cadence, and the ceiling of the pipeline that has state.

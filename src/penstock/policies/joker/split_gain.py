@@ -17,7 +17,7 @@ from penstock.plan.plan import Pipeline
 
 @dataclass(frozen=True)
 class Cut:
-    """A pipeline split before an operator: the upstream parts, and the part it begins.
+    """A pipeline split before an operator: upstream parts, and the part it begins.
 
     There is one upstream part for each input that the operator has in the pipeline. A sink is split
     off alone, and its input stays with the other sinks.
@@ -62,7 +62,10 @@ def split_gains(
 def best_cut(
     graph: Graph, operators: Sequence[str], costs: Mapping[str, float]
 ) -> tuple[Cut, float] | None:
-    """Return the split with the highest gain (the first of equals) and that gain, or None."""
+    """Return the split with the highest gain, and the gain; None without a split.
+
+    Of equals, the first.
+    """
     found = split_gains(graph, operators, costs)
     if not found:
         return None
@@ -71,7 +74,7 @@ def best_cut(
 
 
 def cut(graph: Graph, operators: Sequence[str], before: str) -> Cut:
-    """Split a valid pipeline before one of its operators; all parts are valid pipelines.
+    """Split a pipeline before one of its operators; all parts are valid pipelines.
 
     Each upstream part is an in-tree that ends with an input of the operator.
     """
@@ -86,7 +89,7 @@ def cut(graph: Graph, operators: Sequence[str], before: str) -> Cut:
 
 
 def apply(graph: Graph, pipeline: Pipeline, cut: Cut) -> tuple[Pipeline, ...]:
-    """Return the pipelines after a split; only the one with the state keeps its ceiling."""
+    """Return the pipelines after a split; the one with the state keeps its ceiling."""
     return tuple(
         replace(
             pipeline,

@@ -24,7 +24,7 @@ Configuration = tuple[tuple[tuple[str, ...], int], ...]
 
 @dataclass(frozen=True)
 class SectionChange:
-    """A change of the pipelines of a section, with its reason as a text and as numbers.
+    """A change of the pipelines of a section, with its reason in text and numbers.
 
     promise: the expected relative gain of throughput, None if that is not the reason.
     """
@@ -141,7 +141,7 @@ def outgrown_configuration(
 
 @dataclass(frozen=True)
 class ChangeTrial:
-    """Changes on trial together; `origin` is the plan before, `base` its measurements."""
+    """Changes on trial together; origin: the plan before; base: its measurements."""
 
     attempts: tuple[SectionChange, ...]
     growing: bool
@@ -178,7 +178,7 @@ class ChangeTrial:
     def outgrown(
         self, plan: Plan, profile: Readings, waiting: float, bottleneck: float
     ) -> Iterator[FailedChange]:
-        """Yield the replaced configurations that the present load would make too busy again.
+        """Yield replaced configurations that the present load would overload again.
 
         Utilisation before the trial may include an older backlog, so it is scaled to the present
         arrival rate.
@@ -277,7 +277,7 @@ def share_taken(section: Section, plan: Plan, found: Readings) -> float | None:
 
 
 def _entering(section: Section, plan: Plan, found: Readings) -> tuple[float | None, float | None]:
-    """Rows per second processed by, and arriving at, the first pipelines of a section."""
+    """Rows per second processed by, and arriving at, a section's first pipelines."""
     heads = {plan.pipeline_of(name).name for name in section.entries}
     readings = [found.pipelines.get(name, PipelineReading()) for name in sorted(heads)]
     rates = [r.rate for r in readings if r.rate is not None]
@@ -363,7 +363,7 @@ def initial_memory(graph: Graph, plan: Plan) -> OrganicMemory:
 
 
 def reconciled(memory: OrganicMemory, plan: Plan, now: float) -> OrganicMemory:
-    """Return the memory for the plan in force, which may not be the one that was decided.
+    """Return the memory for the plan in force, which may differ from the decided one.
 
     If the last decision was not carried out, the memory before it applies again, with a new
     profile. If something else changed the plan, everything known about it is dropped.

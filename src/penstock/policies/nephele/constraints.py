@@ -1,4 +1,4 @@
-"""Latency constraints: measured end-to-end latency, and the part that pipelines explain.
+"""Latency constraints: measured end-to-end latency, and the share explained.
 
 Waits and work of the pipelines may not add up to the end-to-end latency: an operator may hold rows
 until its next write, or something takes time that is not measured. Instances do not shorten that
@@ -26,7 +26,7 @@ _DIGITS = 1e-6
 
 @dataclass(frozen=True)
 class EndToEnd:
-    """Bound, measured latency, and the seconds its pipelines explain, of one constraint."""
+    """Bound, measured latency, and seconds that pipelines explain, of a constraint."""
 
     bound: float
     mean: float
@@ -56,7 +56,7 @@ def longest_path(
     upstream: Mapping[str, tuple[str, ...]],
     seconds: Mapping[str, float],
 ) -> float:
-    """Largest sum of seconds on a path through these pipelines, listed upstream first."""
+    """Largest sum of seconds on a path through pipelines, which are upstream first."""
     longest: dict[str, float] = {}
     for name in names:
         before = (longest[up] for up in upstream[name] if up in longest)

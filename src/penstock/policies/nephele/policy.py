@@ -1,4 +1,4 @@
-"""Latency constraints met with the fewest instances, after Nephele's reactive strategy.
+"""Nephele's reactive strategy: meets latency constraints with fewest instances.
 
 For every constraint, a bottleneck gets at least twice its instances. Without a bottleneck, a
 queueing model fitted to the measurements gives the fewest instances that keep the waits within a

@@ -1,4 +1,4 @@
-"""A pipeline as a queueing station: how latency depends on its number of instances.
+"""Pipeline as a queueing station: latency as a function of its instances.
 
 In an engine that processes rows one by one, a row waits in a queue and is then processed; more
 instances shorten only the queue. In an engine that works in batches, a row waits for its batch to
@@ -101,7 +101,7 @@ def fitted_station(
 
 
 def _outdated(metrics: PipelineMetrics, cadence: float) -> bool:
-    """True if rows waited longer than the previous batch, cadence and backlog explain."""
+    """True if rows waited longer than the last batch, cadence and backlog explain."""
     if not metrics.in_batches or metrics.wait is None or not metrics.arrival_rate:
         return False
     turn = max(metrics.batch_seconds or 0.0, cadence)
@@ -147,7 +147,7 @@ def round_up(instances: float) -> int:
 
 
 def cadence_for(seconds: float, utilisation: float) -> float:
-    """Return the cadence that adds `seconds` to the mean latency, with two digits, or 0.
+    """Return the cadence that adds `seconds` to the mean latency, rounded, or 0.
 
     A row waits for half a cadence, and then for the work that arrived in a whole one.
     """
@@ -179,7 +179,7 @@ def with_measured_overhead(known: Overheads, station: Station) -> Overheads:
 
 
 def overhead_per_instance(known: Overheads) -> float:
-    """Seconds that an instance adds to a batch, by linear regression; 0 if it does not rise.
+    """Seconds that an instance adds to a batch, by linear regression; at least 0.
 
     Numbers of instances that hardly differ give no slope.
     """
@@ -192,7 +192,7 @@ def overhead_per_instance(known: Overheads) -> float:
 
 
 def most_useful_instances(station: Station, seconds: float) -> int | None:
-    """Return the number of instances beyond which latency rises; None if there is none.
+    """Number of instances beyond which latency rises; None if there is none.
 
     seconds: overhead that each instance adds to a batch.
     """

@@ -16,15 +16,17 @@ from penstock.policies.nephele.queue_model import Station, cadence_for, round_up
 from penstock.policies.shared.rebalance import Allotment, Vertex, p_w, rebalance
 
 _PATHS = 32
-"""Most paths of a sequence that are balanced one by one; after these, all get equal shares."""
+"""Maximum number of paths balanced one by one; all others get equal shares."""
 
 _CLOSE = 1.1
-"""If a constraint cannot be met, a wait within this factor of the least possible will do."""
+"""Acceptable wait if a constraint cannot be met, relative to the least possible."""
 
 _SPARED = 3.0
-"""Longest useful cadence, in multiples of the overhead of a batch: it saves up to two thirds of the
-overhead of batches without a pause. Longer ones save little more, cost latency, and cause bursts of
-work that need more instances in the end."""
+"""Longest useful cadence, in multiples of the overhead of a batch.
+
+It saves up to two thirds of the overhead of batches without a pause. Longer ones save little more,
+cost latency, and cause bursts of work that need more instances in the end.
+"""
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,7 @@ class ConstrainedSequence:
 
 @dataclass(frozen=True)
 class ConstraintOutcome:
-    """Instances and cadences that a constraint needs, and why it cannot be met, if so.
+    """Instances and cadences that a constraint needs, and why it cannot be met.
 
     wait: expected seconds of waiting on the path with the longest waits; None with a bottleneck, or
     if work alone exceeds the bound.
@@ -152,10 +154,10 @@ class ConstraintOutcome:
 def resolve_bottlenecks(
     sequence: ConstrainedSequence, rho_max: float, wait_share: float
 ) -> ConstraintOutcome | None:
-    """Give every bottleneck at least twice its instances; None if there is no bottleneck.
+    """Give every bottleneck at least twice its instances; None without a bottleneck.
 
-    Nothing is scaled down meanwhile, because measurements downstream of a bottleneck are too low.
-    A bottleneck's own measured wait is of no use either; if Kingman's formula asks for more than
+    Nothing is scaled down meanwhile, because measurements downstream of a bottleneck are too low. A
+    bottleneck's own measured wait is of no use either; if Kingman's formula asks for more than
     twice the instances to meet the constraint, it gets those.
     """
     jammed = [s for s in sequence.stations.values() if s.utilisation >= rho_max]
@@ -197,7 +199,7 @@ def _by_formula(sequence: ConstrainedSequence, jammed: Iterable[Station]) -> Con
 def fewest_instances(
     sequence: ConstrainedSequence, wait_share: float, cadence_share: float, tolerance: float = 0.0
 ) -> ConstraintOutcome:
-    """Return the fewest instances that keep waits within their share, and the cadences.
+    """Return the fewest instances that keep waits within their share, and cadences.
 
     The present instances stay if their waits exceed that by less than the tolerance, and if the
     fewest would save less than that share of them.
@@ -266,7 +268,7 @@ def _will_do(
 def _evenly(
     sequence: ConstrainedSequence, wanted: Mapping[str, int], budget: float
 ) -> dict[str, int]:
-    """Give each pipeline an equal part of the budget: pessimistic, but valid for all paths."""
+    """Give each pipeline an equal part of the budget: pessimistic, but always valid."""
     part = budget / sequence.length
     found = {}
     for name, instances in wanted.items():
@@ -297,7 +299,7 @@ def _cadences(
     waits: Iterable[float],
     share: float,
 ) -> Mapping[str, float]:
-    """Split the time left for gathering evenly among the pipelines of the longest path.
+    """Split the time left for gathering evenly along the longest path.
 
     A pipeline that works in batches adds the delay that batches cause anyway, but only up to the
     cadence that still saves overhead. The overhead is an average over several windows, because

@@ -1,1 +1,1 @@
-"""Mathematics that several policies use: rates through a plan, queues, bottlenecks."""
+"""Mathematics shared by policies: rates through a plan, queues, bottlenecks."""

@@ -59,7 +59,7 @@ class PipelineReading:
 
 @dataclass(frozen=True)
 class Readings:
-    """Metrics of all pipelines, and rows per second into each operator, from `since` to `at`."""
+    """Pipeline metrics, and rows per second into each operator, from `since` to `at`."""
 
     since: float
     at: float
@@ -67,7 +67,7 @@ class Readings:
     operators: Mapping[str, float]
 
     def behind(self, seconds: float) -> bool | None:
-        """True if a backlog longer than so many seconds exists; None if not all are known."""
+        """True if a backlog exceeds these seconds; None if not all backlogs are known."""
         longest, all_known = self._waiting
         if longest is not None and longest > seconds:
             return True

@@ -1,4 +1,4 @@
-"""Queues in closed form: Kingman, Erlang, M/M/k, M/G/1, and Jackson networks of M/M/k queues.
+"""Closed-form queues: Kingman, Erlang, M/M/k, M/G/1 and Jackson networks.
 
 Rates are per second, times in seconds. `load` is Erlang's offered load, arrival rate times service
 time: the number of servers that are busy on average. If servers cannot carry the load there is no
@@ -24,7 +24,7 @@ from penstock.policies.shared.rebalance import Vertex, spread
 
 _FEW = 50
 _DEVIATIONS = 9
-"""Terms that count in a sum over many servers, in standard deviations of the load."""
+"""Standard deviations of the load within which terms of a sum over servers count."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class QueueMeans:
 
 
 def kingman(rate: float, service: float, arrival_cv: float, service_cv: float) -> float:
-    """Kingman's approximate wait for one server with general arrivals and service (GI/G/1).
+    """Kingman's approximate wait for one server (GI/G/1), in seconds.
 
     arrival_cv, service_cv: coefficients of variation of inter-arrival and service times.
     """
@@ -94,7 +94,7 @@ def erlang_b(load: float, servers: int) -> float:
 
 
 def erlang_c(load: float, servers: int) -> float:
-    """Erlang's C: the share of arrivals that have to wait; 1 if there are too few servers."""
+    """Erlang's C: share of arrivals that have to wait; 1 with too few servers."""
     return erlang_c_from_b(erlang_b(load, servers), load, servers) if servers > load else 1.0
 
 
@@ -104,7 +104,7 @@ def erlang_c_from_b(b: float, load: float, servers: int) -> float:
 
 
 def mean_numbers(load: float, start: int = 0) -> Iterator[float]:
-    """Yield the mean number of rows in an M/M/k queue for `start`, `start` + 1, ... servers."""
+    """Yield the mean number of rows in an M/M/k queue, for k from `start` on."""
     for servers, b in enumerate(blocking(load, start), start):
         if servers > load:
             yield erlang_c_from_b(b, load, servers) * load / (servers - load) + load
@@ -136,7 +136,7 @@ _NOTHING = 1e-9
 
 @dataclass(frozen=True)
 class Server:
-    """One queue of the network: the instances its load keeps busy, and bounds on its instances."""
+    """One queue of the network: its load in busy instances, and instance bounds."""
 
     name: str
     load: float
@@ -202,7 +202,7 @@ def within(servers: Sequence[Server], instances: int) -> Mapping[str, int]:
 
 
 def _climb(servers: Sequence[Server], enough: Callable[[float, int], bool]) -> Staffing:
-    """Add instances one by one where they gain most, until that is enough or nothing is gained.
+    """Add instances one by one where they gain most, while needed and useful.
 
     Not met if a queue cannot have a steady state; each then has its fewest instances, or its most.
     """
@@ -226,7 +226,7 @@ def _climb(servers: Sequence[Server], enough: Callable[[float, int], bool]) -> S
 
 
 def _useful(server: Server) -> int:
-    """Number of instances up to which a further one gains anything, within the bounds."""
+    """Number of instances beyond which a further one gains nothing, within bounds."""
     if not server.stable:
         return server.most or server.fewest
     steps = _Steps(server)

@@ -1,4 +1,4 @@
-"""Rows per second through the pipelines of a plan: measured, and predicted after a change.
+"""Rates in rows per second through a plan: measured, and predicted after changes.
 
 A pipeline has one output, and each of its readers gets all of it. A reader of several pipelines
 gets the sum of their outputs.
@@ -18,14 +18,16 @@ from penstock.policies.base.messages import listed
 from penstock.policies.shared.topology import Topology
 
 CONGESTED = 1.2
-"""Rows arriving for each row processed, above which a pipeline counts as congested."""
+"""Ratio of arriving to processed rows above which a pipeline is congested."""
 
 ROUNDING = 1e-9
-"""Relative difference of ratios that counts as equal, because rounding may cause it."""
+"""Relative difference of ratios below which they count as equal (rounding)."""
 
 _IDLE = 0.5
-"""Utilisation below which no backlog can build up. With batches, more rows may arrive than finish
-in one window, and fewer in the next."""
+"""Utilisation below which no backlog can build up.
+
+With batches, more rows may arrive than finish in one window, and fewer in the next.
+"""
 
 _AT_WORK = 0.9
 """Share of time at work from which a pipeline is assumed to cause back pressure."""
@@ -61,7 +63,7 @@ class PipelineRate:
         return self.arrival / self.processed
 
     def congested(self, over: float = CONGESTED) -> bool:
-        """True if more than `over` rows arrive for each row processed, or a backlog builds up."""
+        """True if more than `over` rows arrive per processed row, or a backlog grows."""
         return self.congestion > over * (1 + ROUNDING) or self.behind > 0
 
 
@@ -90,7 +92,7 @@ def steady_state(
 
 
 def scaled(topology: Topology, rates: Rates, name: str, factor: float) -> Rates:
-    """Return the rates after multiplying a pipeline's capacity, propagated downstream."""
+    """Return rates after scaling a pipeline's capacity, propagated downstream."""
     rate = rates[name]
     return _follow(topology, rates, {name: replace(rate, capacity=rate.capacity * factor)})
 
@@ -112,7 +114,7 @@ def delivered(topology: Topology, rates: Rates) -> Mapping[str, float]:
 
 
 def only_sinks(topology: Topology, name: str) -> bool:
-    """True if the pipeline contains only sinks; its delivered rows are then its input rows.
+    """True if the pipeline contains only sinks, which deliver its input rows.
 
     Sinks fused with other operators deliver the output of those.
     """
@@ -125,7 +127,7 @@ def throughput(topology: Topology, rates: Rates) -> float:
 
 
 def measured(topology: Topology, snapshot: Snapshot, congested: float = CONGESTED) -> Rates:
-    """Return the rates of a window. Raises `NotMeasured` naming everything that is missing.
+    """Return the rates of a window. Raises `NotMeasured` naming all missing metrics.
 
     A congested pipeline runs at its capacity. The capacity of any other follows from its service
     time or, if that is unknown, is what it processes now. A pipeline that has processed nothing
@@ -165,7 +167,7 @@ def measured(topology: Topology, snapshot: Snapshot, congested: float = CONGESTE
 def received_rate(
     topology: Topology, measured: Mapping[str, PipelineMetrics], name: str
 ) -> float | None:
-    """Rows per second that upstream pipelines have sent; None if one did not count them.
+    """Rows per second that upstream pipelines have sent; None if one has no count.
 
     Steadier than the measured arrival rate: it covers whole upstream batches, which arrive at once.
     """
@@ -231,7 +233,7 @@ def _released(
 
 
 def _follow(topology: Topology, rates: Rates, turned: Rates) -> Rates:
-    """Recompute rates after some pipelines changed, propagating their output downstream."""
+    """Recompute rates after some pipelines changed, propagating output downstream."""
     found = {**rates, **turned}
     moved: set[str] = set()
     for name in topology.pipelines:
@@ -254,7 +256,7 @@ CATCH_UP = 30.0
 """Default number of seconds in which a backlog is to be worked off."""
 
 _USUAL = 2.0
-"""Seconds of arrivals that are not a backlog: rows that wait for the previous batch to end."""
+"""Seconds of arrivals that are not a backlog but wait for the previous batch."""
 
 _ROW = 1e-6
 """Rows per second below which a pipeline counts as idle: one row in eleven days."""
@@ -281,7 +283,7 @@ def missing(metrics: PipelineMetrics | None) -> tuple[str, ...]:
 
 
 def required_rate(arrival: float, metrics: PipelineMetrics, seconds: float = CATCH_UP) -> float:
-    """Rows per second to process: all that arrive, and the backlog within so many seconds.
+    """Rows per second to process: arrivals, plus the backlog within `seconds`.
 
     Rows of the last moments wait for the previous batch and are not a backlog. The result never
     falls when arrivals or backlog rise.
@@ -296,12 +298,13 @@ def predicted_inflow(
     instances: Callable[[str, Inflow], float] = lambda name, inflow: math.inf,
     catch_up: float = CATCH_UP,
 ) -> Mapping[str, Inflow]:
-    """Predict the inflow of every pipeline, upstream first, given `instances(name, inflow)`.
+    """Predict the inflow of every pipeline, upstream first.
 
-    The input of a pipeline is the predicted output of its upstream pipelines. Measured arrivals
-    count only for rows from outside, or if an upstream output was not measured. A pipeline that has
-    processed nothing gets selectivity 1. Backlogs are worked off in `catch_up` seconds, which adds
-    to the input of downstream pipelines.
+    instances: returns the instances of a pipeline from its name and inflow. The input of a pipeline
+    is the predicted output of its upstream pipelines. Measured arrivals count only for rows from
+    outside, or if an upstream output was not measured. A pipeline that has processed nothing gets
+    selectivity 1. Backlogs are worked off in `catch_up` seconds, which adds to the input of
+    downstream pipelines.
     """
     found: dict[str, Inflow] = {}
     output: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""The fewest instances whose waits stay within a budget: Nephele's Rebalance, made optimal.
+"""Fewest instances whose waits fit a budget: an optimal Nephele Rebalance.
 
 The wait before a vertex with p instances is W(p) = a / (p - b), where b is the number of instances
 that its load keeps busy. With b instances or fewer there is no steady state, and the wait is
@@ -72,7 +72,7 @@ class Allotment:
 
 
 def p_delta(vertex: Vertex, delta: float) -> int:
-    """Nephele's P_delta: fewest instances where a further one gains at most -`delta` seconds."""
+    """Nephele's P_delta: fewest instances where one more gains at most -`delta` s."""
     if delta >= 0:
         raise ValueError(f"delta must be below 0 s, not {delta}")
     guess = vertex.b + (math.sqrt(1 + 4 * vertex.a / -delta) - 1) / 2
@@ -80,7 +80,7 @@ def p_delta(vertex: Vertex, delta: float) -> int:
 
 
 def p_w(vertex: Vertex, wait: float) -> int | None:
-    """Nephele's P_W: fewest instances with at most this wait; None if no number suffices."""
+    """Nephele's P_W: fewest instances with at most this wait; None if impossible."""
     if wait < 0 or (wait == 0 and vertex.a > 0):
         return None
     guess = math.ceil(vertex.a / wait + vertex.b) if vertex.a > 0 else vertex.fewest
@@ -100,7 +100,7 @@ def rebalance(vertices: Sequence[Vertex], budget: float) -> Allotment:
 
 
 def spread(vertices: Sequence[Vertex], instances: int) -> Allotment:
-    """Return the least sum of waits with at most so many instances, none of them useless.
+    """Return the least sum of waits with at most this many instances, none useless.
 
     If they are too few for a steady state, the utilisation of the busiest vertex is minimised, and
     the allotment is not met.

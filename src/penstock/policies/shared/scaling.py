@@ -12,7 +12,7 @@ from penstock.policies.shared.topology import Topology
 
 
 def bounds_within_ceiling(topology: Topology, name: str) -> Bounds:
-    """Bounds on the parallelism of a pipeline that keep its number of state partitions."""
+    """Bounds on the parallelism of a pipeline that keep its state partitions."""
     found, ceiling = topology.bounds(name), topology.pipelines[name].ceiling
     if ceiling is None:
         return found
@@ -30,13 +30,13 @@ def with_instances(plan: Plan, instances: Mapping[str, int]) -> Plan:
 
 
 def resized(pipeline: Pipeline, parallelism: int) -> Pipeline:
-    """Return a pipeline with another parallelism; a ceiling below that is raised to it."""
+    """Return a pipeline with another parallelism, raising its ceiling if necessary."""
     ceiling = None if pipeline.ceiling is None else max(pipeline.ceiling, parallelism)
     return replace(pipeline, parallelism=parallelism, ceiling=ceiling)
 
 
 def executor_slots(context: Context) -> int | None:
-    """Instances that one executor runs at a time, by limits or measurement; None if unknown."""
+    """Instances per executor at a time, by limits or measurement; None if unknown."""
     if context.limits.executor_slots is not None:
         return context.limits.executor_slots
     found = context.latest.executors.values() if context.latest else ()

@@ -15,7 +15,7 @@ from penstock.plan.plan import Pipeline, Plan
 
 @dataclass(frozen=True)
 class Topology:
-    """A dataflow under a plan. A pipeline has the name of its first operator, as everywhere."""
+    """A dataflow under a plan. A pipeline has the name of its first operator."""
 
     graph: Graph
     plan: Plan
@@ -34,7 +34,7 @@ class Topology:
 
     @cached_property
     def feeds(self) -> Mapping[str, Mapping[str, int]]:
-        """Upstream pipelines of each pipeline, with the number of its operators that read them."""
+        """Upstream pipelines of each pipeline, with the number of operators reading each."""
         return {
             p.name: Counter(
                 self.plan.pipeline_of(i).name
@@ -81,7 +81,7 @@ class Topology:
         return fusion.bounds(self.graph, self.pipelines[pipeline].operators)
 
     def between(self, first: str, last: str) -> tuple[str, ...]:
-        """Pipelines on any path from one operator to another, both ends included, in order."""
+        """Pipelines on any path from one operator to another, including both, in order."""
         if first not in self._behind:
             self._behind[first] = self.graph.reachable(first)
         behind, graph = self._behind[first], self.graph

@@ -1,4 +1,4 @@
-"""Effective throughput percentage (ETP), and its incremental update while slots are allocated.
+"""Effective throughput percentage (ETP), and its update while slots are given.
 
 A faster pipeline helps the sinks that its rows reach without a congested pipeline on the way; at a
 congested one, more rows would only wait longer. A sink reached over two paths counts once.
@@ -26,7 +26,7 @@ Weights = npt.NDArray[np.float64]
 
 
 def congested(rates: Rates, over: float = CONGESTED) -> frozenset[str]:
-    """Pipelines with more than `over` arriving rows per processed row, or with a backlog."""
+    """Pipelines with more than `over` arriving rows per processed row, or a backlog."""
     return frozenset(name for name, rate in rates.items() if rate.congested(over))
 
 
@@ -42,7 +42,7 @@ class SinkReach:
 
     @classmethod
     def of(cls, topology: Topology, congested: Iterable[str]) -> SinkReach:
-        """Compute the reach; a pipeline itself may be congested, those downstream may not."""
+        """Compute the reach; only pipelines downstream must be free of congestion."""
         closed = frozenset(congested)
         bit = {name: 1 << at for at, name in enumerate(topology.sinks)}
         masks: dict[str, int] = {}
@@ -69,7 +69,7 @@ class SinkReach:
 
 
 def etp(topology: Topology, rates: Rates, over: float = CONGESTED) -> dict[str, float]:
-    """Share of the throughput of all sinks that depends on each pipeline, from 0 to 1."""
+    """Share of total sink throughput that depends on each pipeline, from 0 to 1."""
     reach = SinkReach.of(topology, congested(rates, over))
     return reach.shares(delivered(topology, rates), topology.pipelines)
 

@@ -1,4 +1,4 @@
-"""Stela: scale out where throughput gains most and in where it loses least, on demand.
+"""Stela: on demand, scales by the effect of an instance on throughput.
 
 What counts is the effective throughput percentage of a pipeline: the share of the throughput of all
 sinks that depends on it (`etp.py`).
@@ -89,7 +89,7 @@ class Stela:
 
 
 def by_etp(allocation: SlotAllocation, memory: EtpTable | None) -> tuple[str | None, EtpTable]:
-    """Choose the congested pipeline with the highest ETP; if none is congested, a source.
+    """Choose the congested pipeline with the highest ETP; if none is, a source.
 
     Of equals, the most congested comes first; of sources, the one with the fewest instances. The
     state is the ETP table before the last slot was given.
@@ -99,7 +99,7 @@ def by_etp(allocation: SlotAllocation, memory: EtpTable | None) -> tuple[str | N
 
 
 def by_gain(allocation: SlotAllocation, memory: EtpTable | None) -> tuple[str | None, EtpTable]:
-    """Choose the pipeline whose further instance is expected to raise throughput most.
+    """Choose the pipeline that should raise throughput most with a further instance.
 
     A pipeline with a high ETP may hardly gain from one instance. Of equals, the highest ETP comes
     first. Only pipelines with high ETP are tried, while their upper bound exceeds the best gain.

@@ -57,7 +57,7 @@ class NumberedTopology:
 
     @cached_property
     def outlets(self) -> dict[int, tuple[int, bool]]:
-        """Number of sinks in each of these pipelines, and whether it contains nothing else."""
+        """Number of sinks in each of these pipelines, and True if it has nothing else."""
         found = self.topology.outlets
         return {self.numbers[n]: (found[n], rates.only_sinks(self.topology, n)) for n in found}
 
@@ -155,7 +155,7 @@ class RateTable:
         return found
 
     def scaled(self, at: int, factor: float) -> RateTable:
-        """Return the table after multiplying a pipeline's capacity, propagated downstream."""
+        """Return the table after scaling a pipeline's capacity, propagated downstream."""
         return self._followed(at, self.arrival[at], self.capacity[at] * factor)
 
     def grown(self, at: int, factor: float) -> RateTable:

@@ -1,4 +1,4 @@
-"""Allocation of slots: one instance at a time, to the pipeline that a strategy chooses."""
+"""Allocates slots, one at a time, to the pipeline that a strategy chooses."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class SlotAllocation:
         return replace(self, table=table, many=many, given=given)
 
     def hoped(self, names: Sequence[str]) -> list[float]:
-        """Upper bound on the throughput with a further instance, for each of some pipelines."""
+        """Upper bounds on throughput with a further instance, one per given pipeline."""
         table, gains, now = self.table, self.table.gains(), self.table.throughput
         able = map(min, table.arrival, table.capacity)
         # a window may show fewer rows processed than arrive, although there is capacity
@@ -126,7 +126,7 @@ class SlotAllocation:
 
 
 Choice = Callable[[SlotAllocation, Any], tuple[str | None, Any]]
-"""Chooses the pipeline that gets the next slot (None: no pipeline), and returns its state.
+"""Chooses the pipeline that gets the next slot, or None, and returns its state.
 
 The state is None at first. It refers to the allocation before the last slot was given.
 """
@@ -272,7 +272,7 @@ def one_more_instance(context: Context, start: SlotAllocation, name: str, why: s
 
 
 def _gained(context: Context, start: SlotAllocation, end: SlotAllocation) -> dict[str, float]:
-    """Expected gain of throughput in rows per second, for the guard; empty if unknown.
+    """Expected throughput gain in rows per second, for the guard; empty if unknown.
 
     If another pipeline is congested as well, the gain at the sinks may be 0. Then the gain of the
     pipeline that grows counts, whose backlog shrinks.

@@ -1,4 +1,4 @@
-"""Baseline strategies of the Stela paper, which rank pipelines by topology and traffic.
+"""Baselines of the Stela paper, which rank pipelines by topology and traffic.
 
 A ranking lists all pipelines in the order in which they get slots, round after round. In the paper
 these strategies move instances between machines. Here Spark decides where an instance runs, so they
@@ -124,7 +124,7 @@ def scale_out(context: Context, executors: int, ranking: Ranking) -> Decision:
 
 @dataclass(frozen=True)
 class RoundRobinMemory:
-    """Memory of a round: pipelines served, and the last one with the instances it had."""
+    """Memory of a round: pipelines served, and the last one with its old instances."""
 
     served: tuple[str, ...] = ()
     turn: str | None = None
@@ -166,7 +166,7 @@ def next_turn(
 
 @dataclass(frozen=True)
 class _Ranked:
-    """While a pipeline is congested, give instances one by one in the order of a ranking.
+    """While a pipeline is congested, gives instances one by one, by a ranking.
 
     congested: rows arriving for each row processed, above which a pipeline is congested; calm:
     seconds for which an instance must have been idle before it is removed; catch_up: seconds in

@@ -1,1 +1,1 @@
-"""Stepwise profiling: the best plan under stress, in few rounds. Policy `stepwise`."""
+"""Stepwise profiling: the best plan in few rounds. Policy `stepwise`."""

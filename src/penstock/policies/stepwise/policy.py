@@ -1,4 +1,4 @@
-"""Stepwise profiling: find the best plan for a flow under stress, in as few rounds as possible.
+"""Stepwise profiling: finds the best plan of a flow under stress in few rounds.
 
 First, the features of the pipelines are measured; they give the ratios of instances. Then sources
 and the other pipelines grow in turns, by these ratios, until the platform is at its limit, and the

@@ -1,4 +1,4 @@
-"""What profiling finds out about a dataflow: features, ratios, rounds and the best plan.
+"""Results of profiling a dataflow: features, ratios, rounds and the best plan.
 
 The vertices are pipelines. The task load of a vertex is the time one row takes there times its
 share of all rows that flow between vertices. It says how many instances a vertex needs relative to
@@ -23,7 +23,7 @@ from penstock.plan.plan import Plan
 from penstock.policies.stepwise.significance import compare
 
 _AGAIN = 0.03
-"""Largest relative difference of the means of a plan that was tried twice, in the paper."""
+"""Largest relative difference between two trials of the same plan in the paper."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def ratios(features: Mapping[str, Feature]) -> Ratios:
 
 
 def dominated(graph: Graph) -> frozenset[str]:
-    """Operators that all paths from the sources reach through a logic-dependent operator."""
+    """Operators preceded on all paths from the sources by a logic-dependent one."""
     found: set[str] = set()
     for name in graph.topological:
         operator = graph[name]
@@ -147,7 +147,7 @@ def _tail(graph: Graph, operators: tuple[str, ...]) -> str:
 def features(
     graph: Graph, plan: Plan, latency: Mapping[str, float], rates: Mapping[str, float]
 ) -> dict[str, Feature]:
-    """Features of the pipelines of a plan, from the least time for a row and rows per second."""
+    """Features of a plan's pipelines, from least time per row and rows per second."""
     steady = dominated(graph)
     sources = {plan.pipeline_of(source.name).name for source in graph.sources}
     flow = sum(rate for name, rate in rates.items() if name not in sources)
@@ -287,7 +287,7 @@ def _builds_on(before: ProfilingRound, after: ProfilingRound) -> bool:
 def best_round(
     rounds: tuple[ProfilingRound, ...], level: float = 0.05, least: float = 0.0
 ) -> ProfilingRound:
-    """Return the best of the rounds that meet the latency bound, or of all if none does.
+    """Return the best round that meets the latency bound, or of all if none does.
 
     That is the one with the highest throughput or, among rounds without a significant difference
     from it, the one with the fewest instances. Rounds further apart than `_AGAIN` always differ,

@@ -1,4 +1,4 @@
-"""State of profiling: its phase, the plan under observation, and what was found so far."""
+"""State of profiling: its phase, the plan under observation, and the results."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ FREE = {UNDO: 1.0}
 
 
 def started(context: Context, since: float, sample: int | None) -> StepwiseMemory:
-    """Return the memory at the start; sample: rows of a batch while features are measured."""
+    """Return the initial memory; sample: rows per batch while features are measured."""
     found = profiled_flow(context.graph, context.plan)
     plan = context.plan
     if sample is not None:

@@ -1,4 +1,4 @@
-"""Observations of the flow under stress, and the rounds of profiling made of them."""
+"""Observations of a flow under stress, and the profiling rounds made of them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from penstock.plan.plan import Plan
 from penstock.policies.stepwise.profile import Feature, ProfilingRound
 
 BEAT = 1.0
-"""Cadence in seconds of a source that is slowed down. Without one, its rate would depend on how
-fast its batches are, and so on everything else that runs."""
+"""Cadence in seconds of a source that is slowed down.
+
+Without one, its rate would depend on how fast its batches are, and so on everything else that runs.
+"""
 
 
 _ENOUGH = 30
@@ -98,7 +100,7 @@ def _inside(snapshot: Snapshot) -> int:
 def sustained_throughput(
     observations: Sequence[RoundObservation], features: Mapping[str, Feature]
 ) -> tuple[float, ...]:
-    """Rows per second from the sources that the slowest pipeline sustains, by observation.
+    """Source rows per second that the slowest pipeline sustains, by observation.
 
     Sources may be faster for a while, which only builds up a backlog. The slowest pipeline is that
     of all observations together, because in a single one it may be any, at random. Pipelines whose
@@ -168,7 +170,7 @@ def _service(metrics: PipelineMetrics) -> float | None:
 
 
 def latency_ratio(snapshot: Snapshot, bound: float) -> float | None:
-    """Highest latency as a share of its bound; without constraints, longest inner backlog."""
+    """Highest latency relative to its bound, or longest inner backlog without one."""
     if snapshot.latency:
         return max(found.mean / found.bound for found in snapshot.latency.values())
     waiting = [

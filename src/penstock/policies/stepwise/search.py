@@ -55,7 +55,7 @@ class SearchState:
 def next_step(
     search: SearchState, seen: ProfilingRound, rules: SearchRules
 ) -> tuple[SearchState, SearchStep]:
-    """Return what to change after a round, starting from the plan of the reference round."""
+    """Return what to change after a round, relative to the reference plan."""
     change: Difference = "increased"
     if search.reference is not None:
         reference = search.reference.throughputs
@@ -137,7 +137,7 @@ class TuningState:
 def after_tuning_round(
     tuning: TuningState, seen: ProfilingRound, level: float, least: float
 ) -> TuningState:
-    """Judge a round: a gain is kept and makes all vertices eligible again, a loss is revoked."""
+    """Judge a round: keep a gain and make all vertices eligible, or revoke a loss."""
     if tuning.vertex is None:
         return replace(tuning, kept=seen)
     match compare(tuning.kept.throughputs, seen.throughputs, level, least):

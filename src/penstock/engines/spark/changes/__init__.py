@@ -1,1 +1,1 @@
-"""Carrying out a change of plan while records flow."""
+"""Applies a change of plan while records flow."""

@@ -1,4 +1,4 @@
-"""Applies a plan to a running flow: plans the change, carries it out, and records what it cost."""
+"""Applies a plan to a running flow: plans the steps, runs them, records the cost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Partitions = Mapping[str, tuple[int, int]]
 
 
 def apply(flow: RunningFlow, change: Change, reason: str, make_before_break: bool) -> Aftermath:
-    """Bring a flow from one plan to the next. Raises `Refused`, and then nothing has changed."""
+    """Apply a plan to a running flow. On `Refused`, nothing has changed."""
     before, after = change.before, change.after
     pipelines = SparkPipelines(flow)
     pipelines.refuse_impossible(after)
@@ -76,9 +76,13 @@ def _carry_out(
     reason: str,
     overlap: frozenset[str],
 ) -> Execution:
-    """Run the steps of a change. A successor that cannot be prepared is done without."""
+    """Run the steps of a change.
+
+    If a successor cannot be prepared, retry without it, which moves the state while its pipeline is
+    stopped.
+    """
     journal = Journal(flow.context.directory / "changes")
-    # Under dynamic allocation the executors in force may have changed since the change was made.
+    # With dynamic allocation the number of executors may have changed since planning.
     wiring = replace(flow.wiring, plan=change.before)
     while True:
         steps = plan_change(Situation(flow.graph, wiring, overlap), change.after)
@@ -92,7 +96,7 @@ def _carry_out(
             if isinstance(error, PenstockError):
                 raise error from None
             if step.phase == PREPARE and isinstance(step, CopyCheckpoint | StartSuccessor):
-                overlap -= {step.pipeline}  # the state can be moved while the pipeline stands
+                overlap -= {step.pipeline}  # the state can be moved while the pipeline is stopped
                 continue
             raise Refused(f"the change failed and was undone: {error}") from error
         except PenstockError:
@@ -111,7 +115,7 @@ def _partitions(pipelines: Iterable[RunningPipeline]) -> Partitions:
 
 
 def _repartitioned(before: Partitions, after: Partitions, change: Change) -> Iterator[str]:
-    """State partitions that have changed although the change does not name them."""
+    """Yield changes of state partitions that the change does not name."""
     asked = any(isinstance(action, CeilingChange) for action in change.actions)
     for name in before.keys() & after.keys() if not asked else ():
         if before[name][0] != after[name][0]:
@@ -119,6 +123,6 @@ def _repartitioned(before: Partitions, after: Partitions, change: Change) -> Ite
 
 
 def _keys_moved(before: Partitions, after: Partitions) -> float | None:
-    """Share of keys with another instance, of the state where that is most."""
+    """Share of keys that move to another instance; the largest of all operators."""
     shares = [moved_share(before[name], after[name]) for name in before.keys() & after.keys()]
     return max(shares, default=None)

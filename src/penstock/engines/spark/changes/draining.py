@@ -1,4 +1,4 @@
-"""Drains a flow: no new record enters, and every record in flight reaches its sink."""
+"""Drains a flow: no new record enters, and those in flight reach their sinks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def drain(flow: RunningFlow) -> None:
-    """Let no new record in and stop every pipeline once every record is through."""
+    """Close the sources, and stop each pipeline once it has processed its input."""
     flow.limits.update(_ends(flow))
     for pipeline in flow.pipelines.values():
         pipeline.turn(limits=dict(flow.limits), cadence=0.0, admission=None)
@@ -33,7 +33,7 @@ def drain(flow: RunningFlow) -> None:
 
 
 def _ends(flow: RunningFlow) -> Mapping[str, int]:
-    """The last record of each generator: the last one due, or taken in if it is paused."""
+    """Last record of each generator: the last one due, or if paused, the last read."""
     found = {}
     for source, offered in flow.gauges.offered(time.time()).items():
         pipeline = flow.pipelines[flow.wiring.plan.pipeline_of(source).name]
@@ -43,9 +43,9 @@ def _ends(flow: RunningFlow) -> Mapping[str, int]:
 
 
 def _read_all_files(flow: RunningFlow) -> None:
-    """Let file sources read the files that exist now; Spark's other sources have no end.
+    """Wait until file sources have read the files that exist now.
 
-    Later files are not waited for, so this always ends.
+    Later files are ignored, so this always ends. Spark's other sources have no end to wait for.
     """
     began = time.time()
     left = [
@@ -71,22 +71,23 @@ def _file_sources(pipeline: RunningPipeline) -> Iterator[tuple[str, Files, bool]
 
 
 _LISTING = 1.0
-"""Seconds between two listings of a directory, which may be long and remote."""
+"""Seconds between two listings of a directory, which may be large and remote."""
 
 Listing = Callable[[], frozenset[str]]
 
 UNKNOWN = frozenset({"?"})
-"""The listing of a directory that cannot be listed: no source ever reads this file."""
+"""Listing of a directory that cannot be listed: a file that no source ever reads."""
 
 
 class Unread:
-    """The files of one source that it has not read yet.
+    """Files of one source that it has not read yet.
 
-    Spark's file source lists the files it has found in the checkpoint, under `sources/<name>`: one
-    line of JSON each, with an offset. The offset log says up to which offset batches are committed.
+    Spark's file source records the files it has found in the checkpoint, under `sources/<name>`:
+    one line of JSON each, with an offset. The offset log holds the offset up to which batches are
+    committed.
 
-    listing: returns the files as the source would find them; folder: the checkpoint; source: the
-    name of the source in it; by_name: files of the same name count as one file.
+    listing: returns the files as the source would find them; folder: the checkpoint; source: name
+    of the source in it; by_name: files of the same name count as one file.
     """
 
     def __init__(self, listing: Listing, folder: Path, source: str, by_name: bool = False) -> None:
@@ -127,7 +128,7 @@ def _logs(folder: Path) -> Iterator[Path]:
 
 
 def listing(spark: SparkSession, source: Files) -> Listing:
-    """A function that lists a source's files as Spark does: by pattern, without hidden files."""
+    """Return a function that lists a source's files by pattern, without hidden files."""
 
     def found() -> frozenset[str]:
         from py4j.protocol import Py4JError
@@ -137,7 +138,7 @@ def listing(spark: SparkSession, source: Files) -> Listing:
         try:
             return frozenset(reader.schema(source.schema.ddl).load(source.path).inputFiles())
         except PySparkException as error:
-            # A pattern without a match is an error for Spark.
+            # Spark raises an error if no file matches the pattern.
             return frozenset() if error.getCondition() == "PATH_NOT_FOUND" else UNKNOWN
         except Py4JError:
             return UNKNOWN

@@ -1,4 +1,4 @@
-"""Carries out the steps of a change, and finishes or undoes a change that a crash has cut off."""
+"""Runs the steps of a change, and completes or undoes it after a crash."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.metrics.events import EventKind
 
 
 class Undone(Exception):
-    """A step before the commit has failed, and the whole change is undone."""
+    """A step failed before the commit, and the whole change was undone."""
 
     def __init__(self, step: Step, error: Exception) -> None:
         super().__init__(str(error))
@@ -20,9 +20,9 @@ class Undone(Exception):
 
 
 class Execution:
-    """One change while it is carried out. `results` and `phases` are complete after `run`.
+    """Runs the steps of one change; `results` and `phases` are complete after `run`.
 
-    phases: seconds by the phase of the steps, in the order in which they began.
+    phases: seconds by phase, in the order in which the phases began.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Execution:
         journal.end("done")
 
     def run_unrecorded(self) -> None:
-        """Run steps that leave nothing behind which a crash would have to undo."""
+        """Run steps without a journal; they must leave nothing that a crash has to undo."""
         for step in self._steps:
             self._run(step)
 
@@ -64,16 +64,17 @@ class Execution:
 
 
 def undo(flow: Pipelines, steps: Sequence[Step]) -> None:
-    """Undo steps, the last one first. Steps that were not begun may be among them."""
+    """Undo steps in reverse order, including steps that were never begun."""
     for step in reversed(steps):
         step.undo(flow)
 
 
 def recover(flow: Pipelines, journal: Journal) -> tuple[EventKind, str] | None:
-    """Finish or undo the change that the last process has left unfinished.
+    """Complete or undo the change that the previous process left unfinished.
 
-    To be called before any pipeline runs: all of the wiring in force will be started then, so only
-    what steps do on disk is left to do. Returns the event to report, None if nothing was to do.
+    Call before any pipeline runs: all pipelines of the wiring in force are started afterwards, so
+    only the effects of steps on disk matter. Returns the event to report, None if there was no such
+    change.
     """
     left = journal.unfinished()
     if left is None:

@@ -1,8 +1,8 @@
-"""Executors: adds and removes them, and decides which of them holds which state.
+"""Adds and removes executors, and assigns state partitions to them.
 
-Spark leaves state where it first was. To move it, Spark's state store coordinator, which is asked
-before each batch, is told another executor: the tasks of the next batch run there and load what is
-missing from the checkpoint. Nothing is restarted.
+Spark keeps state on the executor that first held it. To move it, another executor is reported to
+Spark's state store coordinator, which Spark asks before each batch: the tasks of the next batch run
+there and load what is missing from the checkpoint. No query restarts.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _PATIENCE = 60.0
 _CROWD = 16
 
 _come: set[str] = set()
-"""Applications whose first executors have registered; some may have been released since."""
+"""Applications whose first executors have registered; some may be released since."""
 
 Wait = Callable[[Callable[[], bool]], None]
 Placement = Mapping[int, str | None]
-"""The executor that holds each state partition; None if unknown."""
+"""Executor that holds each state partition; None if unknown."""
 
 
 class ClusterExecutors:
-    """The executors of one session. A local master is always one executor.
+    """Executors of one session. A local master always counts as one executor.
 
-    dynamic: Spark alone decides how many there are, by its dynamic allocation; released: executors
-    that were asked to go, so that none of them counts as lost.
+    dynamic: Spark's dynamic allocation alone decides on their number; released: executors that were
+    removed on request, so that they do not count as lost.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -51,9 +51,10 @@ class ClusterExecutors:
         self.released: set[str] = set()
 
     def ready(self) -> int:
-        """Wait for the executors that a new session has requested; returns how many there are.
+        """Wait for the executors that a new session requested; return their number.
 
-        Only once: later one is enough, since an earlier plan may have released the others.
+        Later calls for the same application wait for one executor only, since an earlier plan may
+        have released the others.
         """
         name, expected = str(self._context.applicationId()), self._expected()
         if name in _come:
@@ -69,7 +70,7 @@ class ClusterExecutors:
         return self.there
 
     def _expected(self) -> int:
-        """Executors that register before there is any work."""
+        """Number of executors that register before there is any work."""
         conf = self._context.conf()
         if self.dynamic:
             least = ("dynamicAllocation.minExecutors", "dynamicAllocation.initialExecutors")
@@ -79,18 +80,21 @@ class ClusterExecutors:
 
     @property
     def there(self) -> int:
-        """The number of executors; 1 if Spark will request the first with the first task."""
+        """Number of executors, at least 1: Spark may request the first one later."""
         return max(1, len(self.ids()))
 
     def ids(self) -> tuple[str, ...]:
-        """The names of all executors, oldest first."""
+        """Ids of all executors, oldest first."""
         if self.fixed:
             return ("driver",)
         found = self._context.getExecutorIds()
         return tuple(sorted((found.apply(i) for i in range(found.size())), key=_age))
 
     def check(self, wanted: int, leaving: Iterable[str] = (), now: int | None = None) -> None:
-        """Raise `Refused` for an impossible number; now: the executors of the plan in force."""
+        """Raise `Refused` for an impossible number, or an unknown name in `leaving`.
+
+        now: executors of the plan in force, None to skip the check of dynamic allocation.
+        """
         if self.fixed and wanted != 1:
             raise Refused(
                 f"a local master is one executor, {wanted} are wanted; give a cluster with --master"
@@ -108,7 +112,10 @@ class ClusterExecutors:
                 )
 
     def check_size(self, plan: Plan) -> None:
-        """Raise `Refused` for numbers of instances or state partitions that must be a mistake."""
+        """Raise `Refused` if instances or state partitions far exceed the slots.
+
+        Such numbers must be a mistake.
+        """
         slots = self._slots() * max(1, plan.executors) // max(1, len(self.ids()))
         most = _CROWD * max(slots, 4)
         for pipeline in plan.pipelines:
@@ -134,11 +141,11 @@ class ClusterExecutors:
         return min(slots, os.cpu_count() or 1) if self.fixed else slots
 
     def _slots(self) -> int:
-        """Slots of all executors."""
+        """Number of slots of all executors, at least 1."""
         return max(1, sum(int(e.totalCores()) for e in self._known()))
 
     def _known(self) -> list[Any]:
-        """Spark's own statistics of each executor."""
+        """Spark's statistics of each executor."""
         found = self._context.statusStore().executorList(True)
         return [found.apply(i) for i in range(found.size())]
 
@@ -157,7 +164,7 @@ class ClusterExecutors:
             )
 
     def shrink(self, total: int, leaving: Sequence[str], held: Counter[str], wait: Wait) -> None:
-        """Remove executors down to `total`: those in `leaving`, then those with least state."""
+        """Remove executors down to `total`: first `leaving`, then those with least state."""
         there = self.ids()
         gone = chosen(there, total, leaving, held)
         if not gone:
@@ -177,7 +184,7 @@ class ClusterExecutors:
     # --- state ------------------------------------------------------------------------------
 
     def placement(self, query: Any, parts: int) -> dict[int, str | None]:
-        """The executor that, for Spark, holds each partition of a query's state."""
+        """Executor of each state partition of a query, as known to Spark."""
         coordinator = self._coordinator
         where = {}
         for part in range(parts):
@@ -186,7 +193,7 @@ class ClusterExecutors:
         return where
 
     def place(self, query: Any, where: Mapping[int, str]) -> None:
-        """Move state partitions of a query to certain executors from the next batch on."""
+        """Assign state partitions of a query to executors from the next batch on."""
         hosts, coordinator = self._hosts(), self._coordinator
         nobody = self._jvm.PythonUtils.toSeq([])
         for part, executor in where.items():
@@ -194,7 +201,7 @@ class ClusterExecutors:
                 coordinator.reportActiveInstance(store, hosts[executor], executor, nobody)
 
     def _stores(self, query: Any, part: int) -> list[Any]:
-        """Spark's names of a state partition: one, or four in a join."""
+        """Spark's ids of the stores of a state partition: one, or four for a join."""
         folder = f"{query.resolvedCheckpointRoot()}/state"
         inside = Path(urlsplit(folder).path) / "0" / str(part)
         names = [side.name for side in inside.glob("*-key*")] or ["default"]
@@ -217,14 +224,14 @@ class ClusterExecutors:
 def chosen(
     there: Sequence[str], total: int, leaving: Sequence[str], held: Counter[str]
 ) -> tuple[str, ...]:
-    """The executors to remove: named ones first, then by least state, the youngest first."""
+    """Executors to remove: named ones first, then by least state, youngest first."""
     rest = [name for name in there if name not in leaving]
     rest.sort(key=lambda name: (held[name], -_age(name)[0]))
     return (*leaving, *rest)[: max(0, len(there) - total)]
 
 
 def spread(current: Placement, executors: Sequence[str]) -> dict[int, str]:
-    """Spread partitions evenly over executors; returns only the partitions that must move."""
+    """Spread partitions evenly over executors; return only those that must move."""
     share, extra = divmod(len(current), len(executors))
     room = dict.fromkeys(executors, share)
     load = Counter(where for where in current.values() if where in room)

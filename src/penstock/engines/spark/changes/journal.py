@@ -1,7 +1,7 @@
-"""The journal of a change: its plan, written before it begins, and every step that is finished.
+"""Journal of a change: its steps, written before the first, and their progress.
 
-changes/000003.jsonl   the change that makes wiring 3: a line with all steps, a line for each step
-                       that is finished, and a last one that says how the change ended
+changes/000003.jsonl   the change that commits wiring 3: one line with all steps, one line per
+                       finished step, and a last line that says how the change ended
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ from penstock.engines.spark.changes.steps import CommitWiring, Step, from_json, 
 
 @dataclass(frozen=True)
 class Unfinished:
-    """A change that a crash has interrupted; `finished` steps are known to be done."""
+    """A change that a crash interrupted; finished: number of steps known to be done."""
 
     steps: tuple[Step, ...]
     finished: int
 
     @property
     def number(self) -> int:
-        """The number of the wiring that this change was to commit."""
+        """Number of the wiring that this change would have committed."""
         return next(s.number for s in self.steps if isinstance(s, CommitWiring))
 
 
 class Journal:
-    """The journal of the changes of one run. There is at most one change at a time."""
+    """Journal of the changes of one run. There is at most one change at a time."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._file: Path | None = None
 
     def begin(self, number: int, reason: str, steps: Iterable[Step]) -> None:
-        """Write down a change before its first step."""
+        """Record a change before its first step."""
         self._folder.mkdir(exist_ok=True)
         self._file = self._folder / f"{number:06d}.jsonl"
         self._file.unlink(missing_ok=True)  # an earlier attempt, which was undone
         self._write({"reason": reason, "steps": [to_json(step) for step in steps]})
 
     def finished(self, at: int) -> None:
-        """A step is done, by its number in the plan of the change."""
+        """Record that step number `at` of the change is done."""
         self._write({"finished": at})
 
     def end(self, how: str) -> None:
-        """The change is over: `done` or `undone`."""
+        """Record the end of the change; how: `done` or `undone`."""
         self._write({"end": how})
         self._file = None
 
     def unfinished(self) -> Unfinished | None:
-        """The change that was under way when the last process ended, if there was one."""
+        """The change under way when the previous process ended; None if none was."""
         files = sorted(self._folder.glob("[0-9]*.jsonl"))
         lines = _whole_lines(files[-1]) if files else []
         if not lines or "end" in lines[-1]:
@@ -71,7 +71,7 @@ class Journal:
 
 
 def _whole_lines(file: Path) -> list[Mapping[str, Any]]:
-    """All whole lines. What a crash has left of one more is cut off."""
+    """Read all complete lines; truncate a partial last line, which a crash can leave."""
     text = file.read_text()
     whole = text[: text.rfind("\n") + 1]
     if whole != text:

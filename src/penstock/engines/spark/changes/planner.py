@@ -1,8 +1,8 @@
-"""Plans a change: which steps lead from the wiring in force to another plan.
+"""Plans a change: the steps from the wiring in force to another plan.
 
 Pipelines that can go on are only adjusted. The others are emptied and stopped, upstream first, so
-that nothing is in flight between them; then the new wiring is committed, and what it names anew is
-started. Where only state moves, a successor is prepared first, and takes over between two batches.
+that nothing is in flight between them; then the new wiring is committed, and new pipelines are
+started. If only state moves, a successor is prepared first and takes over between two batches.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from penstock.store.run_directory import Wired, Wiring
 
 @dataclass(frozen=True)
 class Situation:
-    """What is known of a flow when a change is planned.
+    """State of a flow when a change is planned.
 
-    may_overlap: pipelines that run, have state to copy, and whose successor may read the same rows
-    again in other batches; a pipeline that has failed is not among them.
+    may_overlap: running pipelines with state to copy, whose successor may read the same rows again
+    in other batches; failed pipelines are excluded.
     """
 
     graph: Graph
@@ -52,19 +52,22 @@ class Situation:
 
 
 def plan_change(situation: Situation, wanted: Plan) -> tuple[Step, ...]:
-    """The steps to another plan. Raises `Refused` if no steps lead there."""
+    """Steps to another plan. Raises `Refused` if no steps lead there."""
     return tuple(_Planner(situation, wanted).steps())
 
 
 def plan_stop(graph: Graph, plan: Plan, final: bool = False) -> tuple[Step, ...]:
-    """The steps that empty and stop all pipelines of a plan."""
+    """Steps that empty and stop all pipelines of a plan."""
     return tuple(stop_steps(graph, plan, plan.pipelines, final))
 
 
 def stop_steps(
     graph: Graph, plan: Plan, stopping: Iterable[Pipeline], final: bool = False
 ) -> Iterator[Step]:
-    """Empty and stop pipelines, upstream first; the last ones use the slots of the first ones."""
+    """Yield steps that empty and stop pipelines, upstream first.
+
+    Each pipeline may use the slots of the pipelines stopped before it.
+    """
     order = {name: at for at, name in enumerate(graph.topological)}
     upstream_first = sorted(stopping, key=lambda p: order[pipeline_graph.tail(graph, p.operators)])
     names = {p.name for p in upstream_first}
@@ -84,7 +87,7 @@ def stop_steps(
 
 
 class _Planner:
-    """One change, from the wiring in force to a wanted plan."""
+    """Plans one change, from the wiring in force to a wanted plan."""
 
     def __init__(self, situation: Situation, wanted: Plan) -> None:
         self.graph, self.old = situation.graph, situation.wiring
@@ -148,7 +151,7 @@ class _Planner:
         )
 
     def _left_behind(self) -> set[str]:
-        """Checkpoints that nobody needs under the new wiring."""
+        """Disposable checkpoints that no pipeline of the new wiring uses."""
         stopped = {self.old.pipelines[p.name].checkpoint for p in self.stopping}
         taken_over = {
             held.checkpoint
@@ -175,7 +178,7 @@ class _Planner:
             parts = self.old.pipelines[old.name].partitions
             if new.parallelism > parts or (new.ceiling or parts) != parts:
                 return False
-        # Spark's own sources have no valve: their splits and their trigger are part of the query.
+        # A Spark source has no valve: its splits and its trigger are part of the query.
         return not pipeline_graph.spark_sources(self.graph, old.operators) or (
             (old.parallelism, old.cadence) == (new.parallelism, new.cadence)
         )
@@ -185,7 +188,7 @@ class _Planner:
         return twin is not None and twin.name in may_overlap
 
     def _refuse_parting_sources(self) -> None:
-        """Refuse what cannot be done to a pipeline that reads one of Spark's own sources."""
+        """Raise `Refused` for changes that a Spark source does not allow."""
         for spec in self.wanted.pipelines:
             for name in spec.operators:
                 operator = self.graph[name]
@@ -207,5 +210,5 @@ class _Planner:
 
 
 def _twin(plan: Plan, spec: Pipeline) -> Pipeline | None:
-    """The pipeline of a plan that has the same operators."""
+    """Pipeline of a plan with the same operators; None if there is none."""
     return next((p for p in plan.pipelines if p.operators == spec.operators), None)

@@ -1,11 +1,11 @@
-"""Copies checkpoints, and repartitions their state with Spark's own means.
+"""Copies checkpoints, and repartitions their state with Spark's own function.
 
-Spark calls its repartitioning experimental and keeps it private, so nothing else touches it. When
-it fails it leaves a checkpoint that cannot be started, so a copy as links is kept beside it until
-the change is committed:
+Spark marks its repartitioning as experimental and keeps it private, so only this module uses it. If
+it fails, the checkpoint cannot be started, so a copy made of hard links is kept beside it until the
+change is committed:
 
-    state-count.draft    a copy that is being made
-    state-count.before   a complete copy: to undo the change is to put it back
+    state-count.draft    an incomplete copy
+    state-count.before   a complete copy, to restore when the change is undone
     state-count.discard  a copy that is no longer needed
 """
 
@@ -32,7 +32,7 @@ _TRIES = 5
 
 
 def partitions(checkpoint: Path) -> int | None:
-    """State partitions of a checkpoint; None before its first batch."""
+    """Number of state partitions of a checkpoint; None before its first batch."""
     settings = _settings(checkpoint)
     key = "spark.sql.streaming.internal.stateStore.partitions"
     found = settings.get(key) or settings.get("spark.sql.shuffle.partitions")
@@ -50,9 +50,9 @@ def check(checkpoint: Path) -> None:
 
 
 def repartition(spark: SparkSession, checkpoint: Path, parts: int, *, guarded: bool = True) -> bool:
-    """Repartition the state of a stopped query. Returns False if it has `parts` partitions already.
+    """Repartition the state of a stopped query; return False if that was not needed.
 
-    With `guarded` a copy is kept for `restore` until `discard_copy`; one that is there is put back
+    With `guarded` a copy is kept for `restore` until `discard_copy`. An existing copy is restored
     first. Raises `Refused` if the state is not in RocksDB.
     """
     restore(checkpoint)
@@ -74,20 +74,20 @@ def restore(checkpoint: Path) -> None:
 
 
 def discard_copy(checkpoint: Path) -> None:
-    """Delete the copy that a guarded repartitioning has kept."""
+    """Delete the copy that a guarded repartitioning kept."""
     copy, discarded = _beside(checkpoint, "before"), _beside(checkpoint, "discard")
-    if copy.exists():  # renamed first: half a copy must not be put back
+    if copy.exists():  # renamed first: a partial copy must not be restored
         copy.rename(discarded)
     for left in (discarded, _beside(checkpoint, "draft")):
         shutil.rmtree(left, ignore_errors=True)
 
 
 def copy_running(source: Path, target: Path, wired: Wired) -> dict[str, int]:
-    """Copy a checkpoint in use as of its last commit, as links, under an id of its own.
+    """Copy the last commit of a checkpoint in use, as hard links with a new id.
 
-    Returns the rows read as of then, by input. Spark never writes into a file that is there, so
-    links are copies. What it deletes meanwhile is older than the last commit, or comes again under
-    another name: then another try is made.
+    Returns the rows read up to that commit, by input. Spark never writes to existing files, so
+    links are as good as copies. Files that Spark deletes meanwhile are older than the last commit
+    or are replaced under another name; in that case the copy is tried again.
     """
     for _ in range(_TRIES):
         shutil.rmtree(target, ignore_errors=True)
@@ -104,7 +104,7 @@ def copy_running(source: Path, target: Path, wired: Wired) -> dict[str, int]:
 
 
 def _settings(checkpoint: Path) -> Mapping[str, str]:
-    """The settings that Spark has noted with the last batch."""
+    """Settings that Spark recorded with the last batch."""
     offsets = [f for f in (checkpoint / "offsets").glob("*") if f.name.isdigit()]
     if not offsets:
         return {}
@@ -123,7 +123,7 @@ def _keep_copy(checkpoint: Path) -> None:
 def _linked(source: str, target: str) -> None:
     try:
         os.link(source, target)
-    except OSError:  # a file system without links
+    except OSError:  # the file system has no hard links
         shutil.copy2(source, target)
 
 
@@ -132,7 +132,7 @@ def _beside(checkpoint: Path, suffix: str) -> Path:
 
 
 def _later(root: Path, commit: int) -> Callable[[str, list[str]], list[str]]:
-    """What not to copy: batches after a commit, and hidden files such as drafts and checksums.
+    """Filter of files not to copy: later batches, and hidden drafts and checksums.
 
     Logs have a file `7` for batch 7; state has `8.changelog` and `8.zip` after it.
     """

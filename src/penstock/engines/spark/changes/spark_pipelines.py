@@ -1,4 +1,4 @@
-"""What the steps of a change do to Spark's queries: see `penstock.engines.spark.changes.steps`."""
+"""Effects of the steps of a change on Spark's queries (see `changes.steps`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DELETIONS = 20
 """Attempts to delete a folder: Spark may still be writing a file of the query that has stopped."""
 
 _ROUNDS = 3
-"""How often a successor reads up to where its pipeline was when it began to."""
+"""Times that a successor catches up with its pipeline before the pipeline stops."""
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class SparkPipelines:
     # --- what is known before a change ------------------------------------------------------------
 
     def refuse_impossible(self, wanted: Plan) -> None:
-        """Raise `Refused` for a plan that these executors, or this state, do not allow."""
+        """Raise `Refused` for a plan that the executors or the state do not allow."""
         flow = self._flow
         flow.executors.check(wanted.executors, wanted.leaving, flow.wiring.plan.executors)
         flow.executors.check_size(wanted)
@@ -67,9 +67,9 @@ class SparkPipelines:
                 repartition.check(self._checkpoint(held.checkpoint))
 
     def may_overlap(self) -> frozenset[str]:
-        """Pipelines whose successor may read the same rows again, in other batches.
+        """Pipelines whose successor may read the same rows again in other batches.
 
-        It has to come to the same state, and its output must be one that can be dropped.
+        The successor must reach the same state, and its output must be one that can be dropped.
         """
         return frozenset(
             name
@@ -100,7 +100,7 @@ class SparkPipelines:
             return at >= self.channel_end(entry.upstream) and not running.owes_mark(entry)
 
         if not all(ended(entry) for entry in running.inputs):
-            # Taking the rest slowly wins nothing.
+            # Reading the rest slowly gains nothing.
             running.turn(parallelism=instances, admission=None, cadence=0.0)
             flow.wait(lambda: all(ended(entry) for entry in running.inputs))
         if not running.spark_sources:
@@ -110,11 +110,12 @@ class SparkPipelines:
             flow.wait(lambda: running.caught_up)
 
     def stop(self, pipeline: str) -> Mapping[str, int]:
-        """Stop a query between two batches.
+        """Stop a query between two batches; return the rows it has read, by input.
 
-        Where its source has no valve, or timers go off, its next batch may be planned already. That
-        one is left to the next start, which finds it in the checkpoint, unless state may be
-        repartitioned or channels are read under other names then: these want it to be run before.
+        If its source has no valve, or timers fire, its next batch may be planned already. A
+        stateless query that reads only Spark sources leaves that batch to the next start, which
+        finds it in the checkpoint. All others run it first, because state may be repartitioned, or
+        channels read under other names, before the next start.
         """
         flow, running = self._flow, self._flow.pipelines[pipeline]
         running.hold()
@@ -264,9 +265,10 @@ class SparkPipelines:
         return True
 
     def place_state(self, pipeline: str, where: Mapping[int, str]) -> None:
-        """Have state partitions held by certain executors from the next batch on.
+        """Assign state partitions to executors from the next batch on.
 
-        Between two batches, because each task of a running one says again where its state is.
+        Waits for the end of the running batch, because its tasks report their own executor as the
+        location of the state.
         """
         running = self._flow.pipelines[pipeline]
         running.turn(open=False)
@@ -276,7 +278,7 @@ class SparkPipelines:
 
 
 def _read(successor: RunningPipeline) -> Mapping[str, int]:
-    """The rows that a successor has read and committed, by input."""
+    """Rows that a successor has read and committed, by input."""
     done = checkpoint.committed(successor.checkpoint, successor.wired.epoch)
     return {**successor.wired.first, **done}
 
@@ -284,7 +286,7 @@ def _read(successor: RunningPipeline) -> Mapping[str, int]:
 def _timeless(body: object) -> bool:
     """True if no watermark or clock decides what the operator drops or emits.
 
-    Where one does, that depends on where a batch ends.
+    With one, the result depends on where a batch ends.
     """
     match body:
         case op.Aggregate(window=window):

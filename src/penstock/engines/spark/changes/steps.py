@@ -1,7 +1,7 @@
-"""The steps of a change, as frozen values that can be run, undone, and written to a journal.
+"""Steps of a change: frozen values that can be run, undone and journaled.
 
-A step may be run twice, and undone although it has never begun: a crash leaves no other choice.
-A new kind of step is a class here, what it needs of `Pipelines`, and its place in the planner.
+A step must be able to run twice, and to be undone without having begun, because of crashes. A new
+kind of step needs a class here, its methods in `Pipelines`, and its place in the planner.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from penstock.store.serialization import plain, restored
 
 EXECUTORS, PREPARE, QUIESCE = "executors", "prepare", "quiesce"
 HAND_OVER, REPARTITION, RESTART = "hand over", "repartition", "restart"
-"""Phases, under which a transition shows the time that its steps took."""
+"""Phases by which a transition reports the time of its steps."""
 
 
 class Pipelines(Protocol):
-    """What the steps of a change need of a running flow. Pipelines are given by name."""
+    """Operations of a running flow that steps need. Pipelines are given by name."""
 
     @property
     def graph(self) -> Graph: ...
@@ -34,15 +34,15 @@ class Pipelines(Protocol):
         """The wiring in force."""
 
     def channel_end(self, operator: str) -> int:
-        """Rows that an operator has written to its channel so far."""
+        """Number of rows that an operator has written to its channel so far."""
 
-    # --- taking a pipeline out of work, and bringing it back
+    # --- stopping a pipeline, and resuming it
 
     def empty(self, pipeline: str, inside: tuple[str, ...], instances: int, final: bool) -> None:
         """Let a pipeline read its inputs `inside` to their end, then close its valve."""
 
     def stop(self, pipeline: str) -> Mapping[str, int]:
-        """Stop a pipeline between two batches. Returns the rows it has read, by input."""
+        """Stop a pipeline between two batches; return the rows it has read, by input."""
 
     def resume(self, pipeline: str) -> None:
         """Undo `empty` and `stop`."""
@@ -50,15 +50,15 @@ class Pipelines(Protocol):
     # --- a successor beside a running pipeline
 
     def keep_rows(self, pipeline: str) -> None:
-        """Delete no row that a pipeline has not committed yet, even when it has."""
+        """Keep rows that the pipeline has not committed, even after it commits them."""
 
     def release_rows(self, pipeline: str) -> None: ...
 
     def copy_checkpoint(self, pipeline: str, checkpoint: str) -> Mapping[str, int]:
-        """Copy a running pipeline's checkpoint. Returns the rows read as of the copy, by input."""
+        """Copy a running pipeline's checkpoint; return the rows read by then, by input."""
 
     def start_successor(self, spec: Pipeline, wired: Wired) -> None:
-        """Start the successor of a running pipeline, close behind it. It delivers nothing."""
+        """Start the successor of a running pipeline. It catches up but delivers nothing."""
 
     def catch_up(self, pipeline: str, positions: Mapping[str, int]) -> None:
         """Let a successor read up to these rows."""
@@ -68,7 +68,10 @@ class Pipelines(Protocol):
     # --- state and checkpoints
 
     def repartition(self, checkpoint: str, partitions: int, guarded: bool) -> bool:
-        """Repartition state at rest; `guarded` keeps a copy. Returns False if nothing was to do."""
+        """Repartition state at rest; return False if that was not needed.
+
+        guarded: keep a copy for `restore`.
+        """
 
     def restore(self, checkpoint: str) -> None:
         """Undo a guarded `repartition`."""
@@ -77,12 +80,12 @@ class Pipelines(Protocol):
         """Delete a checkpoint and its copies."""
 
     def discard_copy(self, checkpoint: str) -> None:
-        """Delete the copy that a guarded `repartition` has kept."""
+        """Delete the copy that a guarded `repartition` kept."""
 
     # --- the new wiring
 
     def commit(self, wiring: Wiring) -> None:
-        """Put a wiring in force. This is the instant of the change."""
+        """Put a wiring in force, which is the instant of the change."""
 
     def start(self, pipeline: str) -> None: ...
 
@@ -97,17 +100,17 @@ class Pipelines(Protocol):
     def remove_executors(self, total: int, leaving: tuple[str, ...]) -> None: ...
 
     def spread_state(self, pipeline: str) -> bool:
-        """Give each executor its share of a pipeline's state. Returns False if none moves."""
+        """Spread a pipeline's state evenly over executors; return False if none moves."""
 
 
 @dataclass
 class Results:
-    """What the finished steps of a change have found out."""
+    """Results of the finished steps of a change."""
 
     positions: dict[str, int] = field(default_factory=dict)
     """Rows that stopped pipelines have read, by input."""
     copied: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Rows that were read as of a copied checkpoint, by pipeline and input."""
+    """Rows read as of a copied checkpoint, by pipeline and input."""
     moved: list[str] = field(default_factory=list)
     """Pipelines whose state was moved."""
 
@@ -120,8 +123,8 @@ class Results:
 class Step:
     """One step of a change.
 
-    phase: where its time is shown; None if nowhere. Effects of a step with `on_disk` outlive the
-    process; all others end with it.
+    phase: phase by which its time is reported, None for no report. on_disk: effects outlive the
+    process; effects of other steps end with it.
     """
 
     phase: ClassVar[str | None] = None
@@ -134,12 +137,12 @@ class Step:
         """Undo the step, whether it is finished, half done or not begun."""
 
 
-# --- before the commit: whatever these do can be undone -------------------------------------------
+# --- before the commit: all of these can be undone ------------------------------------------------
 
 
 @dataclass(frozen=True)
 class AddExecutors(Step):
-    """Wait until there are so many executors."""
+    """Wait until there are `total` executors."""
 
     phase: ClassVar[str | None] = EXECUTORS
     before: int
@@ -149,7 +152,7 @@ class AddExecutors(Step):
         flow.add_executors(self.total)
 
     def undo(self, flow: Pipelines) -> None:
-        with suppress(Refused):  # executors that nobody needs do no harm
+        with suppress(Refused):  # unneeded executors do no harm
             flow.remove_executors(self.before, ())
 
 
@@ -211,11 +214,11 @@ class StartSuccessor(Step):
 
 @dataclass(frozen=True)
 class Empty(Step):
-    """Let a pipeline read all that can still come, and take in nothing new.
+    """Let a pipeline read the rest of its input, and take in nothing new.
 
-    inside: operators upstream that stop before it, so their channels are read to the end;
-    instances: how many may work on that, because the pipelines upstream need theirs no more;
-    final: nothing is started afterwards, so windows have to close now.
+    inside: upstream operators that stop before it, so their channels are read to the end;
+    instances: number to use for that, including slots that upstream pipelines have freed; final:
+    nothing is started afterwards, so windows have to close now.
     """
 
     phase: ClassVar[str | None] = QUIESCE
@@ -247,7 +250,7 @@ class StopPipeline(Step):
 
 @dataclass(frozen=True)
 class HandOver(Step):
-    """Let the successor read up to the row at which its pipeline has stopped."""
+    """Let the successor read up to the row at which its pipeline stopped."""
 
     phase: ClassVar[str | None] = HAND_OVER
     pipeline: str
@@ -280,13 +283,13 @@ class Repartition(Step):
 
 @dataclass(frozen=True)
 class CommitWiring(Step):
-    """Put the new wiring in force. Pipelines not in `changed` keep their part of the old one."""
+    """Put the new wiring in force; pipelines not in `changed` keep their entries."""
 
     number: int
     plan: Plan
     changed: tuple[str, ...]
     successors: Mapping[str, Wired]
-    """Their first rows are known only once their checkpoints are copied."""
+    """Wiring of successors; first rows are known only once checkpoints are copied."""
 
     def run(self, flow: Pipelines, results: Results) -> None:
         if flow.wiring.number >= self.number:
@@ -313,7 +316,7 @@ class CommitWiring(Step):
 
 @dataclass(frozen=True)
 class SwitchOver(Step):
-    """Let a successor deliver in place of its pipeline."""
+    """Let a successor deliver instead of its pipeline."""
 
     pipeline: str
 
@@ -335,7 +338,7 @@ class StartPipeline(Step):
 
 @dataclass(frozen=True)
 class Adjust(Step):
-    """Give a pipeline that goes on its new parallelism, admission and cadence."""
+    """Set the new parallelism, admission and cadence of a pipeline that goes on."""
 
     spec: Pipeline
 
@@ -356,7 +359,7 @@ class DiscardCheckpoint(Step):
 
 @dataclass(frozen=True)
 class DiscardCopy(Step):
-    """Delete the copy of a checkpoint from before its state was repartitioned."""
+    """Delete the copy of a checkpoint made before its state was repartitioned."""
 
     on_disk: ClassVar[bool] = True
     checkpoint: str
@@ -367,7 +370,7 @@ class DiscardCopy(Step):
 
 @dataclass(frozen=True)
 class RemoveExecutors(Step):
-    """Let executors go: those that are named, else those with least state."""
+    """Remove executors: named ones first, then those with least state."""
 
     phase: ClassVar[str | None] = EXECUTORS
     total: int
@@ -379,7 +382,7 @@ class RemoveExecutors(Step):
 
 @dataclass(frozen=True)
 class SpreadState(Step):
-    """Spread a pipeline's state over the executors that there are now."""
+    """Spread a pipeline's state over the current executors."""
 
     pipeline: str
 
@@ -398,7 +401,7 @@ def to_json(step: Step) -> dict[str, Any]:
 
 
 def from_json(data: Mapping[str, Any]) -> Step:
-    """The step that `to_json` wrote. Raises `RunDirectoryError` for one of another version."""
+    """Step that `to_json` wrote. Raises `RunDirectoryError` for an unknown kind."""
     kind = KINDS.get(data["step"])
     if kind is None:
         raise RunDirectoryError(

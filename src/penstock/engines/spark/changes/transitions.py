@@ -14,7 +14,7 @@ from penstock.plan.plan import Pipeline
 from penstock.plan.transition import Transition
 
 Outputs = Mapping[str, Sequence[float]]
-"""Times of output, by tail of the pipeline and by sink; oldest first."""
+"""Output times by tail operator of a pipeline and by sink, oldest first."""
 
 PATIENCE = 60.0
 """Seconds after which a change is no longer watched, even with a backlog left."""
@@ -24,8 +24,9 @@ PATIENCE = 60.0
 class Aftermath:
     """A change that was applied and has not settled; times as in `time.time()`.
 
-    operators: those of all changed pipelines; changed: tails of pipelines both before and after;
-    sinks: all sinks of the dataflow; waiting: rows that waited for the pipelines before the change.
+    operators: those of all changed pipelines; changed: tails that pipelines had both before and
+    after; sinks: all sinks of the dataflow; waiting: backlog of the pipelines before the change, in
+    rows.
     """
 
     transition: Transition
@@ -37,11 +38,14 @@ class Aftermath:
     waiting: int | None
 
     def touches(self, pipeline: Pipeline) -> bool:
-        """True if a pipeline was changed."""
+        """True if the change affected a pipeline."""
         return bool(self.operators.intersection(pipeline.operators))
 
     def settled(self, outputs: Outputs, waiting: int | None, now: float) -> Transition | None:
-        """The complete record once output has resumed and the backlog is what it was; else None."""
+        """Complete record once output flows and the backlog is worked off; else None.
+
+        After `PATIENCE` seconds it returns the record as far as it is known.
+        """
         late = now > self.ended + PATIENCE
         flowing = all(_after(outputs.get(name, ()), self.ended) for name in self.changed)
         caught_up = waiting is None or self.waiting is None or waiting <= self.waiting
@@ -79,7 +83,7 @@ class Aftermath:
 
 
 def gap(times: Sequence[float], began: float, ended: float) -> float | None:
-    """The longest gap from the last output before a change to the first one after it."""
+    """Longest gap between outputs around a change; None if no output followed it."""
     before = [t for t in times if t <= began][-1:]
     during = [t for t in times if began < t <= ended]
     after = _after(times, ended)[:1]
@@ -88,9 +92,10 @@ def gap(times: Sequence[float], began: float, ended: float) -> float | None:
 
 
 def moved_share(before: tuple[int, int], after: tuple[int, int]) -> float:
-    """Share of keys that move to another instance; each side is (state partitions, instances).
+    """Share of keys that move to another instance.
 
-    The hash of a key decides its partition, and adjacent partitions share an instance.
+    Each argument is (state partitions, instances). The hash of a key decides its partition, and
+    adjacent partitions share an instance.
     """
     (parts, instances), (parts_then, instances_then) = before, after
     keys = np.arange(math.lcm(parts, parts_then))
@@ -119,13 +124,13 @@ class TransitionLog:
         self._open = aftermath
 
     def look(self, outputs: Outputs, waiting: int | None, now: float) -> None:
-        """Settle the last change if it can be."""
+        """Settle the last change if its effect is complete."""
         if self._open is not None:
             found = self._open.settled(outputs, waiting, now)
             if found is not None:
                 self.done[-1], self._open = found, None
 
     def close(self, outputs: Outputs) -> None:
-        """Stop watching: another change begins, or the flow ends."""
+        """Stop watching, because another change begins or the flow ends."""
         if self._open is not None:
             self.done[-1], self._open = self._open.closed(outputs), None

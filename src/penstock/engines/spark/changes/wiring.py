@@ -1,4 +1,4 @@
-"""Wirings: the checkpoint, epoch, first rows and state partitions that a pipeline starts with."""
+"""Wirings: checkpoint, epoch, first rows and state partitions of each pipeline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.store.run_directory import Wired, Wiring
 
 
 def first(graph: Graph, plan: Plan) -> Wiring:
-    """The wiring of a new run: every input begins at row 0."""
+    """Wiring of a new run: every input begins at row 0."""
     return Wiring(1, plan, {p.name: _wired(graph, p, 1, {}, None, _empty) for p in plan.pipelines})
 
 
@@ -27,10 +27,10 @@ def following(
     channel_end: Callable[[str], int],
     successors: Mapping[str, Wired],
 ) -> Wiring:
-    """The wiring of the next plan. Pipelines not in `changed` keep theirs.
+    """Wiring of the next plan. Pipelines not in `changed` keep their entries.
 
-    positions: rows that the stopped pipelines have read, by input; channel_end: rows in an
-    operator's channel; successors: pipelines that have been wired before.
+    positions: rows that the stopped pipelines have read, by input; channel_end: number of rows in
+    an operator's channel; successors: entries of pipelines whose successor is prepared.
     """
     number = old.number + 1
     pipelines = {
@@ -60,7 +60,7 @@ def _wired(
         if entry.key in positions:
             begin[entry.key] = positions[entry.key]
         elif entry.upstream and old is not None:
-            # This edge was inside a pipeline until now: older rows in the channel are not for it.
+            # This edge was inside a pipeline before, so older rows in the channel are not for it.
             begin[entry.key] = channel_end(entry.upstream)
         else:
             begin[entry.key] = 0
@@ -70,7 +70,7 @@ def _wired(
 
 
 def holder(graph: Graph, spec: Pipeline, wiring: Wiring | None) -> Wired | None:
-    """The wiring entry that holds the state of a pipeline's stateful operator, if there is one."""
+    """Wiring entry that holds the state of a pipeline's operator; None without state."""
     operator = pipeline_graph.stateful(graph, spec.operators)
     if operator is None or wiring is None:
         return None
@@ -78,11 +78,11 @@ def holder(graph: Graph, spec: Pipeline, wiring: Wiring | None) -> Wired | None:
 
 
 def checkpoint_name(graph: Graph, spec: Pipeline, number: int, held: Wired | None) -> str:
-    """The checkpoint of a pipeline that begins with wiring `number`.
+    """Checkpoint of a pipeline that starts with wiring `number`.
 
-    State stays with its operator, and the position in one of Spark's own sources with that source.
-    A native sink knows batches by their number, which must not begin again. All other checkpoints
-    are disposable: the wiring says where their pipelines begin to read.
+    State stays with its operator, and the position in a Spark source with that source. A native
+    sink identifies batches by number, so their numbers must continue. All other checkpoints are
+    disposable, because the wiring records where their pipelines begin to read.
     """
     operator = pipeline_graph.stateful(graph, spec.operators)
     if operator is not None:
@@ -97,18 +97,18 @@ def checkpoint_name(graph: Graph, spec: Pipeline, number: int, held: Wired | Non
 
 
 def is_disposable(checkpoint: str) -> bool:
-    """True for checkpoints that nobody needs once no wiring names them."""
+    """True for checkpoints that are useless once no wiring names them."""
     return checkpoint.startswith(("run-", "state-"))
 
 
 def kept_together(graph: Graph, spec: Pipeline, checkpoint: str) -> bool:
-    """True if a checkpoint with the position of a Spark source still belongs to that pipeline."""
+    """True if the checkpoint with a Spark source's position still fits the pipeline."""
     own = checkpoint_name(graph, spec, 0, None)
     return checkpoint == own or (own.startswith("state-") and checkpoint.startswith(f"{own}-"))
 
 
 def partitions(graph: Graph, spec: Pipeline, now: int | None) -> int:
-    """State partitions of a pipeline: as the plan says, else as they are if that is enough."""
+    """State partitions of a pipeline: as in the plan, else unchanged if sufficient."""
     if any(graph[n].state is State.GLOBAL for n in spec.operators):
         return 1
     if spec.ceiling is not None or pipeline_graph.stateful(graph, spec.operators) is None:
@@ -119,9 +119,9 @@ def partitions(graph: Graph, spec: Pipeline, now: int | None) -> int:
 
 
 def default_ceiling(parallelism: int) -> int:
-    """State partitions for so many instances: one each, so that all have the same amount of work.
+    """Default number of state partitions: one per instance, for equal shares of work.
 
-    One more partition costs some 8 ms of each batch (`make bench`, partitions) and gives instances
-    unequal shares; moving state later holds the output for less time than a restart.
+    Each further partition costs about 8 ms per batch (`make bench`, partitions) and gives instances
+    unequal shares; moving state later interrupts the output for less time than a restart.
     """
     return parallelism
