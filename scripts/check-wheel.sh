@@ -11,6 +11,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 say() { echo "check-wheel: $*" >&2; }
+trap 'say "line $LINENO failed: $BASH_COMMAND"' ERR
 
 "$python" -m venv "$work/venv"
 pip() { "$work/venv/bin/pip" --quiet --disable-pip-version-check "$@"; }
@@ -43,7 +44,7 @@ END
 
 cd "$work"
 penstock=$work/venv/bin/penstock
-"$penstock" version
+"$penstock" --version
 "$penstock" doctor
 "$penstock" run flow.py --no-view --json >summary.json
 "$work/venv/bin/python" - <<'END'
@@ -53,13 +54,20 @@ summary = json.load(open("summary.json"))
 assert summary["rows_delivered"] == 2000, summary
 END
 
-for words in "run wordcount" "experiment list"; do
+for words in "run wordcount" "experiment" "experiment list"; do
     if "$penstock" $words >out.txt 2>&1; then
         say "penstock $words should have failed without the lab" && exit 1
     fi
-    grep -q "pip install penstock-lab" out.txt || { cat out.txt; exit 1; }
+    if [ "$(wc -l <out.txt)" != 1 ] || ! grep -q "pip install penstock-lab" out.txt; then
+        say "penstock $words should say in one line how to install the lab, and said:"
+        cat out.txt >&2
+        exit 1
+    fi
 done
 pip install "$work"/wheels/penstock_lab-*.whl --find-links "$work/wheels"
-"$penstock" workloads | grep -q wordcount
-"$penstock" experiment list | grep -q nephele-3
+# To files: `grep -q` in a pipe ends at the first match, and penstock exits with 1 if nobody reads.
+"$penstock" workloads >workloads.txt
+grep -q wordcount workloads.txt
+"$penstock" experiment list >experiments.txt
+grep -q nephele-3 experiments.txt
 say "both wheels work"

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.app import run
+from penstock.control.summary import EventSummary
 from penstock.dataflow.connectors import Discard, Files
 from penstock.dataflow.flow import Dataflow
 from penstock.errors import (
@@ -19,6 +20,7 @@ from penstock.errors import (
     InvalidPlan,
     RunDirectoryError,
 )
+from penstock.metrics.events import Event, EventKind
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Pipeline, Plan
 from penstock.plan.transition import Transition
@@ -78,6 +80,7 @@ def test_the_json_has_exactly_these_names() -> None:
         "plan",
         "transitions",
         "changes_left",
+        "events",
         "delivery",
         "exact",
         "run_dir",
@@ -95,6 +98,25 @@ def test_the_json_has_exactly_these_names() -> None:
         }
     }
     assert json.loads((Path(summary.run_dir) / "summary.json").read_text()) == data
+
+
+def test_the_summary_has_the_events_of_the_run_but_not_its_start_and_end() -> None:
+    lost = Event(2.0, EventKind.EXECUTOR_LOST, "executor 3")
+    late = Event(5.5, EventKind.RECOVERED, "pipeline numbers runs again", "numbers")
+
+    class Eventful(MemoryEngine):
+        def stop(self, drain: bool = True) -> None:
+            super().stop(drain)
+            waiting.append(late)
+
+        def take_events(self) -> tuple[Event, ...]:
+            taken, waiting[:] = tuple(waiting), []
+            return taken
+
+    waiting = [lost]
+    engine = Eventful()
+    summary = run(flow(), engine=engine, seconds=5, clock=fake_clock(engine))
+    assert summary.events == EventSummary(2, (lost, late))
 
 
 def test_the_run_directory_is_named_after_the_flow_and_never_shared() -> None:

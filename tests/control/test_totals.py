@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 
-from penstock.control.summary import RunTotals
+from penstock.control.summary import EventSummary, RunTotals
 from penstock.dataflow.graph import Constraint
+from penstock.metrics.events import Event, EventKind
 from penstock.metrics.snapshot import LatencyMetrics, Snapshot
 from penstock.plan.plan import Pipeline, Plan
 from penstock.store.turn import Tick
@@ -60,3 +64,34 @@ def test_the_engines_own_totals_win_over_the_mean_of_windows() -> None:
     total = LatencyMetrics("a->b", 1.0, 0.9, 0.8, 0.95, 0.99, 1000)
     found = tally.latency({"a->b": total})["a->b"]
     assert (found.mean, found.p99, found.met) == (0.9, 0.99, 0.0)
+
+
+def test_events_are_counted_and_the_last_three_kept() -> None:
+    tally = RunTotals(())
+    tally.add_event(Event(0.0, EventKind.START, "spark, policy static"))
+    restarts = [Event(float(n), EventKind.RESTART, f"try {n}", "a..b") for n in range(1, 5)]
+    for one in restarts:
+        tally.add(replace(tick(one.at), events=(one,)))
+    for kind in (EventKind.DRAIN, EventKind.STOP):
+        tally.add_event(Event(9.0, kind, ""))
+    assert tally.events == EventSummary(4, tuple(restarts[1:]))
+
+
+def test_events_as_json_and_in_one_line() -> None:
+    restart = Event(62.34567, EventKind.RESTART, "pipeline a failed:\n  ValueError: 'x'", "a")
+    lost = Event(80.0, EventKind.EXECUTOR_LOST, "executor 3")
+    unreachable = Event(81.0, EventKind.SOURCE_UNREACHABLE, "source in: refused", "b")
+    found = EventSummary(1200, (restart, lost, unreachable))
+    assert str(found) == (
+        "1,200; last: 1:02 restart: pipeline a failed: ValueError: 'x'; "
+        "1:20 executor lost: executor 3; 1:21 source unreachable: b: source in: refused"
+    )
+    data = json.loads(json.dumps(found.to_json()))
+    assert data["count"] == 1200
+    assert data["last"][0] == {
+        "at_s": 62.346,
+        "kind": "restart",
+        "text": "pipeline a failed:\n  ValueError: 'x'",
+        "pipeline": "a",
+    }
+    assert data["last"][1]["pipeline"] is None

@@ -12,11 +12,12 @@ from xml.etree import ElementTree
 import pytest
 
 from penstock import workloads
-from penstock.control.summary import LatencySummary
+from penstock.control.summary import EventSummary, LatencySummary
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import Operator, Union
 from penstock.drawing.figures import Figure, Line, Panel
 from penstock.drawing.markup import Html, joined, pairs, table, tag
+from penstock.metrics.events import Event, EventKind
 from penstock.notebook_display import Shown
 from penstock.plan.decision import Decision
 from penstock.plan.plan import Pipeline, Plan
@@ -115,6 +116,13 @@ def test_a_run(exact: bool | None, word: str) -> None:
         assert part in words
 
 
+def test_a_run_with_events() -> None:
+    assert "events" not in shown(summary())
+    lost = Event(41.0, EventKind.EXECUTOR_LOST, "executor 3")
+    words = shown(replace(summary(), events=EventSummary(2, (lost,))))
+    assert "2; last: 0:41 executor lost: executor 3" in words
+
+
 def test_a_snapshot() -> None:
     words = shown(snapshot(40))
     for part in ("count", "97%", "1.25M", "4.21 s mean", "bound 3.00 s"):
@@ -154,6 +162,7 @@ def test_nothing_in_a_value_becomes_markup() -> None:
         Decision(plan, EVIL, {EVIL: 1.0}),
         replace(TRANSITION, changes=(EVIL,), reason=EVIL),
         replace(summary(), flow=EVIL, policy=EVIL, run_dir=EVIL, exact_reason=EVIL),
+        replace(summary(), events=EventSummary(1, (Event(0.0, EVIL, EVIL, EVIL),))),
         replace(snapshot(1), latency={EVIL: snapshot(1).latency["parse->count"]}),
         Result(),
     ]

@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from penstock.control.summary import LatencySummary, Summary
+from penstock.control.summary import EventSummary, LatencySummary, Summary
+from penstock.metrics.events import Event, EventKind
 from penstock.views.plain_lines import PlainView
 from penstock.views.summary_table import summary_table
 
@@ -50,6 +51,19 @@ def test_rows_that_were_late_or_repeated_are_counted_only_if_there_are_any() -> 
     assert not re.search(r"too late|delivered again", plain(statuses.summary()))
     found = plain(replace(statuses.summary(), rows_late=1200, rows_repeated=34))
     assert "1,200 too late, up to 34 delivered again" in found
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem"), [(EventKind.EXECUTOR_LOST, True), (EventKind.EXECUTOR_ADDED, False)]
+)
+def test_events_are_in_one_row_which_is_yellow_after_a_problem(
+    kind: EventKind, problem: bool
+) -> None:
+    assert "events" not in plain(statuses.summary())
+    known = replace(statuses.summary(), events=EventSummary(2, (Event(41.0, kind, "executor 3"),)))
+    words = f"2; last: 0:41 {kind}: executor 3"
+    assert re.search(rf"events +{words}", plain(known))
+    assert (f"\x1b[33m{words}" in rendered(known)) is problem
 
 
 def test_the_plain_view_says_where_a_bound_is_missed() -> None:

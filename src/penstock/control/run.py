@@ -307,6 +307,7 @@ class Run:
         for event in (*take_events(self.engine), own):
             _log_event(event)
             history.add_event(event)
+            self.totals.add_event(event)
 
     def show(self, phase: str) -> None:
         if not self.setup.views:
@@ -361,6 +362,7 @@ class Run:
             run_dir=str(self.run_dir),
             latency=self.totals.latency(totals),
             transitions=tuple(self.totals.transitions) if settled is None else settled,
+            events=self.totals.events,
             exact=verdict.exact,
             exact_reason=verdict.reason,
             interrupted=self.interrupts.finish,

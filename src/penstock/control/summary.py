@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock import text
 from penstock.dataflow.delivery import Delivery
 from penstock.dataflow.graph import Constraint
+from penstock.metrics.events import ROUTINE, Event
 from penstock.metrics.snapshot import LatencyMetrics, OperatorMetrics, Snapshot
 from penstock.notebook_display import Shown
 from penstock.plan.plan import Plan
@@ -16,6 +18,9 @@ from penstock.store.turn import Tick
 
 LEAST_DEAD_LETTERS = 10
 """Fewer dead letters than this are never too many, so that one bad row of five is not."""
+
+LAST_EVENTS = 3
+"""Number of events in the summary; the history has all of them."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,45 @@ class LatencySummary:
         }
 
 
+@dataclass(frozen=True)
+class EventSummary:
+    """The events of a run besides its start and end: how many, and the last few, oldest first."""
+
+    count: int = 0
+    last: tuple[Event, ...] = ()
+
+    def plus(self, event: Event) -> EventSummary:
+        """The summary with one more event; the same one if every run has such an event."""
+        if event.kind in ROUTINE:
+            return self
+        return EventSummary(self.count + 1, (*self.last, event)[-LAST_EVENTS:])
+
+    def __str__(self) -> str:
+        return f"{self.count:,}; last: " + "; ".join(
+            f"{text.clock(one.at)} {one.kind}: {_sentence(one)}" for one in self.last
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {"count": self.count, "last": [_event(one) for one in self.last]}
+
+
+def _event(one: Event) -> dict[str, Any]:
+    return {
+        "at_s": round(one.at, 3),
+        "kind": one.kind,
+        "text": one.text,
+        "pipeline": one.pipeline,
+    }
+
+
+def _sentence(event: Event) -> str:
+    """The text of an event, with its pipeline if the text does not name it."""
+    named = event.pipeline is None or event.pipeline in event.text
+    return text.cut(text.line(event.text if named else f"{event.pipeline}: {event.text}"), 160)
+
+
 NO_DEAD_LETTERS = DeadLetters(0, 0)
+NO_EVENTS = EventSummary()
 
 
 @dataclass(frozen=True)
@@ -95,7 +138,8 @@ class Summary(Shown):
     cannot be told, e.g. without an expectation or generated input; exact_reason: why it is not
     True; changes_left: scripted changes that the run ended before; operators: of the last window
     without a change; delivery: the guarantee of each sink; rows_repeated: rows of batches that a
-    sink without exactly-once delivery was given again, so at most so many are duplicates.
+    sink without exactly-once delivery was given again, so at most so many are duplicates;
+    events: what happened in this run besides its start and end.
     """
 
     flow: str
@@ -122,6 +166,7 @@ class Summary(Shown):
     changes_left: tuple[str, ...] = ()
     rows_repeated: int = 0
     delivery: Mapping[str, Delivery] = field(default_factory=dict)
+    events: EventSummary = NO_EVENTS
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -146,6 +191,7 @@ class Summary(Shown):
             "plan": self.plan.to_json(),
             "transitions": [t.to_json() for t in self.transitions],
             "changes_left": list(self.changes_left),
+            "events": self.events.to_json(),
             "delivery": {name: one.value for name, one in self.delivery.items()},
             "exact": self.exact,
             "run_dir": self.run_dir,
@@ -179,7 +225,7 @@ def _ms(seconds: float | None) -> float | None:
 
 
 class RunTotals:
-    """Sums over the turns of one run: latency, slot-seconds, throughput, transitions."""
+    """Sums over the turns of one run: latency, slot-seconds, throughput, transitions, events."""
 
     def __init__(self, constraints: Iterable[Constraint]) -> None:
         self._windows = {c.name: _Windows(c) for c in constraints}
@@ -189,6 +235,7 @@ class RunTotals:
         self.transitions: list[Transition] = []
         self.snapshot: Snapshot | None = None
         self.settled: Snapshot | None = None
+        self.events = NO_EVENTS
 
     def add(self, tick: Tick, *, running: bool = True) -> None:
         """Add a turn; `running` is False once the sources have been told to stop."""
@@ -201,8 +248,14 @@ class RunTotals:
             self.settled = tick.snapshot if tick.snapshot.settled else self.settled
         if tick.transition is not None:
             self.transitions.append(tick.transition)
+        for event in tick.events:
+            self.add_event(event)
         for name, windows in self._windows.items():
             windows.add(tick.at, tick.snapshot.latency.get(name))
+
+    def add_event(self, event: Event) -> None:
+        """Add an event that belongs to no turn."""
+        self.events = self.events.plus(event)
 
     def latency(
         self, totals: Mapping[str, LatencyMetrics] | None = None

@@ -39,6 +39,9 @@ PROBLEMS = frozenset(
     }
 )
 
+ROUTINE = frozenset({EventKind.START, EventKind.RESUME, EventKind.DRAIN, EventKind.STOP})
+"""Events of every run: its start and its end."""
+
 
 @dataclass(frozen=True)
 class Event:

@@ -174,6 +174,7 @@ def _(summary: Summary) -> Child:
         *((f"latency {_pair(n)}", _latency(one)) for n, one in summary.latency.items()),
         ("used", f"{text.count(summary.slot_seconds)} slot-seconds"),
         ("changes", f"{len(summary.transitions)}, output held for {text.span(held)} in all"),
+        *([("events", str(summary.events))] if summary.events.count else []),
         ("result", [tag("span", word, class_=look), why]),
         ("directory", tag("code", summary.run_dir)),
     ]

@@ -43,6 +43,10 @@ def summary_table(summary: Summary) -> RenderableType:
         held = sum(t.interruption for t in summary.transitions)
         changes = len(summary.transitions)
         table.add_row("changes", f"{changes} of the plan, output held for {text.span(held)} in all")
+    events = summary.events
+    if events.count:
+        style = "yellow" if any(one.is_problem for one in events.last) else ""
+        table.add_row("events", Text(str(events), style))
     if summary.changes_left:
         left = "; ".join(summary.changes_left)
         table.add_row("left out", Text(f"the run ended before {left}", "yellow"))
