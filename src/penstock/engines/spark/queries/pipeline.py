@@ -18,8 +18,7 @@ from penstock.dataflow import operators as op
 from penstock.dataflow.operators import Operator
 from penstock.engines.spark import pipeline_graph
 from penstock.engines.spark.changes.executors import ClusterExecutors
-from penstock.engines.spark.channels import event_clock, event_time
-from penstock.engines.spark.channels.event_clock import UNKNOWN, EventClock
+from penstock.engines.spark.channels import event_time
 from penstock.engines.spark.channels.event_time import Watermark
 from penstock.engines.spark.channels.valve import Valve, acknowledged
 from penstock.engines.spark.pipeline_graph import Input
@@ -27,13 +26,13 @@ from penstock.engines.spark.queries import checkpoint
 from penstock.engines.spark.queries.batch_gate import Gate
 from penstock.engines.spark.queries.batch_output import BatchOutput, sink_of
 from penstock.engines.spark.queries.compiler import (
-    CLOCK,
     IN,
     Compiler,
     needs,
     output_mode,
     struct_of,
 )
+from penstock.engines.spark.queries.pipeline_marks import PipelineMarks
 from penstock.engines.spark.queries.spark_checks import read_stream
 from penstock.engines.spark.run_context import RunContext
 from penstock.engines.spark.session.flow_session import STATE, active, settings
@@ -106,6 +105,7 @@ class RunningPipeline:
         self.checkpoint: Path = context.directory / "checkpoints" / wired.checkpoint
         aside = self._valve_path.with_suffix(".lines")
         self._output = BatchOutput(context, spec.operators, wired, aside, self._last_execution)
+        self._marks = PipelineMarks(context, self.stateful, self.tail, self.checkpoint, wired.epoch)
         done = checkpoint.committed(self.checkpoint, wired.epoch)
         self.positions: dict[str, int] = {}
         self.taken_in: dict[str, int] = {}
@@ -234,7 +234,7 @@ class RunningPipeline:
                 self.wired.epoch,
                 self.context.mail,
                 self._watermark,
-                clocked=self._clock is not None,
+                clocked=self._marks.clocked,
             )
             self.query = self._begin(compiler.tail(self.spec.operators, self._read), once)
             self._execution: Any = self.query._jsq.streamingQuery()
@@ -284,15 +284,12 @@ class RunningPipeline:
             source, schema = "penstock-channel", self.context.schemas[upstream]
             options["channel"] = self.context.channel(upstream).store.root
         source_name = checkpoint.source_name(self.wired.epoch, number)
+        options |= self._marks.options(entry)
         reader = spark.readStream.format(source).name(source_name).options(**options)
         columns = self.context.times.columns.get(upstream)
         lag = self.context.times.lag(self.context.graph, self.stateful, operator.name, upstream)
-        if self._clock is not None and self._clocks(entry):
-            origin, lag = self.context.times.clocks[self._clock]
-            reader = reader.options(clock=str(self._clock_path), origin=origin)
-            columns = columns or struct_of(schema)
-        elif self._passes_on(entry):
-            reader = reader.options(entries="true")
+        if self._marks.follows_clock(entry):
+            lag, columns = self._marks.delay, columns or struct_of(schema)
         if columns is None:
             return reader.schema(struct_of(schema)).load()
         if lag is not None:
@@ -418,8 +415,9 @@ class RunningPipeline:
             counted = self._starts == 1 or self._ran == batch
             self._output.discard_letters(batch, counted)
         rows = self._output.deliver(frame, batch, again)
-        if self._clock is not None:
-            self._set_clock(self._clock, batch)
+        if self._marks.clocked:
+            observed = self._last_execution().observedMetrics()
+            self._marks.set_clock(self.inputs, batch, observed)
         if self.sinks:
             # First, so that no more rows are seen to leave than to come in.
             self.taken_in = checkpoint.planned(self.checkpoint, self.wired.epoch, batch)
@@ -448,63 +446,7 @@ class RunningPipeline:
 
     def owes_mark(self, entry: Input) -> bool:
         """True if an input has an event-time mark, or origins, that no batch has brought yet."""
-        if self._passes_on(entry):
-            channel = self.context.channel(entry.upstream)
-            last = channel.entry(channel.end)
-            come = checkpoint.entries(self.checkpoint, self.wired.epoch).get(entry.key, -1)
-            if last is not None and come < last:
-                return True
-        if self._clock is not None and self._clocks(entry):
-            there = self._clock_mark(entry)
-        elif self.context.times.marked(entry.upstream):
-            there = self.context.channel(entry.upstream).mark
-        else:
-            return False
-        done = checkpoint.marks(self.checkpoint, self.wired.epoch).get(entry.key)
-        return there is not None and (done is None or done < there)
-
-    @property
-    def _clock(self) -> str | None:
-        """The stateful operator if a clock makes its watermark."""
-        name = self.stateful.name if self.stateful is not None else None
-        return name if name in self.context.times.clocks else None
-
-    @property
-    def _clock_path(self) -> Path:
-        return self.context.directory / "control" / f"{self._clock}.clock"
-
-    def _clocks(self, entry: Input) -> bool:
-        """True if the rows of an input go into the operator with the clock."""
-        return bool(entry.upstream) and self._clock in self.context.graph.reachable(entry.operator)
-
-    def _passes_on(self, entry: Input) -> bool:
-        """True if what an input's log says of origins goes on to the output."""
-        times, graph = self.context.times, self.context.graph
-        clocked = self._clock is not None and self._clocks(entry)
-        ends = (entry.upstream, self.tail) if entry.upstream and not clocked else ()
-        return bool(ends) and all(times.notes_origins(graph, end) for end in ends)
-
-    def _clock_mark(self, entry: Input) -> int | None:
-        """The mark that an input brings once everything in its channel is read."""
-        assert self._clock is not None
-        origin, _ = self.context.times.clocks[self._clock]
-        end = self.context.channel(entry.upstream).end
-        low, _ = self.context.origins(entry.upstream, end)[origin]
-        return EventClock.load(self._clock_path, origin).at(low)
-
-    def _set_clock(self, operator: str, batch: int) -> None:
-        """Set the clock by a batch that was delivered; before its commit, so it is never lost."""
-        origin, _ = self.context.times.clocks[operator]
-        rows = checkpoint.planned(self.checkpoint, self.wired.epoch, batch)
-        entries = [i for i in self.inputs if self._clocks(i)]
-        read = event_clock.merged(self.context.origins(i.upstream, rows[i.key]) for i in entries)
-        metrics = self._last_execution().observedMetrics()
-        if read[origin][1] == UNKNOWN or not metrics.contains(CLOCK):
-            return
-        row = metrics.apply(CLOCK)
-        latest = None if row.isNullAt(0) else int(row.getLong(0))
-        clock = EventClock.load(self._clock_path, origin)
-        clock.after(*read[origin], latest).save(self._clock_path)
+        return self._marks.owed(entry)
 
     def _last_execution(self) -> Any:
         """Spark's `IncrementalExecution` of the batch that runs now."""
