@@ -134,6 +134,13 @@ def test_scaling_scales_the_integral(load: Load, factor: float) -> None:
     assert scaled == pytest.approx(factor * float(load.cumulative(77.0)))
 
 
+@pytest.mark.parametrize("factor", [-0.5, math.inf, math.nan])
+def test_a_load_is_scaled_by_a_finite_positive_factor_or_zero(factor: float) -> None:
+    with pytest.raises(InvalidInput, match="cannot be scaled by"):
+        parse("5000/s").scaled(factor)
+    assert parse("5000/s").scaled(0.0).rate(1.0) == 0.0
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -313,3 +313,11 @@ def test_more_load_never_needs_fewer_and_the_unit_of_time_does_not_matter(
     assert once == faster
     if once is not None and more is not None:
         assert all(more[n] >= k for n, k in once.items())
+
+
+def test_a_window_in_which_the_plan_changed_is_no_measurement() -> None:
+    asked = seen({"s": 500.0, "a": 40.0, "b": 60.0})
+    changed = replace(asked, snapshots=(replace(asked.snapshots[0], settled=False),))
+    decision, _ = ONE.decide(changed, None)
+    assert decision.plan is None
+    assert "not measured: the plan changed during the window" in decision.reason
