@@ -1,4 +1,4 @@
-"""How well the simulator foretells Spark: some plans are fitted, others are foretold."""
+"""How well the simulator predicts Spark: some plans are fitted, others are predicted."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ WINDOW = 5.0
 class Trial:
     """A plan for one period: what is changed for it, the load, and whether it is fitted.
 
-    overloaded: more comes than it can take, so that only throughput can be foretold; counts: no
+    overloaded: more comes than it can take, so that only throughput can be predicted; counts: no
     for a beginning in which Spark is still slow.
     """
 
@@ -78,13 +78,12 @@ class Trial:
 class Case:
     """A workload and the plans that it runs under, one after the other in one run.
 
-    Plans to fit and plans to foretell take turns, so that a machine that gets busier or a JVM that
-    gets faster on the way is the same to both. What rows cost can only be told where they are most
-    of what a batch does, so of the plans to fit one with few tasks and one with many have much to
-    do. Where rows cost little beside tasks, as those that Spark hands to Python do, that takes a
-    plan that has too much to do; another one under such a load is then foretold. Channels hold what
-    they hold by default: where one holds less than a batch, its writer and its readers take turns,
-    and throughput depends on how their batches happen to grow.
+    Plans to fit and plans to predict alternate, so that a machine that slows down, or a JVM that warms
+    up, affects both. The cost of a row shows only where rows take most of a batch's time. So one plan
+    with few tasks and one with many are fitted at a high load; where rows are cheap beside tasks, as in
+    Spark's Python operators, that takes an overloaded plan, and another overloaded plan is predicted.
+    Channels have their default size: with one smaller than a batch, writer and readers would alternate,
+    and throughput would depend on how their batches happen to grow.
     """
 
     name: str
@@ -275,7 +274,7 @@ def _mean(windows: Sequence[LatencyMetrics]) -> float | None:
     return sum(one.mean * one.rows for one in windows) / rows if rows else None
 
 
-def foretold(fitted: FittedModel, graph: Graph, plan: Plan, trial: Trial, folder: Path) -> Found:
+def predicted(fitted: FittedModel, graph: Graph, plan: Plan, trial: Trial, folder: Path) -> Found:
     """The same trial in the simulator.
 
     One that has too much to do never settles: its batches grow with what waits. So it takes as
@@ -311,11 +310,11 @@ def _whole(found: Found | None) -> Found:
 
 
 def compared(case: Case, run_dir: Path, folder: Path) -> list[dict[str, Any]]:
-    """Fit the trials that are for it, foretell the others: a row for each trial."""
+    """Fit the trials that are for it, predict the others: a row for each trial."""
     whole = read_run(run_dir)
     spans = case.spans
     chosen = [span for span, trial in zip(spans, case.trials, strict=True) if trial.fitted]
-    # a window that looks back to the trial before shows what is to be foretold
+    # a window that looks back to the trial before shows what is to be predicted
     moments = [m for m in whole.windows if any(a + WINDOW < m.at <= b for a, b in chosen)]
     calibration = fit([replace(whole, windows=tuple(moments))])
     rows = []
@@ -327,7 +326,7 @@ def compared(case: Case, run_dir: Path, folder: Path) -> list[dict[str, Any]]:
         if measured is None or not trial.counts:
             continue
         plan = mine[-1].plan
-        simulated = foretold(
+        simulated = predicted(
             from_calibration(calibration), whole.graph, plan, trial, folder / f"{at}"
         )
         rows.append(_row(case, trial, plan, measured, simulated))
@@ -344,10 +343,10 @@ def _row(case: Case, trial: Trial, plan: Plan, measured: Found, simulated: Found
         "load": f"{trial.rate:g}/s" + (", too much" if trial.overloaded else ""),
         "used for": "fit" if trial.fitted else "check",
         "rows/s": measured.throughput,
-        "foretold": simulated.throughput,
+        "predicted": simulated.throughput,
         "error %": round(100 * (simulated.throughput / measured.throughput - 1), 1),
         "latency (ms)": "grows" if late is None else round(1000 * (measured.latency or 0)),
-        "foretold (ms)": "grows" if late is None else round(1000 * (simulated.latency or 0)),
+        "predicted (ms)": "grows" if late is None else round(1000 * (simulated.latency or 0)),
         "error (%)": "" if late is None else round(100 * late, 1),
     }
 
@@ -380,7 +379,7 @@ def run(spark: Any, folder: Path) -> Result:
         rows += compared(case, record(spark, case, place), place / "simulated")
     return Result(
         "calibration",
-        "Plans on Spark, some of them for fitting the simulator, the others foretold by it; load "
+        "Plans on Spark, some of them for fitting the simulator, the others predicted by it; load "
         f"average of the machine {before:.1f} before and {os.getloadavg()[0]:.1f} after.",
         rows,
         claims(rows),
@@ -388,7 +387,7 @@ def run(spark: Any, folder: Path) -> Result:
 
 
 def claims(rows: Sequence[dict[str, Any]]) -> list[Claim]:
-    """What is asked of the plans that were foretold."""
+    """What is asked of the plans that were predicted."""
     checked = [row for row in rows if row["used for"] == "check"]
     rate = [abs(row["error %"]) / 100 for row in checked]
     late = [abs(row["error (%)"]) / 100 for row in checked if row["error (%)"] != ""]
@@ -396,11 +395,15 @@ def claims(rows: Sequence[dict[str, Any]]) -> list[Claim]:
     wrong = {str(row["workload"]) for row in checked if not _right(row)}
     return [
         Claim(
-            "largest share that a plan with too much to do took",
+            "largest share of the load accepted by an overloaded plan",
             max(_taken(case, rows) for case in CASES),
             most=0.9,
         ),
-        Claim("workloads of which all plans are foretold", float(len(names - wrong)), least=5),
+        Claim(
+            "workloads for which every plan is predicted within tolerance",
+            float(len(names - wrong)),
+            least=5,
+        ),
         Claim("largest error of throughput", max(rate), most=_RATE),
         Claim("largest error of mean latency", max(late), most=_LATENCY),
         Claim("median error of throughput", median(rate), most=_RATE),
