@@ -78,12 +78,12 @@ class Trial:
 class Case:
     """A workload and the plans that it runs under, one after the other in one run.
 
-    Plans to fit and plans to predict alternate, so that a machine that slows down, or a JVM that warms
-    up, affects both. The cost of a row shows only where rows take most of a batch's time. So one plan
-    with few tasks and one with many are fitted at a high load; where rows are cheap beside tasks, as in
-    Spark's Python operators, that takes an overloaded plan, and another overloaded plan is predicted.
-    Channels have their default size: with one smaller than a batch, writer and readers would alternate,
-    and throughput would depend on how their batches happen to grow.
+    Plans to fit and plans to predict alternate, so that a machine that slows down, or a JVM that
+    warms up, affects both. The cost of a row shows only where rows take most of a batch's time. So
+    one plan with few tasks and one with many are fitted at a high load; where rows are cheap beside
+    tasks, as in Spark's Python operators, that takes an overloaded plan, and another overloaded
+    plan is predicted. Channels have their default size: with one smaller than a batch, writer and
+    readers would alternate, and throughput would depend on how their batches happen to grow.
     """
 
     name: str
