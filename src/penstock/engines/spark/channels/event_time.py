@@ -64,6 +64,8 @@ class EventTimes:
 
     def notes_origins(self, graph: Graph, writer: str) -> bool:
         """True if the channel of an operator's output has to say where its rows come from."""
+        if not self.clocks:
+            return False
         after = graph.reachable(writer)
         return any(
             stateful in after and writer != origin and writer in graph.reachable(origin)
