@@ -65,7 +65,7 @@ test-spark: setup
 	$(BIN)/python -m pytest -m 'spark and not all_workloads and not extended' --durations=12 --hypothesis-profile=repeatable $(filter-out $(PROCESSES),$(call marked,spark))
 
 test-processes: setup
-	$(BIN)/python -m pytest -m 'spark and not extended' --durations=12 --hypothesis-profile=repeatable $(PROCESSES)
+	nice -n 10 $(BIN)/python -m pytest -m 'spark and not extended' --durations=12 --hypothesis-profile=repeatable $(PROCESSES)
 
 test-extended: setup
 	$(BIN)/python -m pytest -m '$(PLAIN) and extended' -n auto
