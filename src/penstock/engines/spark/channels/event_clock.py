@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock import files
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import Union
 
@@ -61,9 +62,7 @@ class EventClock:
         return EventClock(self.origin, points[max(0, passed - 1) :])
 
     def save(self, path: Path) -> None:
-        draft = path.with_name(f".{path.name}.draft")
-        draft.write_text(json.dumps({"origin": self.origin, "points": self.points}))
-        draft.replace(path)
+        files.write_json(path, {"origin": self.origin, "points": self.points}, indent=None)
 
     @classmethod
     def load(cls, path: Path, origin: str) -> EventClock:
